@@ -22,5 +22,8 @@ class _LazyPattern(Generic[AnyStr]):
 
 
 def lazy_pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As re.compile, but a mistake in the pattern raises on first use; the functions of `re` do not take the result."""
+    """As re.compile, but a mistake in the pattern raises on first use.
+
+    The functions of `re` do not take the result, and it is not the `re` of its matches.
+    """
     return cast("re.Pattern[AnyStr]", _LazyPattern(text, flags))

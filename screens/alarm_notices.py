@@ -19,7 +19,7 @@ from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_st
 from console.metrics.notify import Outbox
 from console.settings import YOU
 from screens.columns.jobs import JobLine
-from screens.widgets.log.view import LogView, Told
+from screens.widgets.log.view import LogView, StatusNote
 from screens.wording import duration
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def notify_starts(app: ConsoleApp, starts: StartNotifier, outbox: Outbox) -> Non
         words = f"Kueue has admitted it to queue {each.cluster_queue}{waited}: {each.total(GPU)} GPUs"
         app.notify(f"{words}.", title=title, timeout=SHOWN)
         _send(app, outbox, [(title, words, each.namespace)])
-        _ring(app, title, words)
+        _send_notification(app, title, words)
 
 
 def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
@@ -166,7 +166,7 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     told = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
     _send(app, bell.outbox, told)
     for title, words, _ in told[: len(begun)]:  # the terminal cannot replace what it was sent, as a toast is replaced
-        _ring(app, title, words)
+        _send_notification(app, title, words)
 
 
 def announce(app: ConsoleApp, key: tuple[str, str], what: str, words: str) -> None:
@@ -174,10 +174,10 @@ def announce(app: ConsoleApp, key: tuple[str, str], what: str, words: str) -> No
     title = f"{key[1]}: {what}"
     app.notify(words, title=title, severity="warning", timeout=ANNOUNCED, markup=False)
     _send(app, app.outbox, [(title, words, key[0])])
-    _ring(app, title, words)
+    _send_notification(app, title, words)
 
 
-def _ring(app: ConsoleApp, title: str, words: str) -> None:
+def _send_notification(app: ConsoleApp, title: str, words: str) -> None:
     if app.session.alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
         notify_terminal(app, title, words)
 
@@ -210,7 +210,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
         return
     if below is None and app.size.height >= LOW:
         for title, words in told:
-            app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN)
+            app.notify(_toast_text(app, words), title=title, severity="warning", timeout=SHOWN)
         return
     app.close_alarms()
     again = [(each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner]
@@ -219,14 +219,14 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     title, words = _MORE.sub("", title), words.partition("\n")[0]
     if below is None:  # one box for all: each takes lines of the page
         title += f" and {others} more" if others else ""
-        app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN)
+        app.notify(_toast_text(app, words), title=title, severity="warning", timeout=SHOWN)
     else:
         full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
         short = title.replace(":", "") + (f" +{others}" if others else "") + (f" ({key})" if key else "")
-        below.tell_alarm(Told(full, short), SHOWN)
+        below.tell_alarm(StatusNote(full, short), SHOWN)
 
 
-def _toast(app: ConsoleApp, words: str) -> str:
+def _toast_text(app: ConsoleApp, words: str) -> str:
     """The text of a toast below its title; one line on a low terminal."""
     if app.size.height >= LOW:
         return f"{words}; {_AWAY}"

@@ -29,7 +29,7 @@ from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.key_order import KeyOrderedApp
-from screens.palette import WHAT, ActiveBindings, Palette, Places
+from screens.palette import WHAT, ActiveBindings, Palette, PaletteTargets
 from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES, JobColors, whose
@@ -106,7 +106,7 @@ class ConsoleApp(KeyOrderedApp):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {mode: page(mode, name) for mode, _, name in TABS}
     DEFAULT_MODE = "fleet"
     VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
-    COMMANDS: ClassVar[set[Any]] = {ActiveBindings, Places}
+    COMMANDS: ClassVar[set[Any]] = {ActiveBindings, PaletteTargets}
     PALETTE = Palette
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"switch_mode('{mode}')", name, show=False, id=f"app.{mode}") for mode, key, name in TABS),
@@ -281,7 +281,7 @@ class ConsoleApp(KeyOrderedApp):
     async def follow_store(self) -> None:
         """Open a session and show its snapshots; the only place where data enters the screens."""
         self.trouble = None
-        await self._leave()
+        await self._close_session()
         try:
             session = await self._connect()
         except ConsoleError as error:
@@ -345,12 +345,12 @@ class ConsoleApp(KeyOrderedApp):
 
     async def action_quit(self) -> None:
         self.workers.cancel_all()
-        await self._leave()
+        await self._close_session()
         if self._alone is not None:
             await self._alone.close()
         self.exit(0)
 
-    async def _leave(self) -> None:
+    async def _close_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -26,8 +26,8 @@ from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
 from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, Title, TitleBar, verb_of
-from screens.widgets.base import Abstract
-from screens.widgets.line import OfSnapshot
+from screens.widgets.base import AbstractWidgetMeta
+from screens.widgets.line import SnapshotText
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import ALL_NAMESPACES, MINE, Span, sentence
@@ -89,15 +89,15 @@ class FilterLine(Horizontal):
     def compose(self) -> ComposeResult:
         yield Static("/", classes="slash")
         yield FilterInput(self.table.filter_text, placeholder="words to keep, !word to drop", compact=True)
-        yield Static(self._found, classes="found", markup=False)
+        yield Static(self._match_count_text, classes="found", markup=False)
 
     @property
-    def _found(self) -> str:
+    def _match_count_text(self) -> str:
         return f"{len(self.table.shown):,} of {len(self.table.listing.rows):,}"
 
     def tell(self) -> None:
         for found in self.query(".found").results(Static):  # none before it is mounted
-            found.update(self._found)
+            found.update(self._match_count_text)
 
 
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
@@ -107,7 +107,7 @@ WHAT_IF = Binding("W", "what_if", "What if", show=False, key_display="W", id="ta
 ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 
-class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
+class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetMeta):
     """A page that shows the app's snapshot: title line, body, key line."""
 
     if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self._show_title()
         self.show_fleet(self.app.fleet)
         stale = any(link.state is WatchState.STALE for link in self.links(self.app.fleet))
-        for part in self.query(".of-snapshot").results(OfSnapshot):
+        for part in self.query(".of-snapshot").results(SnapshotText):
             part.stale = stale
         cost = thread_time() - start
         self._drawing_is_slow = cost > SLOW

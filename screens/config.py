@@ -62,7 +62,7 @@ class KeyBinding(Struct, frozen=True):
     what: str
 
 
-class Known(Struct, frozen=True):
+class KnownNames(Struct, frozen=True):
     """The names allowed in the settings file."""
 
     keys: Mapping[str, KeyBinding]
@@ -75,7 +75,7 @@ class Known(Struct, frozen=True):
     app: type[DOMNode]
 
 
-def known_names() -> Known:
+def known_names() -> KnownNames:
     """Collect all allowed names; imports every page (half a second). Blocking."""
     import screens
     from screens.widgets.table.table import ResourceTable
@@ -99,7 +99,7 @@ def known_names() -> Known:
     (app,) = (each for each in places if each.__name__ == "ConsoleApp")
     others = [each for each in places if "BINDINGS" in vars(each) and not hasattr(each, "SUBJECT")]
     others = [each for each in others if each is not app and not issubclass(each, ResourceTable)]
-    return Known(dict(sorted(keys.items())), dict(sorted(lists.items())), tuple(others), tuple(pages), app)
+    return KnownNames(dict(sorted(keys.items())), dict(sorted(lists.items())), tuple(others), tuple(pages), app)
 
 
 def _subclasses(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
@@ -179,7 +179,7 @@ def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dic
 # what is wrong
 
 
-def all_problems(loaded: LoadedConfig, known: Known) -> list[ConfigProblem]:
+def all_problems(loaded: LoadedConfig, known: KnownNames) -> list[ConfigProblem]:
     """All problems of the settings file, by line."""
     colors = (_wrong_color(loaded, each.path) or each for each in loaded.problems)
     found = [*colors, *_themes(loaded), *_commands(loaded, known), *_keys(loaded, known), *_lists(loaded, known)]
@@ -215,7 +215,7 @@ def _numbered_commands(loaded: LoadedConfig) -> dict[int, OwnCommand]:
     return dict(zip(numbers, loaded.config.commands, strict=False))
 
 
-def _commands(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
+def _commands(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     earlier: dict[str, str] = {}
     for number, command in _numbered_commands(loaded).items():
         at = ("commands", number, "command")
@@ -225,7 +225,7 @@ def _commands(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
                 yield ConfigProblem(loaded.line_of(*at), f"Nothing is put in for {{{word}}}. There are {there}.", at)
         path = ("commands", number, "key")
         keys = keys_of(command.key)
-        yield from _no_keys(loaded, keys, path)
+        yield from _unknown_key_problems(loaded, keys, path)
         for key in keys:
             if key in earlier:
                 said = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
@@ -242,7 +242,9 @@ def _commands(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
             yield ConfigProblem(loaded.line_of(*path), f"{said} Give it another key.", () if free else path)
 
 
-def _no_keys(loaded: LoadedConfig, keys: tuple[str, ...], path: tuple[str | int, ...]) -> Iterator[ConfigProblem]:
+def _unknown_key_problems(
+    loaded: LoadedConfig, keys: tuple[str, ...], path: tuple[str | int, ...]
+) -> Iterator[ConfigProblem]:
     for key in keys:
         if not is_key(key):
             said = f"There is no key {key}." if key else "A key is missing."
@@ -253,7 +255,7 @@ def _page_name(page: type[DOMNode]) -> str:
     return re.sub(r"(?<=.)(?=[A-Z])", " ", page.__name__.removesuffix("Screen")).lower()
 
 
-def _uses_of(loaded: LoadedConfig, known: Known, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
+def _uses_of(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
     """On which pages each command of one's own has its key: those that are about all that it names."""
     refused = {each.path[1] for each in problems if each.path[:1] == ("commands",) and len(each.path) > 1}
     found: list[dict[str, Any]] = []
@@ -272,7 +274,7 @@ def _uses_of(loaded: LoadedConfig, known: Known, problems: Sequence[ConfigProble
     return found
 
 
-def _print_checked(loaded: LoadedConfig, known: Known, problems: Sequence[ConfigProblem]) -> None:
+def _print_checked(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigProblem]) -> None:
     """Print where commands that name an object have their key, and whether the file is right."""
     for use in _uses_of(loaded, known, problems):
         if use["uses"]:
@@ -284,7 +286,7 @@ def _print_checked(loaded: LoadedConfig, known: Known, problems: Sequence[Config
         print_line(f"{loaded.path} {there}.")
 
 
-def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: Known) -> str:
+def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: KnownNames) -> str:
     """Key clashes as text: "x is Stop (job), x is Delete (pod, pods)"."""
     by_use: dict[tuple[str, str], dict[str, None]] = {}
     for key, what, place in clashes:
@@ -295,7 +297,7 @@ def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: Known
     )
 
 
-def _keys(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
+def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     own = usable_keys(loaded.config)
     every: list[tuple[type[DOMNode], list[Binding]]] = [(page, _bindings_of(page, known.app)) for page in known.pages]
     every += [(place, _bindings_in(place)) for place in known.places]
@@ -303,9 +305,9 @@ def _keys(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
         path = ("keys", name)
         if name not in known.keys:
             yield ConfigProblem(
-                loaded.line_of(*path), f"There is no binding {name}. {_nearest(name, known.keys)}", path
+                loaded.line_of(*path), f"There is no binding {name}. {_suggest_names(name, known.keys)}", path
             )
-        yield from _no_keys(loaded, keys_of(text), path)
+        yield from _unknown_key_problems(loaded, keys_of(text), path)
         if name in own:
             new = set(keys_of(text)) - set(known.keys[name].keys.split(",") if name in known.keys else ())
             clashes = [
@@ -322,7 +324,7 @@ def _keys(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
                 yield ConfigProblem(loaded.line_of(*path), said, path)
 
 
-def _lists(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
+def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     for name, own in loaded.config.lists.items():
         path = ("lists", name)
         if name not in known.lists:
@@ -338,7 +340,7 @@ def _lists(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
                 yield ConfigProblem(loaded.line_of(*path, at), said, (*path, at))
 
 
-def _nearest(name: str, known: Mapping[str, KeyBinding]) -> str:
+def _suggest_names(name: str, known: Mapping[str, KeyBinding]) -> str:
     near = difflib.get_close_matches(name, known, 3, 0.5)
     return f"Is it {' or '.join(near)}? a4 config keys lists them." if near else "a4 config keys lists them."
 
@@ -383,7 +385,7 @@ def show_config(options: ConfigOptions) -> int:
         print_json({"file": str(loaded.path), "exists": loaded.text is not None, **in_force, "problems": wrong, **uses})
     else:
         if options.what != "check":
-            _print_in_force(loaded, settings)
+            _print_effective_settings(loaded, settings)
         for each in problems:
             print_line(f"{loaded.path}:{each.line}: {each.text}")
         if options.what == "check":
@@ -442,7 +444,7 @@ def _in_force(loaded: LoadedConfig, problems: Sequence[ConfigProblem]) -> dict[s
     return settings
 
 
-def _print_in_force(loaded: LoadedConfig, settings: Mapping[str, Any]) -> None:
+def _print_effective_settings(loaded: LoadedConfig, settings: Mapping[str, Any]) -> None:
     """Print each setting with its line number."""
     default, rows = msgspec.to_builtins(Config()), []
     for name, value in settings.items():

@@ -78,7 +78,7 @@ class InGoogleScreen(LiveScreen):
         self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4)
 
 
-class PlacedScreen(InGoogleScreen):
+class ProjectRegionScreen(InGoogleScreen):
     """A page for one project and region: the cluster's, or the given ones."""
 
     CHANGES_CLUSTER = frozenset({"enable"})
@@ -93,7 +93,7 @@ class PlacedScreen(InGoogleScreen):
         super().__init__()
         self._disabled: dict[str, str] = {}  # services that are not enabled, and what they would tell
 
-    def heard(self, about: str, error: ConsoleError | None = None) -> None:
+    def record_result(self, about: str, error: ConsoleError | None = None) -> None:
         """Record the result of reading one kind of data; a disabled service can then be enabled by a key."""
         self._disabled = {service: kind for service, kind in self._disabled.items() if kind != about}
         if isinstance(error, ApiDisabled):

@@ -34,7 +34,7 @@ HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 class NameProvider(Provider):
     """Searches by name and marks the matched letters."""
 
-    def _marked(self, name: str, found: Iterable[int]) -> Content:
+    def _highlight_match(self, name: str, found: Iterable[int]) -> Content:
         content = Content(name)
         for at in found:
             content = content.stylize(self.match_style or "reverse", at, at + 1)
@@ -53,7 +53,7 @@ class ActiveBindings(NameProvider):
             found = offsets(query, name)
             if found or offsets(query, help_text):
                 score = match_score(query, name, found) or 1.0
-                yield Hit(score, self._marked(name, found), partial(self._run, node, action), help=help_text)
+                yield Hit(score, self._highlight_match(name, found), partial(self._run, node, action), help=help_text)
 
     def _commands(self) -> Iterator[tuple[DOMNode, str, str, str]]:
         seen: set[str] = set()
@@ -127,7 +127,7 @@ Kind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
 LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
 
 
-class Places(NameProvider):
+class PaletteTargets(NameProvider):
     """Finds pages, jobs, pods, nodes, queues, runs and recipes by name in the command palette."""
 
     _runs: tuple[RunRecord, ...] = ()
@@ -174,7 +174,7 @@ class Places(NameProvider):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
                 yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, *namespaces), help=WHAT[page])
-        for hit in self._hits(query, self._objects()):
+        for hit in self._hits(query, self._list_targets()):
             yield hit
         if self._reading is not None:
             await asyncio.shield(self._reading)
@@ -183,11 +183,13 @@ class Places(NameProvider):
 
     def _hits(self, query: str, objects: Iterable[Kind]) -> Iterator[Hit]:
         for kind, weight, keys, opened in objects:
-            named = ((key, offsets(query, key[-1])) for key in _likely(query, keys))
+            named = ((key, offsets(query, key[-1])) for key in _filter_by_words(query, keys))
             scored = [(match_score(query, key[-1], found), key, found) for key, found in named if found]
             for score, key, found in sorted(scored, key=lambda each: -each[0])[:MOST]:
                 first = 100.0 if query.casefold() in key[-1].casefold() else 0.0
-                yield Hit((first + score) * weight, self._marked(key[-1], found), partial(opened, *key), help=kind)
+                yield Hit(
+                    (first + score) * weight, self._highlight_match(key[-1], found), partial(opened, *key), help=kind
+                )
 
     def _switches(self) -> Iterator[tuple[str, str]]:
         """Yield what one can switch to, and the names of that."""
@@ -199,7 +201,7 @@ class Places(NameProvider):
         fleet = self.console.fleet
         return sorted({space for kind in (fleet.pods, fleet.jobsets, fleet.local_queues) for space, _ in kind})
 
-    def _objects(self) -> Iterator[Kind]:
+    def _list_targets(self) -> Iterator[Kind]:
         app, fleet = self.console, self.console.fleet
         yield "job", 0.95, fleet.jobsets.keys(), partial(app.go_to_page, "job")
         yield "node", 0.9, [(name,) for _, name in fleet.nodes], partial(app.go_to_page, "node")
@@ -234,7 +236,7 @@ class Places(NameProvider):
             app.action_open_page(page)
 
 
-def _likely(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:
+def _filter_by_words(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:
     """The names that contain every typed word, since matching many names letter by letter is slow."""
     if len(keys) <= LOOKED_AT:
         return keys

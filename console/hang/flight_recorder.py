@@ -121,12 +121,12 @@ class _Waits:
                 if each.state != "completed":
                     self.pending[rank].append((group, each))
         self.blocked = {rank: waits[0] for rank, waits in self.pending.items() if waits}
-        self.of = {rank: self._awaited(rank, *at) for rank, at in self.blocked.items()}
+        self.of = {rank: self._ranks_waited_for(rank, *at) for rank, at in self.blocked.items()}
 
-    def _awaited(self, rank: int, group: Group, at: Operation) -> frozenset[int]:
+    def _ranks_waited_for(self, rank: int, group: Group, at: Operation) -> frozenset[int]:
         if at.p2p:
             peer = self.peer(group, at)
-            there = peer is None or any(self._meets(peer, rank, *each) for each in self.pending.get(peer, ()))
+            there = peer is None or any(self._is_partner(peer, rank, *each) for each in self.pending.get(peer, ()))
             return frozenset() if peer is None or there else frozenset({peer})
         key = group, at.seq
         if key not in self._absent:
@@ -134,7 +134,7 @@ class _Waits:
             self._absent[key] = frozenset(each for each in group[1] if entered.get(each, -1) < at.seq)
         return self._absent[key]
 
-    def _meets(self, peer: int, rank: int, group: Group, at: Operation) -> bool:
+    def _is_partner(self, peer: int, rank: int, group: Group, at: Operation) -> bool:
         return at.p2p and self.peer(group, at) == rank
 
     @staticmethod
@@ -168,7 +168,7 @@ def judge(
     found = _mismatch(waits) or _culprit(waits, frozenset(gone))
     if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
         return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
-    return found or _left_behind(waits) or _cycle(waits) or _network(waits)
+    return found or _left_behind(waits) or _cycle(waits) or _network_finding(waits)
 
 
 def _mismatch(waits: _Waits) -> Finding | None:
@@ -255,7 +255,7 @@ def _cycle(waits: _Waits) -> Finding | None:
     return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(said)}", len(waits.blocked))
 
 
-def _network(waits: _Waits) -> Finding:
+def _network_finding(waits: _Waits) -> Finding:
     """An operation that all have entered and that does not end; of several the one with the lowest number."""
     group, at = min(waits.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
     ranks = tuple(sorted(rank for rank, each in waits.blocked.items() if each[0] == group))

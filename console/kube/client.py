@@ -105,7 +105,7 @@ class Client:
     async def stream(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
         """Send a request and give a successful response to be read. Refused, Unreachable, NotLoggedIn."""
         self._check_open()
-        answer = await self._accepted(request, doing)
+        answer = await self._send_until_accepted(request, doing)
         try:
             yield answer
         finally:
@@ -126,7 +126,7 @@ class Client:
         """Wait before `follow` is tried again; ends early once the server has answered any request."""
         await self._http.wait_before_retry(seconds)
 
-    async def _accepted(self, request: HttpRequest, doing: str) -> HttpResponse:
+    async def _send_until_accepted(self, request: HttpRequest, doing: str) -> HttpResponse:
         """The first successful response, after at most one renewal of the credentials and a few waits."""
         renewed = False
         for attempt in range(1, TRIES + 1):
@@ -178,13 +178,13 @@ class Client:
         self, path: str, *, doing: str, params: Params, protocols: Sequence[str]
     ) -> AsyncIterator[WebSocket]:
         """Open a WebSocket with the first of `protocols` that the server accepts; raises as `stream` does."""
-        socket = await self._upgraded(path, doing, params, protocols)
+        socket = await self._open_websocket(path, doing, params, protocols)
         try:
             yield socket
         finally:
             await socket.close_gracefully()
 
-    async def _upgraded(self, path: str, doing: str, params: Params, protocols: Sequence[str]) -> WebSocket:
+    async def _open_websocket(self, path: str, doing: str, params: Params, protocols: Sequence[str]) -> WebSocket:
         self._check_open()
         address = self.url(path, params).removeprefix(self.login.server)
         renewed = False

@@ -104,7 +104,7 @@ class HttpResponse:
         self._paused = False
         self._waiting: asyncio.Future[None] | None = None
         curl.setopt(pycurl.HEADERFUNCTION, self._header)
-        curl.setopt(pycurl.WRITEFUNCTION, self._piece)
+        curl.setopt(pycurl.WRITEFUNCTION, self._on_data)
 
     def follow(self, over: asyncio.Future[pycurl.Curl]) -> None:
         """Note that the request has been sent; `over` is done when the response has ended."""
@@ -123,7 +123,7 @@ class HttpResponse:
             self._has_begun = True
             self._wake()
 
-    def _piece(self, piece: bytes) -> int | None:
+    def _on_data(self, piece: bytes) -> int | None:
         if self._held > HELD:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
@@ -168,13 +168,13 @@ class HttpResponse:
 
     async def wait_for_headers(self) -> None:
         while not self._has_begun:
-            await self._news()
+            await self._wait_for_data()
 
     @property
     def _is_over(self) -> bool:
         return self._finished and self._error is None
 
-    async def _news(self) -> None:
+    async def _wait_for_data(self) -> None:
         """Wait for more data; raises the error that ended the response or that the callback raised."""
         if self._finished:
             error = self._error or EOFError("no answer")
@@ -194,7 +194,7 @@ class HttpResponse:
             elif self._is_over:
                 return
             else:
-                await self._news()
+                await self._wait_for_data()
 
     def _take_buffered(self) -> bytes:
         pieces, self._pieces, self._held = self._pieces, [], 0
@@ -214,7 +214,7 @@ class HttpResponse:
         self._to = to
         self.deliver_held()
         while not self._is_over:
-            await self._news()
+            await self._wait_for_data()
 
     def deliver_held(self) -> None:
         """Pass the buffered bytes to the callback given to `stream_to`."""

@@ -80,17 +80,17 @@ class KindReader(Generic[W, M]):
     # Decoders are made on first use: building all of them would cost every start, also of commands that need one.
 
     @cached_property
-    def _objects(self) -> msgspec.json.Decoder[W]:
+    def _object_decoder(self) -> msgspec.json.Decoder[W]:
         return msgspec.json.Decoder(self._wire)
 
     @cached_property
-    def _lists(self) -> msgspec.json.Decoder[ListWire[W]]:
+    def _list_decoder(self) -> msgspec.json.Decoder[ListWire[W]]:
         return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
     def read_page(self, body: bytes) -> ListPage[W]:
         """Decode a list response; Unreadable if it is not a list."""
         try:
-            listed = self._lists.decode(body)
+            listed = self._list_decoder.decode(body)
         except UNREADABLE:
             return self._page_piecewise(body)
         meta = listed.metadata or ListMetaWire()
@@ -104,7 +104,7 @@ class KindReader(Generic[W, M]):
         items, unreadable = [], {}
         for raw in listed.items or ():
             try:
-                items.append(self._objects.decode(raw))
+                items.append(self._object_decoder.decode(raw))
             except UNREADABLE as error:
                 unreadable[_key(raw)] = str(error)
         meta = listed.metadata or ListMetaWire()
@@ -146,7 +146,7 @@ class KindReader(Generic[W, M]):
         if not key[1]:
             return WatchEvent(kind, key, version, unreadable=_NAMELESS)
         try:
-            return WatchEvent(kind, key, version, self._parse(self._objects.decode(event.object)))
+            return WatchEvent(kind, key, version, self._parse(self._object_decoder.decode(event.object)))
         except (*UNREADABLE, Unreadable) as error:
             return WatchEvent(kind, key, version, unreadable=str(error))
 

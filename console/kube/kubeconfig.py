@@ -227,22 +227,22 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
             replaced = True
             listed[at] = _with_old_namespace(plural, listed[at], part)
     config["current-context"] = config.get("current-context") or entry.name
-    edited = _edited(text, entry)
+    edited = _insert_entry(text, entry)
     same = edited is not None and load_yaml(edited) == config
     try:
         make_private(path.parent)
-        atomic_write(path, (edited if edited and same else _dumped(config)).encode())
+        atomic_write(path, (edited if edited and same else _dump_yaml(config)).encode())
     except OSError as error:
         hint = "Name another file."
         raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", hint) from None
     return replaced
 
 
-def _dumped(config: Any) -> str:
+def _dump_yaml(config: Any) -> str:
     return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def _edited(text: str, entry: KubeconfigEntry) -> str | None:
+def _insert_entry(text: str, entry: KubeconfigEntry) -> str | None:
     """The file's text with the entry added and everything else unchanged; None if the text has an unusual layout."""
     if not text.strip():
         return None
@@ -274,11 +274,11 @@ def _cut(text: str, listed: yaml.SequenceNode, plural: str, part: dict[str, Any]
             lines = text[start:end].rstrip().split("\n")
             while len(lines) > 1 and not lines[-1].split("#")[0].strip():
                 lines.pop()
-            new = _dumped(_with_old_namespace(plural, old, part)).rstrip()
+            new = _dump_yaml(_with_old_namespace(plural, old, part)).rstrip()
             return start, start + len("\n".join(lines)), new.replace("\n", "\n" + " " * node.start_mark.column)
     start = listed.start_mark.index
     margin = " " * column
-    return start, start, _dumped([part]).rstrip().replace("\n", "\n" + margin) + "\n" + margin
+    return start, start, _dump_yaml([part]).rstrip().replace("\n", "\n" + margin) + "\n" + margin
 
 
 def _with_old_namespace(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

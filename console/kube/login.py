@@ -208,7 +208,7 @@ class Login:
             return {}  # as kubectl: whoever is on the way could read them
         async with self._renewing:
             if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
-                await self._obtain()
+                await self._obtain_credentials()
         return {"Authorization": self._authorization} if self._authorization else {}
 
     async def renew(self, refused: dict[str, str]) -> bool:
@@ -219,7 +219,7 @@ class Login:
         async with self._renewing:
             if refused.get("Authorization", "") == self._authorization:  # else another request has renewed them
                 before = (self._authorization, self._certificate)
-                await self._obtain()
+                await self._obtain_credentials()
                 return before != (self._authorization, self._certificate)
         return True
 
@@ -235,7 +235,7 @@ class Login:
             self._certificates = await asyncio.to_thread(self._read_certificates)
         return self._certificates
 
-    async def _obtain(self) -> None:
+    async def _obtain_credentials(self) -> None:
         user = self.target.user
         if user.source:
             token, ends = await user.source()

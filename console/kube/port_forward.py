@@ -48,7 +48,7 @@ class PodPending(NamedTuple):
 async def locate(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
     """The live pod of a rank, or why there is none yet. BadInput, JobEnded, Refused and its subclasses."""
     if address.pod:
-        return await _named(wire, login, address)
+        return await _find_named_pod(wire, login, address)
     path = f"{JOBSETS}{_in_namespace(address)}/jobsets/{quote(address.job, safe='')}"
     jobset_answer, pods_answer = await wire.get(path, _pods(address, completion_index=address.number))
     body = await _body(jobset_answer, login, f"read job {address.job}")
@@ -132,7 +132,7 @@ def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, i
 def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPending:
     """The newest attempt's pod, or why it cannot be connected to; `here` has the pods of one index, oldest first."""
     live = [pod for pod in here if not pod.deleting_since and not pod.finished]
-    if live and _runs(live[-1]):
+    if live and _is_running(live[-1]):
         return _target(live[-1], number)
     for word in ("Completed", "Failed"):
         if jobset.terminal_state == word or is_condition_true(jobset.conditions, word):
@@ -145,7 +145,7 @@ def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPe
     return PodPending("the job waits for quota" if jobset.suspended else "it has no pod yet")
 
 
-async def _named(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
+async def _find_named_pod(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
     """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
     (answer,) = await wire.get(f"/api/v1{_in_namespace(address)}/pods/{quote(address.pod, safe='')}")
     body = await _body(answer, login, f"read pod {address.pod}")
@@ -154,14 +154,14 @@ async def _named(wire: RawConnection, login: Login, address: RankAddress) -> Liv
     pod: Pod = reader_of("pods").read_object(body, f"Pod {address.pod}")
     if pod.finished:
         raise JobEnded(f"Pod {address.pod} has ended ({pod.phase.lower()}).", status=_NOT_FOUND)
-    return _target(pod, -1) if _runs(pod) else PodPending(f"it is {_why_not(pod)}")
+    return _target(pod, -1) if _is_running(pod) else PodPending(f"it is {_why_not(pod)}")
 
 
 def _target(pod: Pod, number: int) -> LivePod:
     return LivePod(pod.namespace, pod.name, pod.uid, pod.main.name if pod.main else "", number, pod.node)
 
 
-def _runs(pod: Pod) -> bool:
+def _is_running(pod: Pod) -> bool:
     return pod.phase == "Running" and not pod.deleting_since
 
 

@@ -87,7 +87,7 @@ class RawConnection:
 
     async def _answer(self) -> RawResponse:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        status = _status(head[0])
+        status = _parse_status(head[0])
         pairs = (line.partition(":") for line in head[1:] if line)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         if status == _SWITCHING:
@@ -129,7 +129,7 @@ def _length(text: str, base: int) -> int:
     return size
 
 
-def _status(line: str) -> int:
+def _parse_status(line: str) -> int:
     words = line.split(" ")
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
         raise ConnectionError("what answers there does not speak HTTP")
@@ -176,7 +176,7 @@ async def connect_stream(
     over_tls = ssl.create_default_context() if proxy.scheme == "https" else None
     reader, writer = await _opened(proxy.hostname or "", proxy.port or PORTS[proxy.scheme], over_tls, None)
     try:
-        ask = _through_socks if proxy.scheme.startswith("socks") else _through
+        ask = _through_socks if proxy.scheme.startswith("socks") else _connect_through_proxy
         await ask(proxy, base.hostname, port, reader, writer)
         if context:
             await writer.start_tls(context, server_hostname=name)
@@ -197,7 +197,7 @@ async def _opened(
         raise NotConnected(error) from error
 
 
-async def _through(
+async def _connect_through_proxy(
     proxy: SplitResult, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Ask an HTTP proxy to connect to the host; raises ProxyRefused."""
@@ -208,7 +208,7 @@ async def _through(
         lines.append("Proxy-Authorization: Basic " + base64.b64encode(pair).decode())
     writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
     answer = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
-    if (status := _status(answer)) != _OK:
+    if (status := _parse_status(answer)) != _OK:
         raise ProxyRefused(status)
 
 

@@ -94,16 +94,16 @@ async def shell(
     ) as socket:
         process = Process(socket, f"the shell in {name}")
         screen = sys.stdout.fileno()
-        with _raw(sys.stdin.fileno()), _titled(screen, name):
+        with _raw_terminal(sys.stdin.fileno()), _window_title(screen, name):
             try:
-                return await _converse(process, sys.stdin.fileno(), screen)
+                return await _relay_terminal(process, sys.stdin.fileno(), screen)
             except BaseException:
                 _write(screen, _SANE.encode())
                 raise
 
 
 @contextmanager
-def _titled(screen: int, name: str) -> Iterator[None]:
+def _window_title(screen: int, name: str) -> Iterator[None]:
     plain = "".join(each for each in f"a4: {name}" if each.isprintable())
     _write(screen, _TITLE.format(plain).encode())
     try:
@@ -112,7 +112,7 @@ def _titled(screen: int, name: str) -> Iterator[None]:
         _write(screen, _TITLE_BACK.encode())
 
 
-async def _converse(process: Process, keys: int, screen: int) -> int:
+async def _relay_terminal(process: Process, keys: int, screen: int) -> int:
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -150,7 +150,7 @@ def _write(screen: int, data: bytes) -> None:
 
 
 @contextmanager
-def _raw(keys: int) -> Iterator[None]:
+def _raw_terminal(keys: int) -> Iterator[None]:
     """Put the terminal in raw mode for this block (Ctrl-C is passed on too), and restore it afterwards."""
     before = termios.tcgetattr(keys)
     try:

@@ -86,13 +86,13 @@ class Store:
         self._objects[kind] = {**objects, **kept}
         self._forget(kind)
         self._odd[kind] = dict(unparsable)
-        self._alive(kind)
+        self._on_change(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
         self._objects[kind][key] = thing
         self._forget(kind)
         self._odd[kind].pop(key, None)
-        self._alive(kind)
+        self._on_change(kind)
 
     def _forget(self, kind: str) -> None:
         """Drop the oldest events, a tenth of them at once, where there are too many."""
@@ -110,7 +110,7 @@ class Store:
     def remove(self, kind: str, key: Key) -> None:
         self._objects[kind].pop(key, None)
         self._odd[kind].pop(key, None)
-        self._alive(kind)
+        self._on_change(kind)
 
     def mark_lost(self, kind: str, state: WatchState, why: str, hint: str) -> None:
         """Record that the watch was lost or refused: the objects stay, unless the server does not offer the kind."""
@@ -126,15 +126,15 @@ class Store:
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is WatchState.LIVE else now
         self._links[kind] = replace(
-            link, state=WatchState.LIVE, since=since, last_seen=now, why=self._remark(kind), hint=""
+            link, state=WatchState.LIVE, since=since, last_seen=now, why=self._describe_missing(kind), hint=""
         )
         self._wake()
 
-    def _alive(self, kind: str) -> None:
+    def _on_change(self, kind: str) -> None:
         self._published.pop(kind, None)
         self.mark_alive(kind)
 
-    def _remark(self, kind: str) -> str:
+    def _describe_missing(self, kind: str) -> str:
         """What is missing in a kind that is being watched, as a sentence."""
         odd, note = self._odd[kind], self._notes.get(kind, "")
         if not odd:

@@ -230,7 +230,7 @@ async def _list(
 def _change(line: WatchEvent[Any]) -> Change:
     """Convert a watch event to a change; raises Gone, Unreachable and other errors for an event of type ERROR."""
     if line.type == "ERROR":
-        raise _error(line.status or StatusWire())
+        raise _error_of_event(line.status or StatusWire())
     if line.type == "DELETED":
         return Removed(line.key)
     if line.unreadable:
@@ -238,7 +238,7 @@ def _change(line: WatchEvent[Any]) -> Change:
     return Changed(line.key, line.model) if line.model is not None else Heartbeat()
 
 
-def _error(status: StatusWire) -> ConsoleError:
+def _error_of_event(status: StatusWire) -> ConsoleError:
     if "resource version" in (status.message or "").lower() and "large" in (status.message or "").lower():
         return Gone(status.message or "")  # the server was restored from a backup, or replaced by another
     return error_from_status(status.code or 500, status, doing="watch for changes")
@@ -338,7 +338,7 @@ async def watch_kind(
             continue
         failures = 0
         if not version:
-            yield Disconnected(_absent(kind), WatchState.ABSENT)
+            yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
             await asyncio.sleep(backoff.refused)
             catalogue.clear_cache()
             continue
@@ -353,7 +353,7 @@ async def watch_kind(
                         break
                     if isinstance(change.error, NotFound):
                         catalogue.clear_cache()
-                        yield Disconnected(_absent(kind), WatchState.ABSENT)
+                        yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
                         await asyncio.sleep(backoff.first)
                         break
                     change = Disconnected(change.error, _state(change.error))
@@ -364,7 +364,7 @@ def _state(error: ConsoleError) -> WatchState:
     return WatchState.FORBIDDEN if isinstance(error, NotAllowed) else WatchState.STALE
 
 
-def _absent(kind: Kind) -> NotFound:
+def _not_served_error(kind: Kind) -> NotFound:
     operator = _OPERATORS.get(kind.group, kind.group)
     words = f"This cluster does not serve {kind.plural}: {operator} is not installed, or an older version of it."
     return NotFound(words, f"Install {operator}, or work without it.", status=404)

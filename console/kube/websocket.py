@@ -218,7 +218,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._transport.resume_reading()
         self._timer = self._loop.call_later(KEEP_ALIVE, self._watch)
         if held:
-            self._take(memoryview(held))
+            self._on_received(memoryview(held))
         if over or self._transport.is_closing():
             self.connection_lost(None)
 
@@ -298,7 +298,7 @@ class WebSocket(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._take(self._buffer[:nbytes])
+        self._on_received(self._buffer[:nbytes])
 
     def eof_received(self) -> None: ...
 
@@ -321,7 +321,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._listener and not self.closed:
             self._listener.full(False)
 
-    def _take(self, data: memoryview) -> None:
+    def _on_received(self, data: memoryview) -> None:
         self._heard, self._asked = self._loop.time(), 0.0
         try:
             self._reader.feed(data)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from console.config import Actions, HangAction
 from console.errors import BadInput
 from console.kube.nested_values import get_path, overlay_values
-from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.alarm_rules import INSPECTED
+from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
 from console.metrics.step_cadence import format_duration
 
 if TYPE_CHECKING:

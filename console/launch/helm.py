@@ -134,7 +134,7 @@ class Helm:
                 if login.server.startswith("https:"):
                     kubeconfig["clusters"][0]["cluster"]["proxy-url"] = proxy.url
                 try:
-                    with _readable(kubeconfig) as given, Config(namespace=namespace, **given) as config:
+                    with _kubeconfig_arguments(kubeconfig) as given, Config(namespace=namespace, **given) as config:
                         return work(config)
                 except _helm_error_type() as error:
                     if proxy.elsewhere:
@@ -372,7 +372,7 @@ async def _kubeconfig(login: Login) -> dict[str, Any]:
 
 
 @contextmanager
-def _readable(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _kubeconfig_arguments(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The arguments by which Helm's library reads it: from memory on Linux, elsewhere from a private file."""
     text = json.dumps(kubeconfig)
     if sys.platform != "linux":

@@ -188,7 +188,7 @@ class Runs:
             self._open.pop(number, None)
         return await self.history.delete_runs(wanted)
 
-    async def verdicts(self) -> dict[tuple[str, str], tuple[str, float]]:
+    async def stall_findings(self) -> dict[tuple[str, str], tuple[str, float]]:
         """For whom the ranks of open runs wait, as a console has found out, and when their stall was noticed."""
         return {
             run.key: (alarm.more.removeprefix(INSPECTED), alarm.time)

@@ -341,16 +341,16 @@ def _is_service(item: _Item) -> bool:
 def _pod_leftover(item: _Item) -> Leftover:
     phase = item.status.phase or "Pending"
     if phase in _ENDED:
-        return _leftover("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
+        return _make_leftover("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
     gpus = sum(_gpu_request(each) for each in item.spec.containers or ())
     held = f" and holds {gpus} GPUs" if gpus else ""
-    return _leftover("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
+    return _make_leftover("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
 
 def _service_leftover(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
     """The Leftover for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
     if not seen:
-        return _leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
+        return _make_leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
     selector = (item.spec.selector or {}).items()
     behind = sorted(
         pod.metadata.name or ""
@@ -360,11 +360,11 @@ def _service_leftover(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover
         and pod.status.phase not in _ENDED
     )
     if behind:
-        return _leftover("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)
-    return _leftover("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
+        return _make_leftover("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)
+    return _make_leftover("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
 
 
-def _leftover(kind: str, item: _Item, why: str, *, runs: bool) -> Leftover:
+def _make_leftover(kind: str, item: _Item, why: str, *, runs: bool) -> Leftover:
     return Leftover(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)
 
 

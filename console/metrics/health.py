@@ -48,7 +48,7 @@ def job_health(
     alarms: Sequence[Alarm] = (),
     late: str = "",
     heard: bool = False,
-    glance: JobProgress | None = None,
+    job_progress: JobProgress | None = None,
     faults: Sequence[str] = (),
     verdict: str = "",
 ) -> Health:
@@ -66,7 +66,7 @@ def job_health(
     if state is JobState.FAILED:
         return Health(state, HealthLevel.BAD, why or jobset.failure)
     if state in _LIVE_STATES or state is JobState.SUCCEEDED:
-        found = _health_by_alarms(state, alarms) or _health_by_log(state, late, glance, heard=heard)
+        found = _health_by_alarms(state, alarms) or _health_by_log(state, late, job_progress, heard=heard)
         if found is None and faults:
             found = Health(state, HealthLevel.BAD, faults[0])
         if found is not None:
@@ -95,17 +95,21 @@ def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> Health | None
     return Health(state, HealthLevel.BAD, lasting[-1].words, alarmed=True) if lasting else None
 
 
-def _health_by_log(state: JobState, late: str, glance: JobProgress | None, *, heard: bool) -> Health | None:
-    if glance is not None and glance.nan:
-        return Health("diverged", HealthLevel.BAD, glance.nan_words)
+def _health_by_log(state: JobState, late: str, job_progress: JobProgress | None, *, heard: bool) -> Health | None:
+    if job_progress is not None and job_progress.nan:
+        return Health("diverged", HealthLevel.BAD, job_progress.nan_words)
     if state not in _LIVE_STATES:
         return None
     if late:
         return Health("late", HealthLevel.LATE, late)
-    if glance is not None and glance.late and not heard:
+    if job_progress is not None and job_progress.late and not heard:
         return (
-            Health("stalled", HealthLevel.BAD, glance.late)
-            if glance.stalled
-            else Health("late", HealthLevel.LATE, glance.late)
+            Health("stalled", HealthLevel.BAD, job_progress.late)
+            if job_progress.stalled
+            else Health("late", HealthLevel.LATE, job_progress.late)
         )
-    return Health(state, HealthLevel.LATE, glance.slower) if glance is not None and glance.slower else None
+    return (
+        Health(state, HealthLevel.LATE, job_progress.slower)
+        if job_progress is not None and job_progress.slower
+        else None
+    )

@@ -104,7 +104,7 @@ def sample_job(
         pod_nodes=tuple(rank.node for rank in every),
         blamed_nodes=report.suspected_nodes if report is not None else (),
         faulty_nodes=tuple(
-            dict.fromkeys(rank.node for rank, gpu in measures.gpus.all_gpus if gpu.faults and rank.node)
+            dict.fromkeys(each.node for each in measures.gpus if each.node and any(gpu.faults for gpu in each.gpus))
         ),
         failed_node=failed.node if failed else "",
     )
@@ -346,7 +346,7 @@ class JobMonitor:
                     await self._feed_lines(rank, lines)
                     if self._seen is not None and rank == self._teller:
                         await self.measures.find_nan_onset(
-                            self._sources.measures().glancing.beginnings, self._seen.uid, [pod]
+                            self._sources.measures().progress_reader.beginnings, self._seen.uid, [pod]
                         )
         except ConsoleError as error:
             self.refused = error.message

@@ -24,7 +24,7 @@ from console.metrics.nccl.reference import PASS_LINE
 from console.metrics.training.run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures
-from console.scheduling.forecast_record import Promise, correct_windows, read_promises, update_record
+from console.scheduling.forecast_record import RecordedWindow, correct_windows, read_recorded_windows, update_record
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
@@ -56,7 +56,7 @@ def _forecast(
     fleet: Fleet, left: Mapping[str, float], past: Iterable[PastRun], record: Path, server: str
 ) -> tuple[Mapping[Key, ExpectedStart], StartWindows]:
     windows = start_windows(fleet, left, run_times(fleet, past))
-    corrected = correct_windows(windows.by_key, read_promises(record), server, fleet.at)
+    corrected = correct_windows(windows.by_key, read_recorded_windows(record), server, fleet.at)
     return with_windows(expected_starts(fleet, left), structs.replace(windows, by_key=corrected)), windows
 
 
@@ -118,7 +118,7 @@ class MeasureService:
         self.windows = StartWindows({}, 0)  # those that the starts were given
         self._forecasting = asyncio.Lock()
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
-        self.glancing = JobProgressReader(
+        self.progress_reader = JobProgressReader(
             cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.find_followed
         )
 
@@ -171,7 +171,7 @@ class MeasureService:
 
         if ask.target_nodes or ask.avoid_nodes:
             return None  # the forecast counts GPUs and places of all
-        await self.glancing.update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
+        await self.progress_reader.update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
         past = await self._runs().past(self._cluster.server)
         fleet, key = with_launch(self._cluster.fleet, ask)
         left, server = self._remaining_seconds(fleet), self._cluster.server
@@ -184,7 +184,7 @@ class MeasureService:
         jobs = [job for job in self._cluster.fleet.jobsets.values() if not job.finished]
         before = self.starts
         if any(each.is_waiting for each in self._cluster.fleet.workloads.values()):
-            await self.glancing.update([job.key for job in jobs])
+            await self.progress_reader.update([job.key for job in jobs])
             await self.expected_starts()
             with suppress(OSError):  # a4 forecast says why
                 await self.record_windows()
@@ -192,11 +192,11 @@ class MeasureService:
 
     def _remaining_seconds(self, fleet: Fleet) -> dict[str, float]:
         """Of running jobs whose progress tells it, by uid."""
-        known = self.glancing.known
+        known = self.progress_reader.known
         left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.eta) is not None}
         return {uid: max(0.0, seconds) for uid, seconds in left.items() if uid in fleet.jobset_by_uid}
 
-    async def record_windows(self) -> Sequence[Promise]:
+    async def record_windows(self) -> Sequence[RecordedWindow]:
         """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
         windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
         path, server = self._record_path, self._cluster.server
@@ -314,7 +314,7 @@ class MeasureService:
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
             pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
-            await measures.find_nan_onset(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
+            await measures.find_nan_onset(self.progress_reader.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _publish_change(self, measures: JobMeasures, log: JobLog) -> None:
         """Notify all readers of a change, and store finished tests."""
@@ -410,7 +410,7 @@ class MeasureService:
         return StoredLog(measures, parts)
 
     def on_context_changed(self) -> None:
-        self.glancing.reset()
+        self.progress_reader.reset()
         if self._reading is not None:
             self._reading.cancel()
         self._read_again = 0.0

@@ -128,10 +128,10 @@ class TimeRecorder:
         elif paused:
             self._spans.append(Span(at, time, SpanKind.PAUSE, before, number))
         else:
-            self._extend(before, number, at, time)
+            self._extend_or_add_span(before, number, at, time)
         self._last, self._phases = (number, time), []
 
-    def _extend(self, before: int, number: int, at: float, time: float) -> None:
+    def _extend_or_add_span(self, before: int, number: int, at: float, time: float) -> None:
         each, self._each = (time - at) / (number - before), number - before
         slower = self._usual is not None and each > SLOWER * self._usual
         self._slow.append(slower)

@@ -24,15 +24,15 @@ from console.scheduling.start_windows import SHARE, StartWindow
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-KEPT = 1000  # promises
-RECENT = 300  # judged promises that windows are corrected by
+KEPT = 1000  # recorded
+RECENT = 300  # judged recorded that windows are corrected by
 FEWEST = 20  # of these, before anything is corrected
 LEAST_HALF = 0.02  # of the wait: the least half of a window that is corrected
 FORGOTTEN = 7 * 86_400.0  # seconds after its window for which the start of a job that is gone is waited for
 
 
-class Promise(Struct, frozen=True):
-    """The first window that was told of a workload. Times are seconds since the epoch."""
+class RecordedWindow(Struct, frozen=True):
+    """The first start window that was forecast for a workload, and its start. Times are seconds since the epoch."""
 
     server: str
     uid: str  # of the workload
@@ -65,7 +65,7 @@ class Promise(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True):
-    """How good the windows were."""
+    """How many recorded windows contained the start (`held`), of those whose outcome is known (`judged`)."""
 
     held: int
     judged: int
@@ -73,8 +73,8 @@ class Score(Struct, frozen=True):
     median_error: float | None  # seconds from the middle of the window to the start; None: none has started
 
 
-def score(promises: Iterable[Promise]) -> Score:
-    listed = list(promises)
+def score(recorded: Iterable[RecordedWindow]) -> Score:
+    listed = list(recorded)
     judged = [each for each in listed if each.judged]
     errors = [abs(each.started - each.middle) for each in judged if each.started]
     held = sum(each.held for each in judged)
@@ -82,10 +82,10 @@ def score(promises: Iterable[Promise]) -> Score:
 
 
 def correct_windows(
-    windows: Mapping[Key, StartWindow], promises: Iterable[Promise], server: str, now: float
+    windows: Mapping[Key, StartWindow], recorded: Iterable[RecordedWindow], server: str, now: float
 ) -> dict[Key, StartWindow]:
     """The windows with the bounds with which those before them would have held 80 % of the starts."""
-    offs = sorted([each.off for each in promises if each.server == server and each.judged][-RECENT:])
+    offs = sorted([each.off for each in recorded if each.server == server and each.judged][-RECENT:])
     if len(offs) < FEWEST:
         return dict(windows)
     low, high = (_quantile(offs, share) for share in ((1 - SHARE) / 2, (1 + SHARE) / 2))
@@ -106,46 +106,47 @@ def _quantile(offs: Sequence[float], share: float) -> float:
 
 
 def compare(
-    promises: Sequence[Promise], fleet: Fleet, server: str, windows: Mapping[Key, StartWindow]
-) -> list[Promise]:
-    """The promises with what has come of them by now, and those of windows of which there is none yet."""
+    recorded: Sequence[RecordedWindow], fleet: Fleet, server: str, windows: Mapping[Key, StartWindow]
+) -> list[RecordedWindow]:
+    """The recorded windows, completed with the starts that are known by now, and new ones for other workloads."""
     seen = {each.uid: each for each in fleet.workloads.values()}
     found = []
-    for promise in promises:
-        workload = seen.get(promise.uid) if promise.server == server else None
+    for window_before in recorded:
+        workload = seen.get(window_before.uid) if window_before.server == server else None
         reserved = condition(workload.conditions, "QuotaReserved") if workload else None
-        if promise.started:
-            found.append(promise)
+        if window_before.started:
+            found.append(window_before)
         elif reserved is not None and reserved.is_true:
-            found.append(structs.replace(promise, started=reserved.since))
-        elif workload is not None and fleet.at > promise.end:
-            found.append(structs.replace(promise, late=True))
-        elif promise.late or fleet.at < promise.end + FORGOTTEN:
-            found.append(promise)
+            found.append(structs.replace(window_before, started=reserved.since))
+        elif workload is not None and fleet.at > window_before.end:
+            found.append(structs.replace(window_before, late=True))
+        elif window_before.late or fleet.at < window_before.end + FORGOTTEN:
+            found.append(window_before)
     known = {each.uid for each in found}
-    for key, told in correct_windows(windows, promises, server, fleet.at).items():
+    for key, told in correct_windows(windows, recorded, server, fleet.at).items():
         workload, window = fleet.workloads.get(key), windows[key]
         if workload is not None and workload.uid not in known:
-            found.append(Promise(server, workload.uid, workload.namespace, job_name(workload), fleet.at, told.start,
-                                 told.middle, told.end, (window.start, window.middle, window.end)))  # fmt: skip
+            simulated = window.start, window.middle, window.end
+            about = server, workload.uid, workload.namespace, job_name(workload), fleet.at
+            found.append(RecordedWindow(*about, told.start, told.middle, told.end, simulated))
     return found[-KEPT:]
 
 
-def read_promises(path: Path) -> list[Promise]:
-    """Those that are kept; none of a file that is not there or that cannot be read. Blocking."""
+def read_recorded_windows(path: Path) -> list[RecordedWindow]:
+    """The windows in the file; none if it is missing or cannot be read. Blocking."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Promise])
+        return msgspec.json.decode(path.read_bytes(), type=list[RecordedWindow])
     except (FileNotFoundError, msgspec.DecodeError):
         return []
 
 
 def update_record(
     path: Path, fleet: Fleet, server: str, windows: Mapping[tuple[str, str], StartWindow]
-) -> Sequence[Promise]:
-    """Compare and keep; OSError if that cannot be. Blocking."""
+) -> Sequence[RecordedWindow]:
+    """Complete the recorded windows, add new ones and write the file; OSError if that fails. Blocking."""
     with file_lock(path):
-        before = read_promises(path)
-        promises = compare(before, fleet, server, windows)
-        if promises != before:
-            atomic_write(path, msgspec.json.encode(promises))
-    return promises
+        before = read_recorded_windows(path)
+        recorded = compare(before, fleet, server, windows)
+        if recorded != before:
+            atomic_write(path, msgspec.json.encode(recorded))
+    return recorded

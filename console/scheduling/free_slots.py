@@ -103,7 +103,7 @@ def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) ->
         for pip in each.pips:
             if pip.holder:
                 taken[pip.holder][at] += 1
-    held = {_held(holder, fleet): gpus for holder, gpus in taken.items()}
+    held = {_gpu_holder(holder, fleet): gpus for holder, gpus in taken.items()}
     missing = pods - sum(gpus // size for gpus in free)
 
     def enough(chosen: Sequence[QuotaHolder]) -> bool:
@@ -115,7 +115,7 @@ def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) ->
     return fewest_holders(list(held), enough, lambda each: held[each].total())
 
 
-def _held(holder: Holder, fleet: Fleet) -> QuotaHolder:
+def _gpu_holder(holder: Holder, fleet: Fleet) -> QuotaHolder:
     jobset = fleet.jobset_by_uid.get(holder.uid)
     workload = fleet.workload_of(jobset) if jobset else None
     if workload is not None:

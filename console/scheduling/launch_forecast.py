@@ -125,8 +125,8 @@ def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
         topology=str(get_path(values, "topology.request") or "none"),
         level=str(get_path(values, "topology.level") or BLOCK),
         priority_class=str(get_path(values, "priorityClass") or ""),
-        target_nodes=_words(get_path(values, "placement.targetNodes")),
-        avoid_nodes=_words(get_path(values, "placement.avoidNodes")),
+        target_nodes=_as_texts(get_path(values, "placement.targetNodes")),
+        avoid_nodes=_as_texts(get_path(values, "placement.avoidNodes")),
         node_selector=tuple(sorted(labels.items())),
         tolerations=(*ALWAYS, *_tolerations(get_path(values, "placement.tolerations"))),
     )
@@ -139,7 +139,7 @@ def _tolerations(value: Value) -> Iterator[Toleration]:
             yield Toleration(said["key"], str(each.get("operator") or "Equal"), said["value"], said["effect"])
 
 
-def _words(value: Value) -> tuple[str, ...]:
+def _as_texts(value: Value) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
 
 
@@ -255,13 +255,13 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
     if found and ask.topology == "required" and (never := found.never(ask.pods, ask.level)):
         return replace(draft, verdict=Verdict.NEVER, sentence=never)
     if ask.gpus > have.free:
-        return _short(fleet, queue, ask, draft)
+        return _forecast_without_quota(fleet, queue, ask, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
-        words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {_names(draft.ahead)}"
+        words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {_join_names(draft.ahead)}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words)
     if found is None:
         return replace(draft, sentence=f"there is quota ({have.sum_text}); {why}")
-    return _placed(fleet, queue, ask, found, draft)
+    return _forecast_placement(fleet, queue, ask, found, draft)
 
 
 def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> tuple[EligibleNodes | None, str]:
@@ -284,7 +284,7 @@ def _too_few(ask: LaunchDemand, found: EligibleNodes) -> str:
     return f"needs {format_slots(ask.pods, ask.size, free=False)}, and {among} {found.total}"
 
 
-def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast) -> Forecast:
+def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast) -> Forecast:
     """The forecast if quota is short: who holds it, and whose end or eviction would suffice."""
     short = ask.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
@@ -294,9 +294,9 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast
     noun = "GPU" if short == 1 else "GPUs"
     words = f"waits behind {short} {noun} of flavor {draft.flavor}: {draft.account.sum_text}, it needs {ask.gpus}"
     if evicted:
-        words += f"; Kueue may evict {_names(evicted)} for it"
+        words += f"; Kueue may evict {_join_names(evicted)} for it"
     elif held:
-        words += f"; held by {_names(unblocks or held)}"
+        words += f"; held by {_join_names(unblocks or held)}"
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
     return replace(
@@ -331,13 +331,15 @@ def _priority(fleet: Fleet, ask: LaunchDemand) -> int:
     return next(same, 0) if ask.priority_class else 0
 
 
-def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast) -> Forecast:
+def _forecast_placement(
+    fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast
+) -> Forecast:
     """The forecast if quota is free: whether machines are, and how close to each other."""
     required = ask.level if ask.topology == "required" and found.slots(ask.level) else ""
     if missing := found.shortage(ask.pods, required):
         blockers = jobs_blocking_placement(fleet, found, ask.pods, required)
         have = "has" if len(blockers) == 1 else "have"
-        words = f"quota is free, but {missing}{f'; {_names(blockers)} {have} to end first' if blockers else ''}"
+        words = f"quota is free, but {missing}{f'; {_join_names(blockers)} {have} to end first' if blockers else ''}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:
@@ -377,7 +379,7 @@ def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
     return "", ""
 
 
-def _names(held: Sequence[QuotaHolder]) -> str:
+def _join_names(held: Sequence[QuotaHolder]) -> str:
     named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_NAMED]]
     return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
 
@@ -407,22 +409,22 @@ def choose_queue(fleet: Fleet, ask: LaunchDemand) -> QueueChoice:
     """The namespace's only LocalQueue, else a fitting one with the most free quota; closed ones last."""
     if ask.gpus <= 0:
         return QueueChoice("", "It requests no GPU, so it needs no queue.")
-    found = _ranked(fleet, ask)
+    found = _rank_queues(fleet, ask)
     if not found:
         why = unknown_reason(fleet, "localqueues", "LocalQueues")
         said = (
             f"The LocalQueues of {ask.namespace} are not known: {why}" if why else f"{ask.namespace} has no LocalQueue"
         )
         return QueueChoice("", f"{said}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
-    return QueueChoice(found[0].name, _why(found, ask), tuple(each.name for each in found[1:]))
+    return QueueChoice(found[0].name, _why_chosen(found, ask), tuple(each.name for each in found[1:]))
 
 
 def rank_queues(fleet: Fleet, ask: LaunchDemand) -> tuple[str, ...]:
     """The LocalQueues of the namespace, best first."""
-    return tuple(each.name for each in _ranked(fleet, ask))
+    return tuple(each.name for each in _rank_queues(fleet, ask))
 
 
-def _ranked(fleet: Fleet, ask: LaunchDemand) -> list[_Candidate]:
+def _rank_queues(fleet: Fleet, ask: LaunchDemand) -> list[_Candidate]:
     """The queues: fitting ones first, by free quota; closed ones last."""
     names = (name for where, name in fleet.local_queues if where == ask.namespace)
     found = (_candidate(fleet, ask, name) for name in names)
@@ -437,7 +439,7 @@ def _candidate(fleet: Fleet, ask: LaunchDemand, name: str) -> _Candidate:
     return _Candidate(name, closed, free is not None and free >= ask.gpus, free)
 
 
-def _why(found: list[_Candidate], ask: LaunchDemand) -> str:
+def _why_chosen(found: list[_Candidate], ask: LaunchDemand) -> str:
     best, fitting = found[0], sum(each.fits for each in found)
     if len(found) == 1:
         return f"the only LocalQueue of {ask.namespace}"

@@ -82,16 +82,16 @@ class QuotaLedger:
         self.flavor = flavor_of(fleet, flavor)
         self.snapshot = kueue_snapshot(fleet, (flavor,))
 
-    def _of(self, name: str) -> QuotaNode:
+    def _queue_node(self, name: str) -> QuotaNode:
         return self.snapshot.queues.get(name) or QuotaNode(name)
 
     def available(self, name: str, freed: Mapping[str, int] | None = None) -> int:
         """GPUs that a queue could take now, or with `freed` amounts by queue; negative if overused."""
         with ExitStack() as gone:
             for queue, amount in (freed or {}).items():
-                node = self._of(queue)
+                node = self._queue_node(queue)
                 gone.enter_context(node.using({self.at: -min(amount, node.used.get(self.at, 0))}))
-            return self._of(name).available(self.at)
+            return self._queue_node(name).available(self.at)
 
     def fewest_to_end(self, name: str, candidates: Sequence[QuotaHolder], short: int) -> tuple[QuotaHolder, ...]:
         """The fewest of these jobs whose end frees `short` GPUs for that queue."""
@@ -107,10 +107,10 @@ class QuotaLedger:
 
     def shares(self, name: str, other: str) -> bool:
         """Whether two queues have the same root cohort, or are the same."""
-        return self._of(name).root is self._of(other).root
+        return self._queue_node(name).root is self._queue_node(other).root
 
     def account(self, name: str) -> QuotaAccount:
-        queue = self._of(name)
+        queue = self._queue_node(name)
         nominal, used, free = queue.nominal(self.at), queue.used.get(self.at, 0), max(0, queue.available(self.at))
         own = max(0, nominal - used)
         return QuotaAccount(
@@ -229,7 +229,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
     """Why it waits: quota is short, or can never suffice; `draft` has flavor and account."""
     have = draft.account
     if said.resource not in {"", GPU} or have is None or not draft.need:
-        words = _uncounted(said)
+        words = _other_resource_reason(said)
         return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
     gpus = f"{draft.need} GPU{'' if draft.need == 1 else 's'}{f' of flavor {draft.flavor}' if draft.flavor else ''}"
     if draft.need > have.total:
@@ -252,7 +252,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
     return replace(answer, sentence=words, short_by=short, unblocks=book.fewest_to_end(queue, held, short))
 
 
-def _uncounted(said: KueueMessage) -> str:
+def _other_resource_reason(said: KueueMessage) -> str:
     """Kueue's reason if it concerns another resource than GPUs, or a queue that may not be listed."""
     flavor, resource = f" of flavor {said.flavor}" if said.flavor else "", said.resource or "quota"
     if said.category is Category.EXCEEDS:

@@ -99,7 +99,7 @@ def parse_duration(text: str) -> float:
     return sum(float(amount) * _UNITS[unit] for amount, unit in re.findall(r"([\d.]+)([smhd])", text))
 
 
-def _whole(least: int, most: int) -> Callable[[str], int]:
+def _whole_number_parser(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         number = int(text)
         if not least <= number <= most:
@@ -109,7 +109,7 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
     return read
 
 
-def _number(most: float) -> Callable[[str], float]:
+def _number_parser(most: float) -> Callable[[str], float]:
     def read(text: str) -> float:
         if not 0 <= float(text) <= most:
             raise ValueError(text)
@@ -118,7 +118,7 @@ def _number(most: float) -> Callable[[str], float]:
     return read
 
 
-def _choice(*choices: str) -> tuple[str, Callable[[str], str]]:
+def _choice_parser(*choices: str) -> tuple[str, Callable[[str], str]]:
     def read(text: str) -> str:
         if text not in choices:
             raise ValueError(text)
@@ -150,46 +150,50 @@ _NAMED = _Key("name", "a name of letters, digits, dots and dashes", _name)
 _GPUS = "GPUs by flavor, as in {a4: 64}"
 _TIME = "a duration as in 90s, 30m, 6h or 1d12h"
 _CHOICES = {
-    "queueingStrategy": _choice("BestEffortFIFO", "StrictFIFO"),
-    "withinClusterQueue": _choice("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
-    "reclaimWithinCohort": _choice("Never", "LowerPriority", "Any"),
-    "borrowWithinCohort": _choice("Never", "LowerPriority"),
+    "queueingStrategy": _choice_parser("BestEffortFIFO", "StrictFIFO"),
+    "withinClusterQueue": _choice_parser("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
+    "reclaimWithinCohort": _choice_parser("Never", "LowerPriority", "Any"),
+    "borrowWithinCohort": _choice_parser("Never", "LowerPriority"),
 }
 _FLAVOR = {
     "name": _NAMED,
-    "nodes": _Key("nodes", f"a whole number of machines of {NODE_GPUS} GPUs, 1 to {MAX_NODES}", _whole(1, MAX_NODES)),
-    "nodesPerBlock": _Key("nodes_per_block", f"a whole number, 1 to {MAX_NODES}", _whole(1, MAX_NODES), MAX_NODES),
+    "nodes": _Key(
+        "nodes", f"a whole number of machines of {NODE_GPUS} GPUs, 1 to {MAX_NODES}", _whole_number_parser(1, MAX_NODES)
+    ),
+    "nodesPerBlock": _Key(
+        "nodes_per_block", f"a whole number, 1 to {MAX_NODES}", _whole_number_parser(1, MAX_NODES), MAX_NODES
+    ),
 }
 _QUEUE = {
     "name": _NAMED,
-    "quota": _Key("quota", _GPUS, _whole(0, 1_000_000), of_flavors=True),
+    "quota": _Key("quota", _GPUS, _whole_number_parser(0, 1_000_000), of_flavors=True),
     "cohort": _Key("cohort", _NAMED.allowed, _name, ""),
-    "borrowingLimit": _Key("borrowing_limit", _GPUS, _whole(0, 1_000_000), {}, of_flavors=True),
-    "lendingLimit": _Key("lending_limit", _GPUS, _whole(0, 1_000_000), {}, of_flavors=True),
+    "borrowingLimit": _Key("borrowing_limit", _GPUS, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
+    "lendingLimit": _Key("lending_limit", _GPUS, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
     "queueingStrategy": _Key("strategy", *_CHOICES["queueingStrategy"], "BestEffortFIFO"),
     "withinClusterQueue": _Key("within_queue", *_CHOICES["withinClusterQueue"], "Never"),
     "reclaimWithinCohort": _Key("reclaim", *_CHOICES["reclaimWithinCohort"], "Never"),
     "borrowWithinCohort": _Key("borrow_within", *_CHOICES["borrowWithinCohort"], "Never"),
-    "weight": _Key("weight", "a number, 0 to 100", _number(100), 1.0),
+    "weight": _Key("weight", "a number, 0 to 100", _number_parser(100), 1.0),
 }
 _COHORT = {
     "name": _NAMED,
     "parent": _Key("parent", _NAMED.allowed, _name, ""),
-    "quota": _Key("quota", _GPUS, _whole(0, 1_000_000), {}, of_flavors=True),
+    "quota": _Key("quota", _GPUS, _whole_number_parser(0, 1_000_000), {}, of_flavors=True),
 }
 _JOB = {
     "name": _NAMED,
     "queue": _Key("queue", "the name of a queue", _name),
     "gpus": _Key("gpus", f"1 to {NODE_GPUS}, or a multiple of {NODE_GPUS}", _job_gpus),
     "runs": _Key("runs", _TIME, _after),
-    "spread": _Key("spread", "0 (always as long) to 2, the deviation of the logarithm", _number(2), 0.0),
-    "priority": _Key("priority", "a whole number", _whole(-1_000_000_000, 1_000_000_000), 0),
+    "spread": _Key("spread", "0 (always as long) to 2, the deviation of the logarithm", _number_parser(2), 0.0),
+    "priority": _Key("priority", "a whole number", _whole_number_parser(-1_000_000_000, 1_000_000_000), 0),
     "at": _Key("at", _TIME, parse_duration, 0.0),
-    "count": _Key("count", f"a whole number, 1 to {MAX_JOBS}", _whole(1, MAX_JOBS), 1),
+    "count": _Key("count", f"a whole number, 1 to {MAX_JOBS}", _whole_number_parser(1, MAX_JOBS), 1),
     "every": _Key("every", _TIME, parse_duration, 0.0),
     "arrivals": _Key("random", "one of regular, random", lambda text: {"regular": False, "random": True}[text], False),
     "checkpointEvery": _Key("checkpoint_every", _TIME, _after, 0.0),
-    "topology": _Key("topology", *_choice("none", "preferred", "required"), "none"),
+    "topology": _Key("topology", *_choice_parser("none", "preferred", "required"), "none"),
 }
 _SCENARIO = {
     "flavors": _Key("flavors", "a list of flavors", _FLAVOR),
@@ -261,23 +265,23 @@ class _Reader:
 
         if not callable(key.read):
             if not isinstance(node, yaml.SequenceNode) or not node.value:
-                return self._wrong(node, name, key)
+                return self._report_wrong_value(node, name, key)
             return [
                 self.read_map(each, key.read, f"an entry of {name}", (name, at)) for at, each in enumerate(node.value)
             ]
         if key.of_flavors:
             if not isinstance(node, yaml.MappingNode) or (not node.value and key.default is _REQUIRED):
-                return self._wrong(node, name, key)
+                return self._report_wrong_value(node, name, key)
             one = key._replace(of_flavors=False, allowed="a whole number of GPUs, not below 0")
             return {str(each.value): self._value(value, one, f"{name} of {each.value}") for each, value in node.value}
         if not isinstance(node, yaml.ScalarNode):
-            return self._wrong(node, name, key)
+            return self._report_wrong_value(node, name, key)
         try:
             return key.read(node.value)
         except (ValueError, KeyError, OverflowError):
-            return self._wrong(node, name, key)
+            return self._report_wrong_value(node, name, key)
 
-    def _wrong(self, node: yaml.Node, name: str, key: _Key) -> Any:
+    def _report_wrong_value(self, node: yaml.Node, name: str, key: _Key) -> Any:
         import yaml
 
         line = node.start_mark.line + 1
@@ -292,7 +296,9 @@ class _Reader:
             names = [each["name"] for each in found[kind]]
             for at, name in enumerate(names):
                 if name in names[:at]:
-                    self._add((kind, at, "name"), f"there is a {name} among the {kind} already; names have to differ")
+                    self._add_problem(
+                        (kind, at, "name"), f"there is a {name} among the {kind} already; names have to differ"
+                    )
         cohorts = {each["name"] for each in found["cohorts"]}
         for at, each in enumerate(found["cohorts"]):
             self._flavors(("cohorts", at), each, {"quota": flavors})
@@ -310,13 +316,13 @@ class _Reader:
             if each["queue"] not in queues:
                 self._unknown(("jobs", at, "queue"), "queue", each["queue"], queues)
             if count > 1 and not each["every"]:
-                self._add(("jobs", at, "count"), f"{name} needs every: {_TIME}, from one arrival to the next")
+                self._add_problem(("jobs", at, "count"), f"{name} needs every: {_TIME}, from one arrival to the next")
             mine = job_names(name, count)
             if both := known & set(mine):
-                self._add(("jobs", at, "name"), f"{min(both)} is the name of two jobs; names have to differ")
+                self._add_problem(("jobs", at, "name"), f"{min(both)} is the name of two jobs; names have to differ")
             known.update(mine)
         if len(known) > MAX_JOBS:
-            self._add(("", 0, "jobs"), f"there are {len(known)} jobs in all; {MAX_JOBS} are allowed")
+            self._add_problem(("", 0, "jobs"), f"there are {len(known)} jobs in all; {MAX_JOBS} are allowed")
 
     def _flavors(self, place: tuple[str, int], entry: Mapping[str, Any], allowed: Mapping[str, Sequence[str]]) -> None:
         keys = _QUEUE if place[0] == "queues" else _COHORT
@@ -327,8 +333,8 @@ class _Reader:
                     self._unknown((*place, key), "flavor", flavor, known)
 
     def _unknown(self, place: tuple[str, int, str], kind: str, name: str, known: Iterable[str]) -> None:
-        self._add(place, f"there is no {kind} {name} here; allowed: {', '.join(known) or 'none'}")
+        self._add_problem(place, f"there is no {kind} {name} here; allowed: {', '.join(known) or 'none'}")
 
-    def _add(self, place: tuple[str, int, str], words: str) -> None:
+    def _add_problem(self, place: tuple[str, int, str], words: str) -> None:
         line = self._lines[place]
         self.problems.append((line, f"Line {line}: {words}."))

@@ -141,7 +141,7 @@ class _Simulation:
         while self._agenda and self._agenda[0][0] <= end:
             now = self._agenda[0][0]
             while self._agenda and self._agenda[0][0] == now:
-                self._happen(*heappop(self._agenda))
+                self._process_event(*heappop(self._agenda))
             self._admit(now)
         span = end if math.isfinite(end) else now
         for job in self._jobs.values():
@@ -149,15 +149,15 @@ class _Simulation:
                 job.gpu_hours += (span - job.since) * job.plan.gpus / 3600
         return self._result(span)
 
-    def _happen(self, now: float, kind: int, name: str, attempt: int) -> None:
+    def _process_event(self, now: float, kind: int, name: str, attempt: int) -> None:
         job = self._jobs[name]
         if kind:
             self._cluster.submit(job.workload)
         elif job.attempt == attempt and self._cluster.holds(job.workload):
             self._cluster.end(job.workload)
             job.finished = True
-            self._leave(job, now)
-            self._tell(now, "ends", job)
+            self._end_job(job, now)
+            self._record_event(now, "ends", job)
 
     def _admit(self, now: float) -> None:
         for workload, by in self._cluster.admit(now):
@@ -169,24 +169,24 @@ class _Simulation:
                 job.left -= kept
                 job.lost += (ran - kept) * job.plan.gpus / 3600
                 job.preempted += 1
-                self._leave(job, now)
-                self._tell(now, "preempted", job, by.key[1])
+                self._end_job(job, now)
+                self._record_event(now, "preempted", job, by.key[1])
                 continue
             job.waited += now - job.since
             job.workload, job.since, job.runs, job.attempt = workload, now, True, job.attempt + 1
-            self._use(job, now, job.plan.gpus)
+            self._record_usage(job, now, job.plan.gpus)
             heappush(self._agenda, (now + job.left, 0, job.name, job.attempt))
-            self._tell(now, "starts", job)
+            self._record_event(now, "starts", job)
 
-    def _leave(self, job: _Job, now: float) -> None:
+    def _end_job(self, job: _Job, now: float) -> None:
         job.gpu_hours += (now - job.since) * job.plan.gpus / 3600
         job.since, job.runs = now, False
-        self._use(job, now, -job.plan.gpus)
+        self._record_usage(job, now, -job.plan.gpus)
 
-    def _use(self, job: _Job, now: float, gpus: int) -> None:
+    def _record_usage(self, job: _Job, now: float, gpus: int) -> None:
         self._usage[_flavor(job.workload)].add(now, gpus)
 
-    def _tell(self, now: float, what: str, job: _Job, by: str = "") -> None:
+    def _record_event(self, now: float, what: str, job: _Job, by: str = "") -> None:
         plan = job.plan
         self._events.append(JobEvent(now, what, job.name, plan.queue, plan.gpus, _flavor(job.workload), by))
 

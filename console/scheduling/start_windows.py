@@ -298,7 +298,7 @@ class _Rollouts:
 
     def _seconds_left(self, uid: str, ran: float) -> float:
         if uid in self._left:
-            return self._sample(self._left[uid], PROGRESS_SPREAD)
+            return self._sample_duration(self._left[uid], PROGRESS_SPREAD)
         if uid in self._limits:
             return max(0.0, self._limits[uid] - ran)
         return self._rest(self._times[uid], ran)
@@ -306,9 +306,9 @@ class _Rollouts:
     def _rest(self, known: RunTime, ran: float) -> float:
         """Of a job that has run for so long."""
         for _ in range(_TRIES):
-            if (whole := self._sample(known.median, known.spread)) > ran:
+            if (whole := self._sample_duration(known.median, known.spread)) > ran:
                 return whole - ran
-        return self._sample(known.median * known.spread, known.spread)  # it runs longer than any run before it
+        return self._sample_duration(known.median * known.spread, known.spread)  # it runs longer than any run before it
 
-    def _sample(self, middle: float, spread: float) -> float:
+    def _sample_duration(self, middle: float, spread: float) -> float:
         return middle * math.exp(self._dice.gauss(0.0, spread))

@@ -214,11 +214,11 @@ def floor(nodes: Iterable[Node], fleet: Fleet) -> Floor:
     for node in sorted(nodes, key=lambda each: (each.host, each.name)):
         if max(node.gpus, node.gpu_capacity) or fleet.gpus_used.get(node.name):
             placed[node.block][node.subblock].append(host(node, fleet))
-    blocks = tuple(_block(name, subblocks) for name, subblocks in sorted(placed.items()))
+    blocks = tuple(_make_block(name, subblocks) for name, subblocks in sorted(placed.items()))
     return Floor("", tuple(each for block in blocks for each in block.hosts), blocks)
 
 
-def _block(name: str, subblocks: dict[str, list[Host]]) -> Block:
+def _make_block(name: str, subblocks: dict[str, list[Host]]) -> Block:
     made = tuple(HostGroup(each, tuple(hosts)) for each, hosts in sorted(subblocks.items()))
     return Block(name, tuple(host for each in made for host in each.hosts), made)
 

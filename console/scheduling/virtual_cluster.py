@@ -86,14 +86,14 @@ class VirtualCluster:
 
     def checkpoint(self) -> Callable[[], None]:
         """A function that restores the present state, any number of times."""
-        stored = [_copied(where) for where in (self._active, self._parked)]
+        stored = [_copy_queues(where) for where in (self._active, self._parked)]
         hopeless = {name: set(shapes) for name, shapes in self._hopeless.items()}
         used = [dict(node.used) for node in self.snapshot.nodes]
         running = {name: dict(queue.workloads) for name, queue in self.snapshot.queues.items()}
         places = [(leaf, dict(leaf.used)) for tree in self.snapshot.trees.values() for leaf in tree.leaves]
 
         def restore() -> None:
-            self._active, self._parked = (_copied(where) for where in stored)
+            self._active, self._parked = (_copy_queues(where) for where in stored)
             self._hopeless = {name: set(shapes) for name, shapes in hopeless.items()}
             self._freed.clear()
             self._first.clear()
@@ -128,7 +128,7 @@ class VirtualCluster:
         self._release()
         return moves
 
-    def _head(self, name: str) -> Workload | None:
+    def _next_workload(self, name: str) -> Workload | None:
         alike = self._active[name]
         if not alike:
             return None
@@ -140,7 +140,7 @@ class VirtualCluster:
 
     def _cycle(self, moves: list[Move], now: float) -> bool:
         """Run one cycle; whether anything is other than before."""
-        heads = [head for name in self._active if (head := self._head(name)) is not None]
+        heads = [head for name in self._active if (head := self._next_workload(name)) is not None]
         failures = []
         for head in heads:
             if (failure := failed_before(head, self.snapshot)) is None:
@@ -227,7 +227,7 @@ class VirtualCluster:
             self.submit(queued_again(victim))
 
 
-def _copied(where: Mapping[str, _Shapes]) -> dict[str, _Shapes]:
+def _copy_queues(where: Mapping[str, _Shapes]) -> dict[str, _Shapes]:
     return {name: {shape: list(each) for shape, each in alike.items()} for name, alike in where.items()}
 
 

@@ -134,7 +134,9 @@ class _Comparison:
             name, priority = _split(text, "--priority", "JOB:N", 2)
             workload = self._find(name)
             self._take_out(workload)
-            self._put_back(structs.replace(workload, priority=_whole(priority, "--priority", "JOB:N", text)))
+            self._put_back(
+                structs.replace(workload, priority=_parse_whole_number(priority, "--priority", "JOB:N", text))
+            )
         self._stopped = list(dict.fromkeys(map(self._find, changes.stop)))
         self._moved = self._on_drained_nodes()
         for workload in self._stopped:
@@ -186,10 +188,10 @@ class _Comparison:
         if workload.key in self._again:
             return self._consequence(workload, "leaves", position=position)
         found = self._consequence(workload, "waits", position=position)
-        most = self._most(workload.cluster_queue)
+        most = self._max_gpus(workload.cluster_queue)
         return found if found.gpus <= most else structs.replace(found, what="never starts", position=0, most=most)
 
-    def _most(self, name: str) -> int:
+    def _max_gpus(self, name: str) -> int:
         """GPUs of all flavors that a queue could have, own and borrowed, if nothing ran."""
         queue = self._then.snapshot.queues[name]
         flavors = [flavor for group in queue.groups for flavor in group.flavors]
@@ -256,8 +258,8 @@ class _Comparison:
     def _submit(self, text: str, name: str) -> None:
         form = "QUEUE:GPUS[:PRIORITY]"
         queue_name, gpus_text, *rest = _split(text, "--submit", form, 2, 3)
-        gpus = _whole(gpus_text, "--submit", form, text)
-        priority = _whole(rest[0], "--submit", form, text) if rest else 0
+        gpus = _parse_whole_number(gpus_text, "--submit", form, text)
+        priority = _parse_whole_number(rest[0], "--submit", form, text) if rest else 0
         if gpus < 1 or (gpus > NODE_GPUS and gpus % NODE_GPUS):
             raise BadInput(f"--submit {text}: GPUs have to be 1 to {NODE_GPUS}, or a multiple of {NODE_GPUS}.")
         local = self._fleet.local_queues.get((self._namespace, queue_name))
@@ -325,7 +327,7 @@ def _with_quotas(fleet: Fleet, changes: Iterable[str]) -> Mapping[Key, ClusterQu
     for text in changes:
         form = "QUEUE:FLAVOR:GPUS"
         name, flavor, amount = _split(text, "--quota", form, 3)
-        gpus = _whole(amount, "--quota", form, text)
+        gpus = _parse_whole_number(amount, "--quota", form, text)
         if gpus < 0:
             raise BadInput(f"--quota {text}: GPUs have to be 0 or more.")
         queue = queues.get(("", name))
@@ -355,7 +357,7 @@ def _split(text: str, flag: str, form: str, *parts: int) -> list[str]:
     return found
 
 
-def _whole(text: str, flag: str, form: str, whole: str) -> int:
+def _parse_whole_number(text: str, flag: str, form: str, whole: str) -> int:
     try:
         return int(text)
     except ValueError:

@@ -41,11 +41,11 @@ _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Cat
 
 def why(workload: Workload, fleet: Fleet) -> Why:
     """Why the workload does not run, or that it does."""
-    return _why(fleet, workload.key)
+    return _explain_workload(fleet, workload.key)
 
 
 @per_snapshot
-def _why(fleet: Fleet, key: tuple[str, str]) -> Why:
+def _explain_workload(fleet: Fleet, key: tuple[str, str]) -> Why:
     workload = fleet.workloads[key]
     draft = _draft(workload, fleet)
     answer = (
@@ -211,7 +211,7 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft
     if draft.account and draft.need > draft.account.free:
         answer = explain_quota(workload, fleet, KueueMessage(), draft)
     then = f"; then {answer.sentence}" if answer.sentence else ""
-    words = f"behind {_names(draft.ahead)}, and {queue.name} is StrictFIFO: nothing passes{then}"
+    words = f"behind {_join_names(draft.ahead)}, and {queue.name} is StrictFIFO: nothing passes{then}"
     category = Category.EXCEEDS if answer.category is Category.EXCEEDS else Category.BEHIND
     return replace(answer, sentence=words, category=category)
 
@@ -253,14 +253,14 @@ def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, dr
     if have and wish and wish.label and eligible_nodes(fleet, wish.gpus, draft.flavor).shortage(wish.pods, wish.label):
         return explain_topology(wish, fleet, said, draft)
     if draft.ahead:
-        return replace(draft, sentence=f"behind {_names(draft.ahead)}", category=Category.BEHIND)
+        return replace(draft, sentence=f"behind {_join_names(draft.ahead)}", category=Category.BEHIND)
     if said.text and said.category is not Category.NOT_EVALUATED:
         return replace(draft, sentence=said.text, category=Category.UNKNOWN)
     fits = f"; {draft.need} of the {have.free} free GPUs would do" if have and draft.need else ""
     return replace(draft, sentence=f"is next, Kueue has not evaluated it yet{fits}", category=Category.NOT_EVALUATED)
 
 
-def _names(jobs: tuple[str, ...]) -> str:
+def _join_names(jobs: tuple[str, ...]) -> str:
     return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
 
 

@@ -217,7 +217,7 @@ def _crashing(rank: Rank, fleet: Fleet) -> str:
     )
 
 
-def _other(rank: Rank, fleet: Fleet) -> str:
+def _describe_waiting_pod(rank: Rank, fleet: Fleet) -> str:
     waiting = _waiting(rank)
     return f"{waiting.reason}{f': {waiting.message}' if waiting.message else ''}" if waiting else ""
 
@@ -229,7 +229,7 @@ def _not_set_up(rank: Rank, fleet: Fleet) -> str:
     return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else ""
 
 
-def _unready(rank: Rank, fleet: Fleet) -> str:
+def _describe_unready_pod(rank: Rank, fleet: Fleet) -> str:
     if rank.pod is None or rank.ready or rank.phase == "Succeeded":
         return ""
     running = rank.phase == "Running" and all(each.state == "running" for each in rank.pod.containers if not each.init)
@@ -239,13 +239,13 @@ def _unready(rank: Rank, fleet: Fleet) -> str:
 _TROUBLES = (
     _Trouble(Category.RESTARTING, _crashing),
     _Trouble(Category.IMAGE, _image, "cannot get their image"),
-    _Trouble(Category.STARTING, _other, "cannot start"),
+    _Trouble(Category.STARTING, _describe_waiting_pod, "cannot start"),
     _Trouble(Category.STARTING, _not_set_up, "cannot start"),
     _Trouble(Category.UNSCHEDULABLE,
              lambda rank, _: rank.pod.unschedulable if rank.pod and not rank.pod.gated else "", "cannot be scheduled"),
     _Trouble(Category.GATED, lambda rank, _: ", ".join(rank.pod.gated) if rank.pod else "",
              "are held back by a scheduling gate"),
-    _Trouble(Category.STARTING, _unready, "are starting"),
+    _Trouble(Category.STARTING, _describe_unready_pod, "are starting"),
 )  # fmt: skip
 _ABSENT = _Trouble(Category.STARTING, lambda *_: "not created yet", "are pending")
 

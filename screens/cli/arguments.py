@@ -45,17 +45,17 @@ def word(metavar: str | None = None, *, default: Any = _Required, **given: Any) 
         given["default"] = default
     elif "choices" not in given:
         given.setdefault("type", _not_empty)
-    return _typed((), default, {"metavar": metavar, **given})
+    return _field_with_arguments((), default, {"metavar": metavar, **given})
 
 
 def option(*flags: str, default: Any = "", **given: Any) -> Any:
     """An option `--name value`; with `action="append"` it may be repeated."""
-    return _typed(flags, () if given.get("action") == "append" else default, given)
+    return _field_with_arguments(flags, () if given.get("action") == "append" else default, given)
 
 
 def flag(*flags: str, default: bool = False, **given: Any) -> Any:
     """A flag that sets the field to True; with `default=True` to False."""
-    return _typed(flags, default, {"action": "store_false" if default else "store_true", **given})
+    return _field_with_arguments(flags, default, {"action": "store_false" if default else "store_true", **given})
 
 
 def either(*choices: Any) -> Any:
@@ -81,7 +81,7 @@ def _not_empty(text: str) -> str:
     return text
 
 
-def _typed(flags: tuple[str, ...], default: Any, given: dict[str, Any]) -> Any:
+def _field_with_arguments(flags: tuple[str, ...], default: Any, given: dict[str, Any]) -> Any:
     """A field with argparse arguments; fields with the same `apart` exclude each other, `group` is a help heading."""
     return OptionField(default, ((flags, given),))
 
@@ -113,7 +113,7 @@ def _in_order(options: type[Options]) -> list[str]:
     return list(names)
 
 
-def _number(kind: type[int] | type[float], fits: Callable[[float], bool], words: str) -> Callable[[str], Any]:
+def _number_type(kind: type[int] | type[float], fits: Callable[[float], bool], words: str) -> Callable[[str], Any]:
     """An argparse type for a number that `fits` accepts; `words` describes valid numbers."""
 
     def number(text: str) -> float:
@@ -126,12 +126,12 @@ def _number(kind: type[int] | type[float], fits: Callable[[float], bool], words:
     return number
 
 
-speed = _number(float, lambda number: 0 < number <= 1000, "a number above 0, at most 1000")
-count = _number(int, lambda number: number >= 0, "a whole number, not below 0")
-positive = _number(int, lambda number: number >= 1, "a number above 0")
-above_zero = _number(float, lambda number: 0 < number < float("inf"), "a number above 0")
-seconds_of_a_day = _number(float, lambda number: 0 < number <= 86400, "seconds above 0, at most a day")
-seconds_of_an_hour = _number(float, lambda number: 0 < number <= 3600, "seconds above 0, at most 3600")
+speed = _number_type(float, lambda number: 0 < number <= 1000, "a number above 0, at most 1000")
+count = _number_type(int, lambda number: number >= 0, "a whole number, not below 0")
+positive = _number_type(int, lambda number: number >= 1, "a number above 0")
+above_zero = _number_type(float, lambda number: 0 < number < float("inf"), "a number above 0")
+seconds_of_a_day = _number_type(float, lambda number: 0 < number <= 86400, "seconds above 0, at most a day")
+seconds_of_an_hour = _number_type(float, lambda number: 0 < number <= 3600, "seconds above 0, at most 3600")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)

@@ -69,7 +69,7 @@ def _print(found: Survey, options: CheckpointsOptions, now: float, gpus: int) ->
         })  # fmt: skip
     else:
         for each in found.checkpoints:
-            print_line(_line(each))
+            print_line(_format_checkpoint(each))
             for problem in each.problems[:PROBLEMS]:
                 print_line(f"    {wording.one_line(problem)}")
             if len(each.problems) > PROBLEMS:
@@ -84,7 +84,7 @@ def _print(found: Survey, options: CheckpointsOptions, now: float, gpus: int) ->
 PROBLEMS = 5  # of one checkpoint that are printed
 
 
-def _line(each: Checkpoint) -> str:
+def _format_checkpoint(each: Checkpoint) -> str:
     step = f"step {each.step:,}" if each.step is not None else "no step"
     name = wording.one_line(each.path or ".")
     return (

@@ -54,7 +54,7 @@ async def enable(options: ClustersOptions) -> int:
 
 async def clusters(options: ClustersOptions) -> int:
     if options.action != "list":
-        return await {"token": _token, "connect": _connect, "enable": enable}[options.action](options)
+        return await {"token": _print_token, "connect": _connect, "enable": enable}[options.action](options)
     if options.words:
         raise BadInput(f"a4 clusters has no action {options.words[0]!r}.", "a4 clusters connect NAME")
     async with google_of(options) as google:
@@ -82,7 +82,7 @@ def _fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names}
 
 
-async def _token(options: ClustersOptions) -> int:
+async def _print_token(options: ClustersOptions) -> int:
     """Print an ExecCredential for kubectl."""
     async with google_of(options) as google:
         token, ends = await (await google.cloud.open_session()).token()

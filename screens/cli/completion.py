@@ -73,22 +73,22 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
         if action.metavar == "RECIPE":
             return [each.id for each in load_catalog().recipes()]
         if action.dest == "set" and given.get("recipe"):
-            return _values(given["recipe"], prefix)
+            return _complete_values(given["recipe"], prefix)
         if action.dest in _PLACES:
             files = FilesCompleter()(prefix) if action.metavar in _FILES else ()
-            return [*(f"{job}:" for job in _names(given, "jobs")), *files]
+            return [*(f"{job}:" for job in _cluster_names(given, "jobs")), *files]
         if action.metavar in _FILES:
             return FilesCompleter()(prefix)
         if action.metavar == "JOB" and prefix.startswith("pod/"):
-            return [f"pod/{each}" for each in _names(given, "pods")]
+            return [f"pod/{each}" for each in _cluster_names(given, "pods")]
         kind = "jobs" if given.get("command") in _RELEASES and action.dest == "name" else ""
         kind = kind or _OF_FIELDS.get(action.dest) or _OF_METAVARS.get(str(action.metavar), "")
-        return _names(given, kind) if kind else ()
+        return _cluster_names(given, kind) if kind else ()
 
     return found
 
 
-def _values(recipe: str, prefix: str) -> list[str]:
+def _complete_values(recipe: str, prefix: str) -> list[str]:
     """The values of a recipe, and the choices of those that have some."""
     fields = load_catalog().fields(recipe)
     path, equals, _ = prefix.partition("=")
@@ -97,7 +97,7 @@ def _values(recipe: str, prefix: str) -> list[str]:
     return [f"{each.path}=" for each in fields]
 
 
-def _names(given: dict[str, Any], kind: str) -> list[str]:
+def _cluster_names(given: dict[str, Any], kind: str) -> list[str]:
     """Names from the cluster, if they arrive in time."""
     if given.get("demo"):
         return []  # the practice cluster would start first

@@ -10,7 +10,7 @@ from console.errors import BadInput, NotFound
 from console.kube.find_job import find_job
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.forecast_record import Promise, score
+from console.scheduling.forecast_record import RecordedWindow, score
 from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name, workload_named
 from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf
@@ -98,7 +98,7 @@ def _no_wait(fleet: Fleet, namespace: str, name: str) -> NotFound:
     return NotFound(f"{name} waits in no queue of namespace {namespace}.", f"a4 why {name}")
 
 
-def _print_record(promises: Sequence[Promise], *, as_json: bool) -> int:
+def _print_record(promises: Sequence[RecordedWindow], *, as_json: bool) -> int:
     total = score(promises)
     if as_json:
         items = [structs.asdict(each) | {"held": each.held if each.judged else None} for each in promises]
@@ -161,7 +161,10 @@ async def what_if(options: WhatIfOptions) -> int:
 
 def result_lines(found: WhatIf) -> list[str]:
     titles = ("JOB", "NAMESPACE", "QUEUE", "GPUS", "THEN")
-    rows = [(each.job, each.namespace, each.queue, f"{each.gpus}", _words(each)) for each in found.consequences]
+    rows = [
+        (each.job, each.namespace, each.queue, f"{each.gpus}", _describe_consequence(each))
+        for each in found.consequences
+    ]
     quota = [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in found.free]
     machines = {each.flavor: (_machines(each.machines_now), _machines(each.machines_then)) for each in found.free}
     return [
@@ -190,7 +193,7 @@ def _machines(gpus: int | None) -> str:
     return "not known" if gpus is None else f"{gpus}"
 
 
-def _words(each: Consequence) -> str:
+def _describe_consequence(each: Consequence) -> str:
     match each.what:
         case "preempted":
             return f"preempted for {each.by}, waits at position {each.position}"

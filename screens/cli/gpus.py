@@ -31,7 +31,7 @@ async def gpus(options: GpusOptions) -> int:
             async for board in boards:
                 if board.all_gpus:
                     rank, gpu = board.sort_by_badness(what)[0]
-                    worst = f"pod {rank.rank} GPU {gpu.index} ({_number(what.value(gpu))} {what.unit})"
+                    worst = f"pod {rank.rank} GPU {gpu.index} ({_decimal(what.value(gpu))} {what.unit})"
                     print_line(f"{board.summary}; worst by {what.title.lower()}: {worst}")
     return 0
 
@@ -45,10 +45,11 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
         print_line(board.summary)
         rows = [
             [
-                str(rank.rank), str(gpu.index), *map(_number, (
+                str(rank.rank), str(gpu.index), *map(_decimal, (
                     gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit, gpu.temperature,
                     gpu.clock,
-                )), _giga(gpu.nvlink_received), _giga(gpu.nvlink_sent), _number(gpu.ecc_uncorrected), rank.node,
+                )), _gigabytes(gpu.nvlink_received), _gigabytes(gpu.nvlink_sent), _decimal(gpu.ecc_uncorrected),
+                rank.node,
                 "; ".join(gpu.faults),
             ]
             for rank, gpu in board.sort_by_badness(find_metric(options.metric))
@@ -59,7 +60,10 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
         if links:
             print_table(
                 ("POD", "RDMA CARD", "IN GB/s", "OUT GB/s"),
-                [(str(rank.rank), link.name, _giga(link.received, 1), _giga(link.sent, 1)) for rank, link in links],
+                [
+                    (str(rank.rank), link.name, _gigabytes(link.received, 1), _gigabytes(link.sent, 1))
+                    for rank, link in links
+                ],
                 (True, False, True, True),
             )
         elif board.all_gpus:
@@ -70,12 +74,12 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
     return int(faulty or not board.all_gpus)
 
 
-def _number(value: float | None, digits: int = 0) -> str:
+def _decimal(value: float | None, digits: int = 0) -> str:
     return "─" if value is None else f"{value:.{digits}f}"
 
 
-def _giga(rate: float | None, digits: int = 0) -> str:
-    return _number(None if rate is None else rate / 1e9, digits)
+def _gigabytes(rate: float | None, digits: int = 0) -> str:
+    return _decimal(None if rate is None else rate / 1e9, digits)
 
 
 class GpusOptions(Options):

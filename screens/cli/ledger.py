@@ -81,8 +81,9 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int)
     used = [box for box in Box if total.boxes.get(box)]
     cells = [
         [
-            name, str(len(rows[name]) if name in rows else runs), _hours(cost.allocated),
-            *(_hours(cost.boxes.get(box, 0)) if box is Box.QUEUED else _percent(cost.share(box)) for box in used),
+            name, str(len(rows[name]) if name in rows else runs), _format_hours(cost.allocated),
+            *(_format_hours(cost.boxes.get(box, 0)) if box is Box.QUEUED else _format_percent(cost.share(box))
+              for box in used),
         ]
         for name, cost in [*ledgers.items(), ("all", total)]
     ]  # fmt: skip
@@ -90,11 +91,11 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int)
     print_table(titles, cells, [False, *[True] * (len(titles) - 1)])
 
 
-def _hours(milliseconds: int) -> str:
+def _format_hours(milliseconds: int) -> str:
     return f"{milliseconds / 3_600_000:,.2f}"
 
 
-def _percent(share: float | None) -> str:
+def _format_percent(share: float | None) -> str:
     return "─" if share is None else percent(share, 1)
 
 

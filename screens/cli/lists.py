@@ -77,7 +77,7 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
         waits = any(each.state is JobState.PENDING for each in jobs)
         if waits:  # when they start depends on what runs, wherever that is
             jobs += [each for each in fleet.jobsets.values() if not each.finished and each not in jobs]
-        progress, _ = await asyncio.gather(glances(session, jobs), session.watch.me())
+        progress, _ = await asyncio.gather(read_progress_of_jobs(session, jobs), session.watch.me())
         starts = await session.measures.expected_starts() if waits else None
         lines = job_lines(fleet, namespace, session.watch.whose, progress, starts)
         rows: list[Any] = [
@@ -106,11 +106,13 @@ async def _with_verdicts(session: Session, rows: list[JobLine]) -> list[JobLine]
 
     if not any(row.health.state in NO_STEPS and row.owner == YOU for row in rows):
         return rows
-    known = await session.launch.runs.verdicts()
+    known = await session.launch.runs.stall_findings()
     found = []
     for row in rows:
         verdict, at = known.get(row.jobset.key, ("", 0.0))
-        found.append(replace(row, verdict=verdict) if row.glance is not None and at > row.glance.stepped else row)
+        found.append(
+            replace(row, verdict=verdict) if row.job_progress is not None and at > row.job_progress.stepped else row
+        )
     return found
 
 
@@ -130,7 +132,7 @@ async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) 
 
 async def expected_starts(session: Session) -> Mapping[tuple[str, str], ExpectedStart]:
     """When waiting workloads would start, once it was looked how far what runs is."""
-    await glances(session, [each for each in session.fleet.jobsets.values() if not each.finished])
+    await read_progress_of_jobs(session, [each for each in session.fleet.jobsets.values() if not each.finished])
     return await session.measures.expected_starts()
 
 
@@ -139,7 +141,7 @@ async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine])
     from screens.columns.jobs import JobLine
 
     jobs = {row.workload.key: fleet.jobset_by_uid.get(row.workload.owner_uid) for row in rows if not row.position}
-    progress = await glances(session, filter(None, jobs.values()))
+    progress = await read_progress_of_jobs(session, filter(None, jobs.values()))
     return [
         replace(row, health=JobLine(jobset, fleet, progress.get(jobset.uid)).health)
         if (jobset := jobs.get(row.workload.key)) is not None
@@ -148,14 +150,14 @@ async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine])
     ]
 
 
-async def glances(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:
+async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:
     """The progress of these jobs from the ends of their logs, as far as it can be read in time."""
     keys = [each.key for each in sorted(jobs, key=lambda each: (each.finished, -each.created))]
-    glancing = session.measures.glancing
+    progress_reader = session.measures.progress_reader
     with suppress(TimeoutError):
         async with asyncio.timeout(LOOKS):
-            await glancing.update(keys)
-    return glancing.known
+            await progress_reader.update(keys)
+    return progress_reader.known
 
 
 def refuse(layout: Layout[Any], fleet: Fleet) -> None:

@@ -125,7 +125,7 @@ class Printer:
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         self._log, self._options = log, options
-        self._line: Callable[[RankLine], str] = self._json if options.json else self._text
+        self._line: Callable[[RankLine], str] = self._format_json if options.json else self._format_line
 
     def take(self, lines: list[RankLine]) -> None:
         if lines:
@@ -138,11 +138,11 @@ class Printer:
     def end(self) -> None:
         """Does nothing, as no line is held back."""
 
-    def _text(self, line: RankLine) -> str:
+    def _format_line(self, line: RankLine) -> str:
         return f"[{line.rank}] {line.text}\n" if self._options.all else f"{line.text}\n"
 
     @staticmethod
-    def _json(line: RankLine) -> str:
+    def _format_json(line: RankLine) -> str:
         return f'{{"pod_index":{line.rank},' + msgspec.json.encode(line).decode()[1:] + "\n"
 
 
@@ -191,16 +191,18 @@ class AgreedPrinter:
             if began > before and len(line.ranks) < of:
                 break
             at += 1
-            sys.stdout.write(self._json(line, of, gaps) if self._options.json else self._text(line, of, gaps))
+            sys.stdout.write(
+                self._format_json(line, of, gaps) if self._options.json else self._format_line(line, of, gaps)
+            )
         del self._held[:at]
         sys.stdout.flush()
 
     @staticmethod
-    def _text(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
+    def _format_line(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
         return f"[{line.ranks_text(of, gaps)}] {line.text}\n"
 
     @staticmethod
-    def _json(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
+    def _format_json(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
         pods, unread = sorted(line.ranks), sorted(line.ranks_unread(gaps))
         told = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
         return msgspec.json.encode(told).decode() + "\n"
@@ -229,11 +231,11 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
     while lines := list(islice(every, AT_ONCE)):
         printer.take([line for line in lines if picks(line)])
     printer.end()
-    _tell(runs, options)
+    _print_covered_ranks(runs, options)
     return 0
 
 
-def _tell(runs: PreviousLogs, options: LogsOptions) -> None:
+def _print_covered_ranks(runs: PreviousLogs, options: LogsOptions) -> None:
     """Print how many of the job's ranks were covered."""
     said = f"previous run: {runs.coverage.sentence}"
     if options.json:

@@ -223,7 +223,7 @@ def _say_test(
     about = [
         f"{test.program or 'nccl-tests'} {test.version or ''}".strip(),
         f"{test.ranks} ranks" if test.ranks else "",
-        _sizes(test),
+        _format_size_range(test),
         f"pod {each.rank}",
         f"restart {each.attempt}" if each.attempt else "",
         wording.clock(each.at) if each.at else "",
@@ -243,11 +243,11 @@ def _say_test(
         cells += [f"{half.busbw:,.1f}" if half and half.busbw is not None else "-" for half in halves]
         cells.append(str(sum(wrong)) if wrong else "-")
         if compared:
-            cells.append(_share(row.best_busbw, expected_busbw(row.size)))
+            cells.append(_format_share(row.best_busbw, expected_busbw(row.size)))
         if own:
-            cells.append(_share(row.best_busbw, own.usual_at(row.size)))
+            cells.append(_format_share(row.best_busbw, own.usual_at(row.size)))
         if other:
-            cells.append(_share(row.best_busbw, before.get(row.size)))
+            cells.append(_format_share(row.best_busbw, before.get(row.size)))
         rows.append(cells)
     print_table(titles, rows, [True] * len(titles))
     legend = "Bus bandwidth (busbw of nccl-tests)"
@@ -257,7 +257,7 @@ def _say_test(
     print_line(_verdict(test, line, each.accelerator))
 
 
-def _sizes(test: NcclTest) -> str:
+def _format_size_range(test: NcclTest) -> str:
     sizes = [row.size for row in test.rows]
     return f"{wording.size(min(sizes))} to {wording.size(max(sizes))}" if sizes else "no row was read"
 
@@ -271,7 +271,8 @@ def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
 def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
     print_line(f"{len(tests)} tests:")
     rows = [
-        [str(number), each.test.program or "nccl-tests", str(each.test.ranks or ""), str(each.rank), _sizes(each.test),
+        [str(number), each.test.program or "nccl-tests", str(each.test.ranks or ""), str(each.rank),
+         _format_size_range(each.test),
          f"{each.test.peak_busbw:,.1f}" if each.test.peak_busbw is not None else "-",
          _verdict(each.test, line, each.accelerator)]
         for number, each in enumerate(tests, start=1)
@@ -283,7 +284,7 @@ def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
     )
 
 
-def _share(value: float | None, of: float | None) -> str:
+def _format_share(value: float | None, of: float | None) -> str:
     return f"{100 * value / of:.0f} %" if value is not None and of else ""
 
 
@@ -328,7 +329,7 @@ def _health(session: Session, name: str, track: TrainingRun, now: float) -> Heal
     jobset = session.fleet.jobsets.get((session.namespace, name))
     if jobset is None:
         return None
-    return job_health(jobset, session.fleet, glance=progress_of_runs([track], now))
+    return job_health(jobset, session.fleet, job_progress=progress_of_runs([track], now))
 
 
 def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
@@ -340,13 +341,13 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
         (health.state, health.words) if health else ("diverged", where.nan_words),
-        ("loss", lost or _figure(track.latest_value("loss"))),
-        ("grad norm", _figure(track.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
-        ("learning rate", _figure(track.latest_value("lr"))),
+        ("loss", lost or _format_figure(track.latest_value("loss"))),
+        ("grad norm", _format_figure(track.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
+        ("learning rate", _format_figure(track.latest_value("lr"))),
         ("step time", f"{pace:.4g} s" if (pace := track.pace()) is not None else ""),
-        ("TFLOP/s per GPU", _figure(track.recent_mean("tflops_per_gpu"))),
+        ("TFLOP/s per GPU", _format_figure(track.recent_mean("tflops_per_gpu"))),
         ("MFU", f"{100 * share:.1f} % of the dense BF16 peak of {job.accelerator}" if share is not None else ""),
-        ("tokens/s", _figure(track.recent_mean("tokens_per_s"))),
+        ("tokens/s", _format_figure(track.recent_mean("tokens_per_s"))),
         ("left", "finished" if track.finished else wording.duration(left) if left is not None else ""),
     ]
     for label, value in facts:
@@ -356,7 +357,7 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
         print_line(f"  {mark.kind:16} {mark.words}{f', {wording.clock(mark.time)}' if mark.time else ''}")
 
 
-def _figure(value: float | None) -> str:
+def _format_figure(value: float | None) -> str:
     return "" if value is None else f"{value:,.6g}"
 
 

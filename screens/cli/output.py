@@ -57,7 +57,7 @@ def message_style(*, as_json: bool) -> Iterator[None]:
         MessageStyle.as_json, MessageStyle.namespace = False, ""
 
 
-def _reaching(text: str) -> str:
+def _with_namespace(text: str) -> str:
     """The text with the current namespace added to the a4 commands in it."""
     if not MessageStyle.namespace:
         return text
@@ -68,13 +68,13 @@ def _reaching(text: str) -> str:
 
 def print_hint(text: str) -> None:
     """Print a hint; its commands get the current namespace."""
-    print_line(_reaching(text))
+    print_line(_with_namespace(text))
 
 
 def warn(text: str) -> None:
     """Print a note on standard error; its commands get the current namespace."""
-    text = _reaching(text)
-    _tell({"note": text}, text)
+    text = _with_namespace(text)
+    _write_message({"note": text}, text)
 
 
 def show_progress(text: str) -> None:
@@ -88,12 +88,12 @@ def show_progress(text: str) -> None:
 
 def print_error(error: ConsoleError) -> int:
     """Print an error on standard error; returns the exit code."""
-    message, hint, whole = (_reaching(text) for text in (error.message, error.hint, str(error)))
-    _tell({"error": message, "hint": hint}, whole)
+    message, hint, whole = (_with_namespace(text) for text in (error.message, error.hint, str(error)))
+    _write_message({"error": message, "hint": hint}, whole)
     return error.exit_code
 
 
-def _tell(told: dict[str, str], text: str) -> None:
+def _write_message(told: dict[str, str], text: str) -> None:
     if MessageStyle.as_json:
         import msgspec
 

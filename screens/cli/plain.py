@@ -15,7 +15,7 @@ from screens import wording
 from screens.cli.alarm_words import alarm_line
 from screens.cli.arguments import Options
 from screens.cli.connect import open_session
-from screens.cli.lists import glances, unread
+from screens.cli.lists import read_progress_of_jobs, unread
 from screens.cli.output import print_line, warn
 from screens.cli.wait import warn_of_settings
 from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, reasons, start_words
@@ -52,7 +52,7 @@ def spoken(cell: Cell) -> str:
 _Lines = dict[tuple[str, str], Line]
 
 
-def _ageless(text: str) -> str:
+def _without_age(text: str) -> str:
     return _AGES.sub("", text)
 
 
@@ -65,11 +65,17 @@ def _job(line: JobLine, namespace: str) -> Line:
         told.append(f"starts {start_words(start, line.fleet.at)}")
     about = ", ".join(filter(None, (line.owner, wording.count(jobset.gpus, "GPU"))))
     where = f" in {jobset.namespace}" if jobset.namespace != namespace else ""
-    glance = line.glance
-    tenths = 10 * (glance.step or 0) // glance.total if glance and glance.total else 0
+    job_progress = line.job_progress
+    tenths = 10 * (job_progress.step or 0) // job_progress.total if job_progress and job_progress.total else 0
     return Line(
         f"{jobset.name}{where} ({about}): {state}{'. '.join(filter(None, told))}",
-        (line.health.state, _ageless(words), line.why.ahead, tenths, glance.passing if glance else None),
+        (
+            line.health.state,
+            _without_age(words),
+            line.why.ahead,
+            tenths,
+            job_progress.passing if job_progress else None,
+        ),
     )
 
 
@@ -84,14 +90,14 @@ def _pool(pool: Pool, now: float) -> Line:
     state, nodes = spoken(pool_state(pool, now)), f"{pool.nodes_ready} of {wording.count(pool.nodes_total, 'node')}"
     gpus = f", {pool.floor.free} of {pool.floor.total} GPUs free" if pool.floor.total else ""
     more = f". {state}" if state != "ready" else ""
-    return Line(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _ageless(state)))
+    return Line(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _without_age(state)))
 
 
 def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], Line]]:
     now = time.time()
     fresh = [run.text for run in freshness_runs(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
-    yield ("cluster", ""), Line(f"{session.context}: {state}", _ageless(state))
+    yield ("cluster", ""), Line(f"{session.context}: {state}", _without_age(state))
     for pool in pools(fleet):
         yield ("pool", pool.name), _pool(pool, now)
     for node in sorted(fleet.nodes.values(), key=lambda each: each.name):
@@ -99,7 +105,7 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
         words = spoken(runs)
         yield (
             ("node", node.name),
-            Line(f"{wording.short_node(node.name)}: {words}", "" if words == "ready" else _ageless(words)),
+            Line(f"{wording.short_node(node.name)}: {words}", "" if words == "ready" else _without_age(words)),
         )
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         yield ("queue", queue.name), _queue(queue_line(queue, fleet))
@@ -116,7 +122,7 @@ def _alarm(session: Session, alarm: Alarm) -> str:
     return f"{said} ({alarm.ended_text})" if alarm.over else said
 
 
-def _say(lines: _Lines, before: _Lines) -> None:
+def _print_changes(lines: _Lines, before: _Lines) -> None:
     """Print what is new, other, or gone; a node that is new and ready is only in the count of its pool."""
     nothing = Line("", "")
     new = [(kind, line.text) for (kind, name), line in lines.items()
@@ -141,23 +147,23 @@ async def follow(options: Options) -> int:
             await session.watch.require_namespace(only)
         for kind, reason in unread(KINDS, session.fleet).items():
             warn(f"{kind}: {reason}")
-        await asyncio.gather(glances(session, session.fleet.jobsets.values()), session.watch.me())
+        await asyncio.gather(read_progress_of_jobs(session, session.fleet.jobsets.values()), session.watch.me())
         session.alarms.watch_namespace(only)
-        glancing = asyncio.create_task(_glance(session, only))
+        progress_reader = asyncio.create_task(_glance(session, only))
         try:
-            while not glancing.done():
+            while not progress_reader.done():
                 lines = dict(_lines(session, session.fleet, only))
-                _say(lines, told)
+                _print_changes(lines, told)
                 told = lines
                 await asyncio.sleep(EVERY)
-            glancing.result()
+            progress_reader.result()
         finally:
-            glancing.cancel()
+            progress_reader.cancel()
     return 0
 
 
 async def _glance(session: Session, only: str) -> None:
     while True:
-        await session.measures.glancing.update([key for key in session.fleet.jobsets if only in {"", key[0]}])
+        await session.measures.progress_reader.update([key for key in session.fleet.jobsets if only in {"", key[0]}])
         await session.measures.expected_starts()
         await asyncio.sleep(GLANCE_EVERY)

@@ -226,7 +226,7 @@ def _state(session: Session, watched: JobMonitor, *, replaying: bool) -> str:
     if replaying:
         return f"it is {jobset.state}, and its log was not read up to now"
     told = watched.watch
-    health = job_health(jobset, session.fleet, alarms=told.active, late=told.late, glance=watched.progress)
+    health = job_health(jobset, session.fleet, alarms=told.active, late=told.late, job_progress=watched.progress)
     return f"it is {health.state}{f': {health.words}' if health.words else ''}"
 
 

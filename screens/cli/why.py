@@ -169,13 +169,18 @@ async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) ->
     if runs_or_done and job.finished:
         with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
             async with asyncio.timeout(LONGEST):
-                await session.measures.glancing.update([job.key])
-        report = AlarmReport(progress=session.measures.glancing.progress_of(job.uid))
+                await session.measures.progress_reader.update([job.key])
+        report = AlarmReport(progress=session.measures.progress_reader.progress_of(job.uid))
     elif runs_or_done:
         session.watch.keep_watching()
         report = await session.alarms.check_job(*job.key, LISTENS)
     health = job_health(
-        job, session.fleet, alarms=report.alarms, late=report.late, heard=report.follows_steps, glance=report.progress
+        job,
+        session.fleet,
+        alarms=report.alarms,
+        late=report.late,
+        heard=report.follows_steps,
+        job_progress=report.progress,
     )
     return report, health
 

@@ -133,7 +133,7 @@ def _build_image(build: Build) -> Cell:
     return Span(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
 
 
-def _took(build: Build) -> float:
+def _seconds_of(build: Build) -> float:
     return build.seconds(time.time())
 
 
@@ -141,8 +141,8 @@ BUILDS: tuple[Column[Build], ...] = (
     Column("BUILD", lambda build: build.id, only=COMMAND),
     Column("STATUS", _build_status, width=16, sort=lambda build: build.status),
     Column("IMAGE", _build_image, least=12, most=60, sort=lambda build: build.images),
-    Column("TOOK", lambda build: wording.age(_took(build)) if _took(build) else "", width=7, right=True, sort=_took,
-           down=True, ages=True),
+    Column("TOOK", lambda build: wording.age(_seconds_of(build)) if _seconds_of(build) else "", width=7, right=True,
+           sort=_seconds_of, down=True, ages=True),
     since("BEGAN", lambda build: build.created),
     Column("MACHINE", lambda build: build.machine, least=8, most=16, drop=5, ink="dim"),
     Column("BUILD", lambda build: build.id[:8], only=PAGE, width=8, drop=6, ink="dim"),

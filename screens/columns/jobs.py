@@ -39,7 +39,7 @@ class JobLine:
 
     jobset: JobSet
     fleet: Fleet
-    glance: JobProgress | None = None  # what its log said last; None: nothing is known
+    job_progress: JobProgress | None = None  # what its log said last; None: nothing is known
     alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
     late: str = ""  # that its next step is late, if somebody hears its steps
     heard: bool = False  # whether somebody does
@@ -62,8 +62,8 @@ class JobLine:
     @cached_property
     def health(self) -> Health:
         return job_health(
-            self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard, glance=self.glance,
-            faults=self.faults, verdict=self.verdict,
+            self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard,
+            job_progress=self.job_progress, faults=self.faults, verdict=self.verdict,
         )  # fmt: skip
 
     @property
@@ -147,7 +147,7 @@ def last_cell(line: JobLine) -> Cell:
         done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
         if health.level is HealthLevel.BAD:
             return [sick, Span("  "), done]
-        return [*glance_words(line.glance), Span("  "), done] if line.glance else done
+        return [*progress_words(line.job_progress), Span("  "), done] if line.job_progress else done
     if state in {JobState.FAILED, JobState.RESTARTING}:
         first = first_failure(line.jobset, line.fleet)
         if first:
@@ -157,7 +157,7 @@ def last_cell(line: JobLine) -> Cell:
     told = wording.sentence(line.why.sentence)
     if told:
         return Span(told, line.ink)
-    return glance_words(line.glance) if line.glance else Span(place_words(line), "dim")
+    return progress_words(line.job_progress) if line.job_progress else Span(place_words(line), "dim")
 
 
 def start_words(start: ExpectedStart, now: float) -> str:
@@ -183,22 +183,22 @@ def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
             "unknown": start.unknown, "words": start_words(start, now)}  # fmt: skip
 
 
-def glance_words(glance: JobProgress) -> list[Span]:
+def progress_words(job_progress: JobProgress) -> list[Span]:
     """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, average 416"."""
-    if glance.busbw is not None:
-        so_far = " so far" if glance.repeats or glance.passing is NcclResult.RUNNING else ""
-        average = f"average {glance.average:,.0f}" if glance.average is not None else ""
-        if glance.repeats:  # a peak that begins anew with each test is not that of the last one
+    if job_progress.busbw is not None:
+        so_far = " so far" if job_progress.repeats or job_progress.passing is NcclResult.RUNNING else ""
+        average = f"average {job_progress.average:,.0f}" if job_progress.average is not None else ""
+        if job_progress.repeats:  # a peak that begins anew with each test is not that of the last one
             last = f"last test {average}, " if average else ""
-            words = Span(f"{last}this test peak {glance.busbw:,.0f} GB/s{so_far}")
+            words = Span(f"{last}this test peak {job_progress.busbw:,.0f} GB/s{so_far}")
         else:
-            words = Span(", ".join(filter(None, (f"peak {glance.busbw:,.0f} GB/s{so_far}", average))))
-        mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(glance.passing)
+            words = Span(", ".join(filter(None, (f"peak {job_progress.busbw:,.0f} GB/s{so_far}", average))))
+        mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(job_progress.passing)
         return [mark, Span(" "), words] if mark else [words]  # in front, where no column cuts it
-    if glance.nan:
-        return [Span(f"{GLYPH} {glance.nan_words}", "bad")]
-    loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""
-    speed = f"{glance.tflops:,.0f} TFLOP/s" if glance.tflops is not None else ""
+    if job_progress.nan:
+        return [Span(f"{GLYPH} {job_progress.nan_words}", "bad")]
+    loss = f"loss {job_progress.loss:.4g}" if job_progress.loss is not None else ""
+    speed = f"{job_progress.tflops:,.0f} TFLOP/s" if job_progress.tflops is not None else ""
     return [Span("  ".join(words for words in (loss, speed) if words))]
 
 
@@ -207,25 +207,25 @@ def progress_cell(line: JobLine) -> Cell:
     if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
         when = start_time(line.start, line.fleet.at)
         return Span(when if when.startswith("between") else f"starts {when}", "dim")
-    glance = line.glance
-    if glance is None or line.jobset.finished:
+    job_progress = line.job_progress
+    if job_progress is None or line.jobset.finished:
         return ""
-    if glance.size is not None and glance.busbw is not None:
-        return Span(f"at {wording.size(glance.size)}", "dim")
-    if glance.step is None:
+    if job_progress.size is not None and job_progress.busbw is not None:
+        return Span(f"at {wording.size(job_progress.size)}", "dim")
+    if job_progress.step is None:
         return ""
-    if not glance.total:
-        return Span(f"step {glance.step:,}", "dim")
+    if not job_progress.total:
+        return Span(f"step {job_progress.step:,}", "dim")
     state, runs = line.health.state, line.jobset.state in {JobState.STARTING, JobState.RUNNING}
     stands = state in NO_STEPS
-    left = f" {state}" if stands else f" {wording.age(glance.eta)} left" if glance.eta and runs else ""
-    share = Span(f" {wording.percent(glance.step, glance.total)}")
-    return [*wording.bar(glance.step, glance.total, 6), share, Span(left, "dim")]
+    left = f" {state}" if stands else f" {wording.age(job_progress.eta)} left" if job_progress.eta and runs else ""
+    share = Span(f" {wording.percent(job_progress.step, job_progress.total)}")
+    return [*wording.bar(job_progress.step, job_progress.total, 6), share, Span(left, "dim")]
 
 
 def trend_cell(line: JobLine) -> Cell:
     """A sparkline of its loss or bandwidth."""
-    return Span(wording.sparkline(line.glance.trend) if line.glance else "", "accent")
+    return Span(wording.sparkline(line.job_progress.trend) if line.job_progress else "", "accent")
 
 
 def head(
@@ -373,35 +373,41 @@ def events_of(line: JobLine) -> dict[RowKey, Event]:
 
 def _share_done(line: JobLine) -> float:
     """Progress from 0 to 1; -1 if unknown."""
-    glance = line.glance
-    return (glance.step or 0) / glance.total if glance and glance.total else -1.0
+    job_progress = line.job_progress
+    return (job_progress.step or 0) / job_progress.total if job_progress and job_progress.total else -1.0
 
 
 def job_lines(
     fleet: Fleet,
     namespace: str | None,
     whose: Callable[[str], str],
-    glances: Mapping[str, JobProgress] | None = None,
+    progress: Mapping[str, JobProgress] | None = None,
     starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[JobLine]:
-    """The jobs, newest first; `glances`: their progress by uid; `starts`: by the key of the waiting workload."""
+    """The jobs, newest first; `progress`: their progress by uid; `starts`: by the key of the waiting workload."""
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace in {None, job.namespace}:
             workload = fleet.workload_of(job) if starts else None
             start = starts.get(workload.key) if starts and workload is not None else None
-            yield JobLine(job, fleet, (glances or {}).get(job.uid), owner=whose(job.owner), start=start)
+            yield JobLine(job, fleet, (progress or {}).get(job.uid), owner=whose(job.owner), start=start)
 
 
 def _progress_json(line: JobLine) -> dict[str, Any] | None:
-    glance = line.glance
-    if glance is None:
+    job_progress = line.job_progress
+    if job_progress is None:
         return None
-    return {"step": glance.step, "total": glance.total, "loss": glance.loss, "size": glance.size, "busbw": glance.busbw}
+    return {
+        "step": job_progress.step,
+        "total": job_progress.total,
+        "loss": job_progress.loss,
+        "size": job_progress.size,
+        "busbw": job_progress.busbw,
+    }
 
 
 def _seconds_left(line: JobLine) -> float | None:
     runs = line.jobset.state in {JobState.STARTING, JobState.RUNNING}
-    return line.glance.eta if line.glance and runs and line.health.state not in NO_STEPS else None
+    return line.job_progress.eta if line.job_progress and runs and line.health.state not in NO_STEPS else None
 
 
 def _start_json(line: JobLine) -> dict[str, Any] | None:
@@ -473,7 +479,7 @@ JOBS: Layout[JobLine] = Layout(
              "latest, window, unknown and words as a4 forecast has them; null of any other", _start_json),
         Column("TREND", trend_cell, "trend",
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
-               lambda line: list(line.glance.trend) if line.glance else [], width=8, drop=5),
+               lambda line: list(line.job_progress.trend) if line.job_progress else [], width=8, drop=5),
         Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True, least=20),
         fact("verdict", "for whom the ranks of a late or stalled job wait, if a console has looked; else empty",

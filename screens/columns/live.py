@@ -21,7 +21,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         return JobLine(jobset, fleet, owner=jobset.owner)
     key, workload = jobset.key, fleet.workload_of(jobset)
     line = JobLine(
-        jobset, fleet, session.measures.glancing.progress_of(jobset.uid),
+        jobset, fleet, session.measures.progress_reader.progress_of(jobset.uid),
         owner=session.watch.whose(jobset.owner), may_stop=not session.watch.read_only,
         slow=session.slow_report(key), saved=session.saved_state(key),
         start=session.measures.starts.get(workload.key) if workload is not None else None,
@@ -57,18 +57,20 @@ def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "
     for state in (WatchState.STALE, WatchState.LISTING, WatchState.FORBIDDEN):
         in_state = [link for link in known if link.state is state]
         if in_state:
-            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_phrase(state, in_state, known, now)]
+            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_describe_links(state, in_state, known, now)]
     last_seen = max(link.last_seen for link in known)
     quiet = (now - last_seen) // STEP * STEP if last_seen else 0
     return [Span("● ", "ok"), Span("live", "text"), Span(f", no change for {duration(quiet)}" if quiet else "", "dim")]
 
 
-def _phrase(state: WatchState, links: Sequence[WatchStatus], known: Sequence[WatchStatus], now: float) -> list[Span]:
-    kinds = "" if len(links) == len(known) else _names(links) + " "
+def _describe_links(
+    state: WatchState, links: Sequence[WatchStatus], known: Sequence[WatchStatus], now: float
+) -> list[Span]:
+    kinds = "" if len(links) == len(known) else _join_names(links) + " "
     if state is WatchState.LISTING:
-        return [Span(f"listing {_names(links)} …", "dim")]
+        return [Span(f"listing {_join_names(links)} …", "dim")]
     if state is WatchState.FORBIDDEN:
-        return [Span(f"not allowed: {_names(links)}", "bad")]
+        return [Span(f"not allowed: {_join_names(links)}", "bad")]
     oldest = min((link.last_seen or link.since for link in links), default=now)
     why = next((link.why for link in links if link.why), "")
     return [
@@ -77,6 +79,6 @@ def _phrase(state: WatchState, links: Sequence[WatchStatus], known: Sequence[Wat
     ]
 
 
-def _names(links: Sequence[WatchStatus]) -> str:
+def _join_names(links: Sequence[WatchStatus]) -> str:
     names = [link.kind for link in links]
     return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"

@@ -115,7 +115,7 @@ def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
     return [Span("● ", "ok"), Span("active", "dim")]
 
 
-def _number(amount: int, ink: str = "") -> Cell:
+def _amount(amount: int, ink: str = "") -> Cell:
     return Span(f"{amount:,}", ink) if amount else Span("0", "dim")
 
 
@@ -133,14 +133,14 @@ def _reason(line: WorkloadLine) -> Cell:
     if not line.position and state is WorkloadState.ADMITTED:
         if line.health is not None and line.health.level in {HealthLevel.BAD, HealthLevel.LATE}:
             glyph, word = health_runs(line.health)
-            return [glyph, Span(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
-        return [Span("● ", "ok"), Span(f"running {_where(line.workload)}".rstrip(), "dim")]
+            return [glyph, Span(f"{word.text} {_nodes_text(line.workload)}".rstrip(), word.ink)]
+        return [Span("● ", "ok"), Span(f"running {_nodes_text(line.workload)}".rstrip(), "dim")]
     told = wording.sentence(line.why.sentence)
     glyph = wording.job_glyph(state)
     return [Span(f"{glyph.text} ", glyph.ink), Span(told or str(state))]
 
 
-def _where(workload: Workload) -> str:
+def _nodes_text(workload: Workload) -> str:
     names = sorted({flavor for group in workload.pod_sets for resource, flavor in group.flavors if resource == GPU})
     return f"on {', '.join(names)}" if names else ""
 
@@ -177,11 +177,11 @@ LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
     Column("LOCALQUEUE", lambda queue: queue.name, "name", least=8, sort=True),
     Column("NAMESPACE", lambda queue: queue.namespace, "namespace", "", least=9, sort=True, ink="dim"),
     Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
-    Column("GPUS", lambda queue: _number(queue.in_use()), "used", "", lambda queue: queue.in_use(), width=5,
+    Column("GPUS", lambda queue: _amount(queue.in_use()), "used", "", lambda queue: queue.in_use(), width=5,
            right=True),
-    Column("RUN", lambda queue: _number(queue.admitted), "admitted", "", lambda queue: queue.admitted, width=4,
+    Column("RUN", lambda queue: _amount(queue.admitted), "admitted", "", lambda queue: queue.admitted, width=4,
            right=True),
-    Column("WAIT", lambda queue: _number(queue.pending, "waits"), "pending", "", lambda queue: queue.pending, width=4,
+    Column("WAIT", lambda queue: _amount(queue.pending, "waits"), "pending", "", lambda queue: queue.pending, width=4,
            right=True),
     Column("STATE", lambda queue: queue_state(queue.stop_policy, queue.inactive_reason), "stopped", "", _stopped,
            fill=True),
@@ -242,7 +242,7 @@ def workload_lines(
             yield WorkloadLine(workload, position, name, owner, fleet, whose=whose(owner), start=start)
 
 
-def _held(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:
+def _holders_json(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:
     return [{"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner} for job in jobs]
 
 
@@ -260,9 +260,9 @@ QUEUES: Layout[QueueLine] = Layout(
                "GPUs reserved by its workloads", lambda line: line.account.used, width=24, drawn=_used_bar),
         fact("borrowed", "GPUs it uses beyond its own", lambda line: line.account.borrowed),
         fact("can_borrow", "GPUs of others it could have now, beyond those", lambda line: line.account.can_borrow),
-        Column("TO BORROW", lambda line: _number(line.account.borrows), "borrows", "borrowed and can_borrow together",
+        Column("TO BORROW", lambda line: _amount(line.account.borrows), "borrows", "borrowed and can_borrow together",
                lambda line: line.account.borrows, width=9, right=True, drop=2),
-        Column("LENT", lambda line: _number(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
+        Column("LENT", lambda line: _amount(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
         fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
         Column("FREE", lambda line: Span(f"{line.account.free:,}", "ok" if line.account.free else "dim"), "free",
@@ -271,9 +271,9 @@ QUEUES: Layout[QueueLine] = Layout(
         Column("BY FLAVOR", _by_flavor, least=9, most=32, drop=6),
         fact("flavors", "flavor -> the part of free that it has", lambda line: dict(line.flavors)),
         fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),
-        Column("RUN", lambda line: _number(line.queue.admitted), "admitted", "admitted workloads",
+        Column("RUN", lambda line: _amount(line.queue.admitted), "admitted", "admitted workloads",
                lambda line: line.queue.admitted, width=4, right=True),
-        Column("WAIT", lambda line: _number(line.queue.pending, "waits"), "pending", "waiting workloads",
+        Column("WAIT", lambda line: _amount(line.queue.pending, "waits"), "pending", "waiting workloads",
                lambda line: line.queue.pending, width=4, right=True),
         fact("waiting", "what waits in it, in Kueue's order: namespace, job, and expected_start as a4 workloads has it",
              _starts),
@@ -323,9 +323,9 @@ WORKLOADS: Layout[WorkloadLine] = Layout(
         Column("WHY", _reason, "why", "why it waits, in one sentence", lambda line: line.why.sentence, fill=True),
         fact("short_by", "GPUs missing", lambda line: line.why.short_by),
         fact("holders", "who holds what it could use: namespace, name, gpus, owner",
-             lambda line: _held(line.why.holders)),
+             lambda line: _holders_json(line.why.holders)),
         fact("unblocks", "the fewest running jobs whose end would make room, as in holders",
-             lambda line: _held(line.why.unblocks)),
+             lambda line: _holders_json(line.why.unblocks)),
         fact("ahead", "jobs that Kueue evaluates first", lambda line: line.why.ahead),
         fact("kueue_says", "Kueue's own message", lambda line: line.why.api_text),
         fact("evictions", "how often it was evicted, by reason", lambda line: dict(line.workload.evictions)),

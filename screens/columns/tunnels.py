@@ -27,11 +27,11 @@ def ports_cell(tunnel: Tunnel) -> Cell:
     return " ".join(pairs)
 
 
-def _sent(tunnel: Tunnel) -> int:
+def _bytes_out(tunnel: Tunnel) -> int:
     return sum(each.sent for each in tunnel.listeners)
 
 
-def _received(tunnel: Tunnel) -> int:
+def _bytes_in(tunnel: Tunnel) -> int:
     return sum(each.received for each in tunnel.listeners)
 
 
@@ -54,9 +54,10 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
     Column("TARGET", lambda tunnel: str(tunnel.address), least=12, most=48, sort=True, ink="strong"),
     Column("PORTS", ports_cell, least=5, most=36),
     Column("OPEN", _connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
-    Column("SENT", lambda tunnel: _bytes_cell(_sent(tunnel)), width=9, right=True, sort=_sent, down=True, drop=5),
-    Column("RECEIVED", lambda tunnel: _bytes_cell(_received(tunnel)), width=9, right=True, sort=_received, down=True,
-           drop=4),
+    Column("SENT", lambda tunnel: _bytes_cell(_bytes_out(tunnel)), width=9, right=True, sort=_bytes_out,
+           down=True, drop=5),
+    Column("RECEIVED", lambda tunnel: _bytes_cell(_bytes_in(tunnel)), width=9, right=True, sort=_bytes_in,
+           down=True, drop=4),
     Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Span("with its program", "dim"),
            least=9, most=16, sort=lambda tunnel: tunnel.kept, drop=6),
     Column("POD", lambda tunnel: tunnel.pod, least=10, most=50, cut="middle", drop=7, ink="dim"),

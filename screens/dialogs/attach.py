@@ -198,18 +198,18 @@ class AskPorts(Question["Answer | None"]):
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
-        self._tell()
+        self._update_text()
 
-    def _tell(self) -> None:
+    def _update_text(self) -> None:
         state = "● It stays open when the console closes" if self._keeps else "○ It ends with the console"
         self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
 
     def action_by_itself(self) -> None:
         self._keeps = not self._keeps
-        self._tell()
+        self._update_text()
 
     @on(Input.Submitted)
-    def _take(self, event: Input.Submitted) -> None:
+    def _submit_ports(self, event: Input.Submitted) -> None:
         ports = tuple(event.value.replace(",", " ").split())
         try:
             for each in ports:

@@ -68,7 +68,7 @@ class AskBuild(Question["BuildPlan | None"]):
             yield Static(plan.context.title, markup=False)
             yield Static(f"from {plan.context.folder}", markup=False, classes="hint")
             lines = [(name, values.get(name, "")) for name in plan.context.wanted]
-            for name, value in (*lines, (MACHINE, plan.machine), (TIME, _written(plan.time_out))):
+            for name, value in (*lines, (MACHINE, plan.machine), (TIME, _format_seconds(plan.time_out))):
                 with Horizontal():
                     yield Static(name, markup=False, classes="name")
                     yield Input(value, name=name, compact=True)
@@ -78,7 +78,7 @@ class AskBuild(Question["BuildPlan | None"]):
 
     def on_mount(self) -> None:
         self.query(Input).first().focus()
-        self._tell()
+        self._update_problem()
 
     def plan(self) -> tuple[BuildPlan, str]:
         typed = {each.name or "": each.value.strip() for each in self.query(Input)}
@@ -97,7 +97,7 @@ class AskBuild(Question["BuildPlan | None"]):
         return plan, " ".join(words for _, words in self._judge(plan))
 
     @on(Input.Changed)
-    def _tell(self) -> None:
+    def _update_problem(self) -> None:
         self.query_one("#wrong", Static).update(self.plan()[1])
 
     @on(Input.Submitted)
@@ -112,7 +112,7 @@ class AskBuild(Question["BuildPlan | None"]):
             self.dismiss(plan)
 
 
-def _written(seconds: int) -> str:
+def _format_seconds(seconds: int) -> str:
     for unit, length in (("h", 3600), ("m", 60)):
         if seconds % length == 0:
             return f"{seconds // length}{unit}"
@@ -131,7 +131,7 @@ async def start_build(screen: LiveScreen) -> Build | None:
     picked = await screen.app.push_screen_wait(Pick("Build which image?", choices))
     if picked is None:
         return None
-    context = await _own(screen) if picked == OWN else next(each for each in known if each.name == picked)
+    context = await _read_own_context(screen) if picked == OWN else next(each for each in known if each.name == picked)
     if context is None:
         return None
     plan = await screen.app.push_screen_wait(AskBuild(await images.new_plan(context), images.plan_problems))
@@ -141,18 +141,18 @@ async def start_build(screen: LiveScreen) -> Build | None:
     return await images.start_build(plan)
 
 
-async def _own(screen: LiveScreen) -> BuildContext | None:
+async def _read_own_context(screen: LiveScreen) -> BuildContext | None:
     place = await screen.app.push_screen_wait(Prompt("Which folder, or which Dockerfile?", str(Path.cwd())))
     if not place:
         return None
     try:
-        return await screen.app.google.images.read_context(_typed(place))
+        return await screen.app.google.images.read_context(_typed_path(place))
     except BadInput as error:
         screen.notify(str(error), title="Nothing to build", severity="error", markup=False)
         return None
 
 
-def _typed(text: str) -> Path:
+def _typed_path(text: str) -> Path:
     return Path(text).expanduser()
 
 

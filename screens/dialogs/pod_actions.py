@@ -148,7 +148,7 @@ class PodActions(LiveScreen):
         if not pods:
             return
         question = f"Delete pod {pods[0].name}?" if len(pods) == 1 else f"Delete {len(pods)} pods?"
-        if not await self.app.push_screen_wait(Confirm(question, [*map(told, pods), *consequences(pods)])):
+        if not await self.app.push_screen_wait(Confirm(question, [*map(pod_summary, pods), *consequences(pods)])):
             return
         for pod in pods:
             with self.report_errors(f"Could not delete {pod.name}"):
@@ -156,7 +156,7 @@ class PodActions(LiveScreen):
                 self.notify(f"Deleting {pod.name}.", timeout=3, markup=False)
 
 
-def told(pod: Pod) -> str:
+def pod_summary(pod: Pod) -> str:
     on = f" on {pod.node}" if pod.node else ""
     return f"{pod.namespace}/{pod.name}: {pod.status}{on}" + (f", {count(pod.gpus, 'GPU')}" if pod.gpus else "")
 

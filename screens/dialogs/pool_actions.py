@@ -72,7 +72,7 @@ async def cordon_nodes(screen: LiveScreen, names: Sequence[str], *, on: bool = T
     title = f"{verb} {names[0]}?" if len(names) == 1 else f"{verb} {len(names)} nodes?"
     stays = "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again."
     why = [f"The reason stays with it: {reason}"] if reason else []
-    lines = [*(f"{name}: {_held(screen, name)}" for name in names), " ", stays, *why]
+    lines = [*(f"{name}: {_gpu_use_text(screen, name)}" for name in names), " ", stays, *why]
     if not await screen.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
         return
     for name in names:
@@ -81,7 +81,7 @@ async def cordon_nodes(screen: LiveScreen, names: Sequence[str], *, on: bool = T
             screen.notify(f"{name} is {'cordoned' if on else 'uncordoned'}.", timeout=3, markup=False)
 
 
-def _held(screen: LiveScreen, name: str) -> str:
+def _gpu_use_text(screen: LiveScreen, name: str) -> str:
     node, used = screen.app.fleet.nodes.get(("", name)), screen.app.fleet.gpus_used.get(name, 0)
     return f"{used} of {count(node.gpus, 'GPU')} in use" if node is not None and node.gpus else "no GPUs"
 
@@ -205,7 +205,7 @@ class PoolSizes(PoolsScreen):
                 lines.append("The reservation or the zone must have enough capacity: else the resize stops part-way.")
             title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
-                self._tell(await self.session.google.node_pools.resize(name, wanted))
+                self._show_operation(await self.session.google.node_pools.resize(name, wanted))
 
     def _autoscaled(self, facts: PoolStatus, wanted: int) -> list[str]:
         if not facts.pool.autoscaling:
@@ -236,9 +236,9 @@ class PoolSizes(PoolsScreen):
             if most == 0:
                 title, lines = f"Turn autoscaling of {name} off?", ["The pool keeps the size it has."]
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Set", keep="Leave")):
-                self._tell(await self.session.google.node_pools.scale_between(name, least, most))
+                self._show_operation(await self.session.google.node_pools.scale_between(name, least, most))
 
-    def _tell(self, operation: GkeOperation) -> None:
+    def _show_operation(self, operation: GkeOperation) -> None:
         words = f"Google has started the operation; a row here shows its progress ({operation.name})."
         self.notify(words, timeout=4, markup=False)
         self.look_again()

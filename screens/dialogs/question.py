@@ -17,7 +17,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Static
 
 from screens.columns.column import Column
-from screens.widgets.base import Abstract
+from screens.widgets.base import AbstractWidgetMeta
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -82,7 +82,7 @@ class Confirm(Question[bool]):
         self.query_one("#no").focus()
 
     @on(Button.Pressed)
-    def _press(self, event: Button.Pressed) -> None:
+    def _answer_by_button(self, event: Button.Pressed) -> None:
         self.dismiss(event.button.id == "yes")
 
 
@@ -105,7 +105,7 @@ class Prompt(Question[str | None]):
             yield Static(self._hint, markup=False, classes="hint")
 
     @on(Input.Submitted)
-    def _take(self, event: Input.Submitted) -> None:
+    def _submit_answer(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())
 
 
@@ -186,7 +186,7 @@ class Pick(Question[str | None]):
         self.query_one(ChoiceTable).filter_by(event.value)
 
     @on(Input.Submitted)
-    def _take(self, event: Input.Submitted) -> None:
+    def _submit_answer(self, event: Input.Submitted) -> None:
         row = self.query_one(ChoiceTable).row
         if row is not None:
             self.dismiss(row.value)
@@ -201,7 +201,7 @@ class Pick(Question[str | None]):
 _GLYPHS = {"bad": "✗ ", "ok": "● ", "waits": "⚠ ", "dim": "◐ "}
 
 
-class WorkDialog(Question[None], metaclass=Abstract):
+class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
     """Performs work repeatedly until closed; Esc first stops the running work."""
 
     status = getters.query_one("#status", SentenceLine)

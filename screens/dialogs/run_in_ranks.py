@@ -112,7 +112,7 @@ class ExecAll(WorkDialog):
         self._wanted = len(ranks)
         self.say("dim", f"{self._answered()}…")
         try:
-            await self._do(ranks, ("sh", "-c", text), self._take)
+            await self._do(ranks, ("sh", "-c", text), self._show_result)
         except ConsoleError as error:
             self.say("bad", str(error))
         else:
@@ -120,7 +120,7 @@ class ExecAll(WorkDialog):
             self.say("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
         self.busy = False
 
-    def _take(self, output: RankOutput) -> None:
+    def _show_result(self, output: RankOutput) -> None:
         self._ended.append(output)
         self.say("dim", f"{self._answered()}…")
         self.output.show("\n".join(line for group in group_outputs(self._ended) for line in group_lines(group)))
@@ -168,7 +168,7 @@ class QuickNccl(WorkDialog):
     async def _measure(self) -> None:
         self.say("dim", "It runs…")
         try:
-            await self._do(self._take, self._hear)
+            await self._do(self._show_result, self._note_last_line)
         except ConsoleError as error:
             self.say("bad", " ".join(filter(None, (error.message, error.hint))))
         else:
@@ -180,10 +180,10 @@ class QuickNccl(WorkDialog):
             self.say("bad" if bad else "ok", f"{told} {self._complaint}".rstrip())
         self.busy = False
 
-    def _take(self, test: MeasuredTest) -> None:
+    def _show_result(self, test: MeasuredTest) -> None:
         self.panel.measured = (test,)
 
-    def _hear(self, text: str) -> None:
+    def _note_last_line(self, text: str) -> None:
         self._complaint = one_line(text.strip().rpartition("\n")[2])
 
     def stopped_words(self) -> str:

@@ -158,7 +158,7 @@ class CopyDialog(WorkDialog):
         except ConsoleError as error:
             self.say("bad", str(error))
         else:
-            self._tell(report)
+            self._show_report(report)
         self.busy = False
 
     def _progress(self, far: CopyProgress) -> None:
@@ -177,7 +177,7 @@ class CopyDialog(WorkDialog):
         )
         self.details.runs = (Span(far.now[-200:], "dim"),)
 
-    def _tell(self, report: CopyReport) -> None:
+    def _show_report(self, report: CopyReport) -> None:
         before = f", {size(report.resumed)} of it resumed" if report.resumed else ""
         words = f"{count(report.files, 'file')}, {size(report.bytes)}{before}, by {report.way}, {report.proof} equal: "
         left_out = len(report.problems)

@@ -159,7 +159,7 @@ class GpusTab(JobTab):
             self._reading = True
             self._read()
 
-    def connected_anew(self) -> None:
+    def resume_after_reconnect(self) -> None:
         if self.is_open:
             self._reading = True
             self._read()

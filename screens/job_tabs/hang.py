@@ -124,7 +124,7 @@ class HangTab(JobTab):
             self._asked = True
             made = self.live.session.hang_probe.reports.get(self.key)
             if made is not None and self.line is not None and self.line.verdict:  # made since its last step
-                self._take(made)
+                self._show_report(made)
             else:
                 self.action_look()
 
@@ -143,23 +143,23 @@ class HangTab(JobTab):
         measures = session.measures.find_followed(self.key)
         track = measures.track if measures is not None else None
         seconds = seconds_to_ask(track.pace() if track is not None else None)
-        self._tell("waits", "◐ ", f"Asking NCCL for {seconds:.0f} s for which rank the others wait…")
+        self._show_summary("waits", "◐ ", f"Asking NCCL for {seconds:.0f} s for which rank the others wait…")
         try:
             report = await session.hang_probe.find_slow_ranks(*self.key, seconds)
         except ConsoleError as error:
-            self._tell("bad", "✗ ", str(error))
+            self._show_summary("bad", "✗ ", str(error))
             return
         glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
-        self._tell(ink, glyph, " ".join(report.words))
+        self._show_summary(ink, glyph, " ".join(report.words))
 
     @work(group="hang", exclusive=True)
     async def action_look(self) -> None:
-        self._tell("waits", "◐ ", "Reading the stacks of all processes…")
+        self._show_summary("waits", "◐ ", "Reading the stacks of all processes…")
         self.table.show_trouble(Notice("", glyph=""))
 
         def answered(done: int, every: int) -> None:
             pods = wording.count(every, "pod")
-            self._tell("waits", "◐ ", f"Reading the stacks of all processes: {done} of {pods} answered…")
+            self._show_summary("waits", "◐ ", f"Reading the stacks of all processes: {done} of {pods} answered…")
 
         try:
             report = await self.live.session.hang_probe.inspect_job(*self.key, answered=answered)
@@ -168,15 +168,15 @@ class HangTab(JobTab):
             if self.ended or gone:
                 self._tell_gone()
             else:
-                self._tell("bad", "✗ ", str(error))
+                self._show_summary("bad", "✗ ", str(error))
             return
         finally:
             self.table.show_trouble(None)
-        self._take(report)
+        self._show_report(report)
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)
 
-    def _take(self, report: HangReport) -> None:
+    def _show_report(self, report: HangReport) -> None:
         self.report = report
         self._show(report)
         self.refresh_bindings()
@@ -187,9 +187,9 @@ class HangTab(JobTab):
             self._tell_gone()
 
     def _tell_gone(self) -> None:
-        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
+        self._show_summary("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
 
-    def _tell(self, ink: str, glyph: str, words: str) -> None:
+    def _show_summary(self, ink: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Span(glyph, ink), Span(words, ink if ink == "bad" else ""))
         self.advice.runs = self.more.runs = ()
 
@@ -281,7 +281,7 @@ class HangTab(JobTab):
         if not await self.live.app.push_screen_wait(Confirm(question, lines, verb="Install", keep="Cancel")):
             return
         with self.live.report_errors("py-spy is not installed"):
-            self._tell("waits", "◐ ", f"Installs py-spy in {wording.count(len(missing), 'pod')}…")
+            self._show_summary("waits", "◐ ", f"Installs py-spy in {wording.count(len(missing), 'pod')}…")
             done = await self.live.session.hang_probe.install_py_spy(*self.key, missing)
             failed = {pod: why for pod, why in done.items() if why}
             for pod, why in list(failed.items())[:1]:

@@ -111,7 +111,7 @@ class LogTab(JobTab):
             failed = alarm is None and first_failure(line.jobset, line.fleet) is not None
             if not self.is_open or self.mode != "one" or self.rank != pod or len(line.ranks) < 2 or failed:
                 return
-            place = await asyncio.to_thread(locate_alarm, self._parts(), alarm)
+            place = await asyncio.to_thread(locate_alarm, self._segments(), alarm)
             if place is not None:
                 break
         self._led_to = alarm
@@ -134,7 +134,7 @@ class LogTab(JobTab):
         """Find out whether another pod's log has an error."""
         if self.mode != "one" or self._log is None:
             return
-        found = await asyncio.to_thread(find_first_matches, self._parts(), FIRST_ERROR)
+        found = await asyncio.to_thread(find_first_matches, self._segments(), FIRST_ERROR)
         found.pop(self.rank, None)
         if not found:
             self.view.tell_answer("No line of any pod contains an error.", OFFERS)
@@ -187,7 +187,7 @@ class LogTab(JobTab):
         if self._wanted is None:
             return
         (time, number), self._wanted = self._wanted, None
-        pods = pods_printing_at(self._parts(), time)
+        pods = pods_printing_at(self._segments(), time)
         if pods and self.mode == "agreed":
             self.action_mode()
         if pods and self.mode == "one" and self.rank not in pods:
@@ -196,13 +196,13 @@ class LogTab(JobTab):
             self.view.tell_answer(f"The line of step {number:,.0f} is not among those that are shown.")
         self._look_for_step()
 
-    def connected_anew(self) -> None:
+    def resume_after_reconnect(self) -> None:
         if self._asked:
             self._follow()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         self.note = f"pod {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
-        self._tell()
+        self._update_status()
 
     def watch_rank(self) -> None:
         if self.fleet is not None:
@@ -224,7 +224,7 @@ class LogTab(JobTab):
                     self._merge_common_lines(log, again=True)
                 self._show_wanted()
                 await self._renew_while_open(log)
-            self._tell()
+            self._update_status()
 
     async def _renew_while_open(self, log: JobLog) -> None:
         """Draw new lines a few times a second while the tab is visible."""
@@ -234,7 +234,7 @@ class LogTab(JobTab):
                 if news.take_changed() and self.is_open:
                     self.opened()
                 elif self.is_open:
-                    self._tell()
+                    self._update_status()
                 await asyncio.sleep(RENEW)
 
     def opened(self) -> None:
@@ -244,7 +244,7 @@ class LogTab(JobTab):
         if self._renewed != len(log.parts):
             self._show_log(again=True)
         self.view.lines.renew()
-        self._tell()
+        self._update_status()
 
     # what is shown
 
@@ -264,21 +264,21 @@ class LogTab(JobTab):
         if again and isinstance(text, MergedText):
             text.set_segments()
         elif self.mode == "all":
-            self.view.lines.show_text(MergedText(self._parts, lambda part: str(part.rank)))
+            self.view.lines.show_text(MergedText(self._segments, lambda part: str(part.rank)))
         else:
             rank = self.rank
-            self.view.lines.show_text(MergedText(lambda: self._parts(rank), lambda part: self._which(part)))
-        self._tell()
+            self.view.lines.show_text(MergedText(lambda: self._segments(rank), lambda part: self._segment_label(part)))
+        self._update_status()
 
-    def _parts(self, rank: int | None = None) -> list[LogSegment]:
+    def _segments(self, rank: int | None = None) -> list[LogSegment]:
         """The log segments of one rank, or of all."""
         if self._log is None:
             return []
         return self._log.parts if rank is None else self._log.segments_of(rank)
 
-    def _which(self, part: LogSegment) -> str:
+    def _segment_label(self, part: LogSegment) -> str:
         """The attempt and container of a line, if there are several."""
-        every = self._parts(part.rank)
+        every = self._segments(part.rank)
         said = [f"attempt {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
         said += [part.container] if len({each.container for each in every}) > 1 else []
         return " ".join(said)
@@ -310,7 +310,7 @@ class LogTab(JobTab):
             self.keep(self.line, self.fleet)
         self.refresh_bindings()
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         """Update the status: what is shown, how much, and what it waits for."""
         if not self._asked:
             return

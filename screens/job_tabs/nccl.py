@@ -43,7 +43,7 @@ class NcclTab(JobTab):
     def focus_target(self) -> Widget:
         return self.panel.table
 
-    def connected_anew(self) -> None:
+    def resume_after_reconnect(self) -> None:
         self._measured = ""  # the next snapshot, which comes at once, begins to read again
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:

@@ -49,7 +49,7 @@ def rank_glyph(rank: Rank) -> Span:
     return wording.pod_glyph(rank.status, ready=rank.ready)
 
 
-def _status(rank: Rank) -> Cell:
+def _status_cell(rank: Rank) -> Cell:
     ink = "bad" if rank.failed else "" if rank.pod else "dim"
     return [rank_glyph(rank), Span(f" {rank.status if rank.pod else 'no pod'}", ink)]
 
@@ -66,7 +66,7 @@ class RankTable(ResourceTable[Rank]):
     EMPTY = Notice("This job asks for no pods.")
     COLUMNS: ClassVar = (
         Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
-        Column("STATUS", _status, least=13, most=26, sort=lambda rank: rank.status),
+        Column("STATUS", _status_cell, least=13, most=26, sort=lambda rank: rank.status),
         Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, cut="middle",
                sort=lambda rank: rank.name),
         Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=12, cut="node",
@@ -130,13 +130,13 @@ class PodMatrix(Inked, can_focus=True):
     class Pointed(Message):
         number: int
 
-    def a_line(self, width: int) -> int:
+    def ranks_per_line(self, width: int) -> int:
         """Number of ranks per line: the largest power of two that fits, at most 32."""
         fitting = max(1, (width - GUTTER) // CELL)
         return min(A_LINE, 1 << (fitting.bit_length() - 1))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return -(-len(self.cells) // self.a_line(width))
+        return -(-len(self.cells) // self.ranks_per_line(width))
 
     def watch_cells(self, before: tuple[PodCell, ...], cells: tuple[PodCell, ...]) -> None:
         if len(before) != len(cells):
@@ -145,7 +145,7 @@ class PodMatrix(Inked, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         ground, now = self.rich_style, time.time()
-        count = self.a_line(self.size.width)
+        count = self.ranks_per_line(self.size.width)
         first = y * count
         segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.ink("dim"))]
         for index, cell in enumerate(self.cells[first : first + count], first):
@@ -156,9 +156,9 @@ class PodMatrix(Inked, can_focus=True):
         return Strip(segments).adjust_cell_length(self.size.width, ground)
 
     def action_move(self, across: int, down: int) -> None:
-        self._point(self.cursor + across + down * self.a_line(self.size.width))
+        self._move_cursor(self.cursor + across + down * self.ranks_per_line(self.size.width))
 
-    def _point(self, to: int) -> None:
+    def _move_cursor(self, to: int) -> None:
         if 0 <= to < len(self.cells):
             self.cursor = to
             self.post_message(self.Pointed(self.cells[to].number))
@@ -168,12 +168,12 @@ class PodMatrix(Inked, can_focus=True):
             self.post_message(self.Opened(self.cells[self.cursor].number))
 
     def on_click(self, event: events.Click) -> None:
-        count = self.a_line(self.size.width)
+        count = self.ranks_per_line(self.size.width)
         column = (event.x - GUTTER) // CELL
         index = event.y * count + column
         if 0 <= column < count and index < len(self.cells):
             again = index == self.cursor
-            self._point(index)
+            self._move_cursor(index)
             if again and event.chain > 1:
                 self.action_open()
 
@@ -193,10 +193,10 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
     if len(head) > high:
         head = [*head[: high - 1], f"{head[high - 1]} …"]
     newest = max(0, room - len(head))
-    return head + [_printed(line) for line in said[len(said) - printed :][-newest:] if newest]
+    return head + [_format_log_line(line) for line in said[len(said) - printed :][-newest:] if newest]
 
 
-def _printed(line: str) -> str:
+def _format_log_line(line: str) -> str:
     """A line of the log; of a training step the short form, in which the loss is not what is cut."""
     short = shorten_iteration_line(line)
     return f"  {short}" if short else printable(line)
@@ -327,7 +327,7 @@ class RanksTab(JobTab):
                         self._show_cells(self.line)
                     await asyncio.sleep(BEAT)
 
-    def connected_anew(self) -> None:
+    def resume_after_reconnect(self) -> None:
         if self._listening:
             self._listen()
 

@@ -15,11 +15,11 @@ from textual.widget import Widget
 from console.kube.snapshot import Fleet
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
-from screens.widgets.base import Abstract
+from screens.widgets.base import AbstractWidgetMeta
 from screens.widgets.table.table import ResourceTable
 
 
-class JobTab(Vertical, metaclass=Abstract):
+class JobTab(Vertical, metaclass=AbstractWidgetMeta):
     """One tab. The page calls `show` with every snapshot, `opened` when the tab comes to the front, and sets `rank`."""
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
@@ -58,7 +58,7 @@ class JobTab(Vertical, metaclass=Abstract):
         if now is not None and now is not before:
             self._connection = now
             if before is not None:
-                self.connected_anew()
+                self.resume_after_reconnect()
         self.keep(line, fleet)
         if self.is_open:
             self.draw(line, fleet)
@@ -84,7 +84,7 @@ class JobTab(Vertical, metaclass=Abstract):
     def opened(self) -> None:
         """Called when the tab becomes visible."""
 
-    def connected_anew(self) -> None:
+    def resume_after_reconnect(self) -> None:
         """Called after a reconnection: streams have ended and must be reopened."""
 
     def show_line(self, time: float, words: str) -> None:

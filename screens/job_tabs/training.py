@@ -63,7 +63,7 @@ class TrainingTab(JobTab):
             self._measure()
         super().activated()
 
-    def connected_anew(self) -> None:
+    def resume_after_reconnect(self) -> None:
         if self._asked:
             self._measure()
 
@@ -72,9 +72,9 @@ class TrainingTab(JobTab):
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         self.panel.late = line.health.words if line is not None and line.health.state in NO_STEPS else ""
-        self._tell()
+        self._update_summary()
         if self.is_open:
-            self.panel.reading = self._reading
+            self.panel.reading = self._has_unread_log
             self.panel.waiting = training_waits(line) if line else self.waits_to_appear()
 
     @work(group="training", exclusive=True)
@@ -83,19 +83,19 @@ class TrainingTab(JobTab):
             async with self.live.session.measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 self._job = job
                 async for _ in changes:
-                    self._tell()
+                    self._update_summary()
                     if self.is_open:
                         self._show()
         except ConsoleError as error:
             self.panel.waiting = f"The log cannot be read: {error}"
 
     @property
-    def _reading(self) -> bool:
+    def _has_unread_log(self) -> bool:
         """Whether there is a log that was not yet read up to now."""
         begun = self.line is not None and self.line.jobset.state is not JobState.PENDING
         return begun and (self._job is None or self._job.is_reading_old_lines)
 
-    def _tell(self) -> None:
+    def _update_summary(self) -> None:
         track = self._job.track if self._job and not self._job.is_reading_old_lines else None
         if track is not None and track.last is not None:
             loss = track.latest_value("loss")
@@ -105,11 +105,11 @@ class TrainingTab(JobTab):
 
     def _show(self) -> None:
         if self._job is not None:
-            self.panel.reading = self._reading
+            self.panel.reading = self._has_unread_log
             self.panel.gpu = self._job.accelerator
             self.panel.unreadable = self._job.unreadable.get("training")
             self.panel.show(self._job.tracks)
-            if self._line is not None and not self._reading:
+            if self._line is not None and not self._has_unread_log:
                 self.panel.point_at(*self._line)
                 self._line = None
             self.refresh_bindings()

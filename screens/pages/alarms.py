@@ -76,23 +76,23 @@ class AlarmsScreen(LiveScreen):
         }
         rows |= {(each.namespace, each.job): each for each in self._by_log(fleet)} if watched else {}
         self.table.show_rows(dict(sorted(rows.items(), key=lambda row: row[1].since, reverse=True)))
-        self.query_one("#coverage", SentenceLine).runs = self._coverage()
-        self._tell()
+        self.query_one("#coverage", SentenceLine).runs = self._coverage_line()
+        self._show_details()
 
     def _by_log(self, fleet: Fleet) -> Iterator[Alarm]:
         """What the list of jobs says is wrong by the end of their logs, before they were heard for long enough."""
-        glances = self.session.measures.glancing
+        read_progress_of_jobs = self.session.measures.progress_reader
         for jobset in fleet.jobsets.values():
-            glance = None if jobset.finished else glances.progress_of(jobset.uid)
-            if glance is None or not (glance.stalled or glance.nan):
+            job_progress = None if jobset.finished else read_progress_of_jobs.progress_of(jobset.uid)
+            if job_progress is None or not (job_progress.stalled or job_progress.nan):
                 continue
             line = line_of(self.app, jobset, fleet)
             kind = alarm_kind_of_health(line.health)
             if kind is not None and line.health.level is HealthLevel.BAD and not line.health.alarmed:
                 words = f"{line.health.words} (by its log)"
-                yield Alarm(kind, words, glance.at, *jobset.key, held=jobset.gpus, began=glance.stepped)
+                yield Alarm(kind, words, job_progress.at, *jobset.key, held=jobset.gpus, began=job_progress.stepped)
 
-    def _coverage(self) -> tuple[Span, ...]:
+    def _coverage_line(self) -> tuple[Span, ...]:
         if not self.app.connected:
             return ()
         if not self.session.alarms.thresholds.running:
@@ -108,7 +108,7 @@ class AlarmsScreen(LiveScreen):
         self.show_fleet(self.app.fleet)
 
     @on(AlarmTable.Highlighted)
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         alarm = self.table.row
         whole = self.query_one("#whole", SentenceLine)
         whole.runs = () if alarm is None else (

@@ -131,15 +131,15 @@ class ClustersScreen(AskingScreen):
         if growing:
             runs.append(Span("   asking on …", "dim"))
         self.summary.runs = tuple(runs)
-        self._tell()
+        self._show_details()
 
     @on(ResourceTable.Highlighted)
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         row = self.table.row
-        self.told.runs = tuple(self._about(row)) if row is not None else ()
+        self.told.runs = tuple(self._details_of(row)) if row is not None else ()
         self.refresh_bindings()
 
-    def _about(self, row: ClusterRow) -> list[Span]:
+    def _details_of(self, row: ClusterRow) -> list[Span]:
         may_enable = not self.session.watch.read_only if self.app.connected else True
         if row.error is not None:
             hint = "E enables it." if may_enable and isinstance(row.error, ApiDisabled) else row.error.hint
@@ -168,7 +168,7 @@ class ClustersScreen(AskingScreen):
         event.stop()
         row = self.table.row
         if row is None or row.cluster is None:
-            words = "".join(run.text for run in self._about(row)) if row else ""
+            words = "".join(run.text for run in self._details_of(row)) if row else ""
             self.notify(words, title="Nothing to connect to", severity="warning")
         elif row.here:
             self.app.open_page("nodepools")

@@ -90,9 +90,9 @@ class ContainerFactsScreen(LiveScreen):
             self.text.show(f"{RULE}✗ The pod was deleted: nothing can be read from it.")
             return
         with self.report_errors(f"Could not ask {pod.name}"):
-            await self.session.container_exec.read_facts(pod, container=self._container, answered=self._take)
+            await self.session.container_exec.read_facts(pod, container=self._container, answered=self._add_fact)
 
-    def _take(self, fact: ContainerFact) -> None:
+    def _add_fact(self, fact: ContainerFact) -> None:
         self._facts[fact.name] = fact
         self._draw()
 
@@ -211,16 +211,16 @@ class FolderScreen(LiveScreen):
             self.path = above
             self.read(name)
 
-    def _chosen(self) -> list[str]:
+    def _chosen_paths(self) -> list[str]:
         return [posixpath.join(self.path, each.path) for each in self.table.chosen_rows]
 
     def action_copy(self) -> None:
-        if found := self._chosen():
+        if found := self._chosen_paths():
             self.copy(found, "paths")
 
     @work(group="actions")
     async def action_delete(self) -> None:
-        chosen = self._chosen()
+        chosen = self._chosen_paths()
         if not chosen:
             return
         what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} files in {self.path}"

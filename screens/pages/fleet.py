@@ -162,7 +162,7 @@ class FleetScreen(PoolsScreen):
             self._offered = self.offers()
             self.refresh_bindings()
         jobs = self._legend(self._holders, self.size.width - 4)
-        self.key.lines = (tuple(jobs), tuple(self._about()))
+        self.key.lines = (tuple(jobs), tuple(self._pool_details()))
 
     def _legend(self, holders: Sequence[tuple[Holder, int]], width: int) -> list[Span]:
         """One line with the GPU holders and their owners, most GPUs first; those that do not fit are counted."""
@@ -180,7 +180,7 @@ class FleetScreen(PoolsScreen):
             left -= need
         return runs
 
-    def _about(self) -> list[Span]:
+    def _pool_details(self) -> list[Span]:
         hosts = self.map.hosts if self.map.has_focus else ()
         if hosts:
             return self._about_subblock(hosts) if self.map.zoom is Zoom.SUBBLOCKS else self._about_host(hosts[0])

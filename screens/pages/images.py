@@ -21,7 +21,7 @@ from screens.columns.google import BUILD_GLYPHS, BUILDS, IMAGES
 from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
 from screens.dialogs.save import save_log
-from screens.google_base import AskingScreen, InGoogleScreen, PlacedScreen
+from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
 from screens.widgets.log.view import WAITING, LogView
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
@@ -51,7 +51,7 @@ class ImageTable(ResourceTable["Image"]):
         return f"{row.repository}/{row.name} {' '.join(row.tags)} {row.digest}"
 
 
-class ImagesScreen(PlacedScreen, AskingScreen):
+class ImagesScreen(ProjectRegionScreen, AskingScreen):
     crumb = "images"
     DEFAULT_CSS = """
     ImagesScreen BuildTable { height: 2fr; }
@@ -59,7 +59,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     ImagesScreen .head { margin-top: 1; }
     """
     KINDS = ("jobsets",)
-    CHANGES_CLUSTER = PlacedScreen.CHANGES_CLUSTER | {"build", "cancel", "create"}
+    CHANGES_CLUSTER = ProjectRegionScreen.CHANGES_CLUSTER | {"build", "cancel", "create"}
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b", "build", "Build", id="images.build", tooltip="Build one of the console's own images, or yours"),
@@ -129,9 +129,9 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         if running:
             runs += [Span("   ◐ ", "waits"), Span(f"{running} under way")]
         runs += self.place_words()
-        self.heard("builds")
+        self.record_result("builds")
         self.summary.runs = tuple(runs)
-        self._tell()
+        self._show_details()
         return found
 
     async def _read_images(self) -> None:
@@ -140,7 +140,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         except ConsoleError as error:
             self._refused(self.images, self.held, error)
             return
-        self.heard("images")
+        self.record_result("images")
         self.images.show_trouble(ImageTable.EMPTY)
         self.images.show_rows({(each.repository, each.name, each.digest): each for each in found.images})
         words = f"{wording.count(len(found.images), 'image')} in {len(found.repositories)} repositories"
@@ -149,14 +149,14 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         self.held.runs = tuple(runs)
 
     def _refused(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
-        self.heard("builds" if table is self.builds else "images", error)
+        self.record_result("builds" if table is self.builds else "images", error)
         table.show_trouble(error_notice(error, self.hint_of(error)))
         line.runs = error_runs(error.message)
 
     # the row under the cursor
 
     @on(ResourceTable.Highlighted)
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         build = self.builds.row
         if self.focused is self.images and self.images.row is not None:
             self.told.runs = (Span(self.images.row.references[0], "dim"),)
@@ -165,7 +165,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         self.refresh_bindings()
 
     def on_descendant_focus(self) -> None:
-        self._tell()
+        self._show_details()
 
     def _image(self) -> str:
         if self.focused is self.images:
@@ -283,7 +283,7 @@ class BuildScreen(InGoogleScreen):
 
     def tick(self) -> None:
         super().tick()
-        self._tell()
+        self._show_details()
 
     @work(group="look", exclusive=True)
     async def look(self) -> None:
@@ -293,10 +293,10 @@ class BuildScreen(InGoogleScreen):
             except ConsoleError as error:
                 self.head.runs = error_runs(error.message)
                 return
-            self._tell()
+            self._show_details()
             self.refresh_bindings()
 
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         build = self.build
         if build is None or not self.is_attached or not self.query(SummaryLine):
             return
@@ -347,7 +347,7 @@ class BuildScreen(InGoogleScreen):
         with self.report_errors("Not cancelled"):
             if self.build is not None and (ended := await cancel_build(self, self.build)):
                 self.build = ended
-                self._tell()
+                self._show_details()
                 self.refresh_bindings()
 
     @on(LogView.Saved)

@@ -109,14 +109,14 @@ class JobsScreen(PanedScreen):
     def on_mount(self) -> None:
         self._glance()
 
-    @work(group="glance", exclusive=True)
+    @work(group="job_progress", exclusive=True)
     async def _glance(self) -> None:
         """Update the progress figures of the listed jobs at intervals, only while this page is in front."""
         while True:
             if self.is_active and self.app.connected:
                 keys = [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown]
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-                    news = await self.session.measures.glancing.update(keys)
+                    news = await self.session.measures.progress_reader.update(keys)
                     if await self.session.measures.poll_starts() or news:
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)

@@ -114,7 +114,7 @@ class LaunchScreen(LiveScreen):
     def on_mount(self) -> None:
         self.note.cut = " … f1 shows all"
         self.recipes.focus()
-        self.set_interval(RELIST, self._relist)
+        self.set_interval(RELIST, self._list_choices)
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Update the choices from the cluster; typed text stays."""
@@ -128,7 +128,7 @@ class LaunchScreen(LiveScreen):
                 self.head.tell_recipes(found.values())
                 self._read_forms([recipe.id for recipe in found.values()])
         if self.session.namespace != self._listed_in:
-            self._relist()
+            self._list_choices()
         self._offer()
         self._tell_fit()
         if self.draft is not None and not self._starting:
@@ -155,7 +155,7 @@ class LaunchScreen(LiveScreen):
         self.form.offer(self._google.over({**seen, **self._listed}))
 
     @work(group="choices", exclusive=True)
-    async def _relist(self) -> None:
+    async def _list_choices(self) -> None:
         """List what is not watched: claims, Secrets, service accounts, priority classes, used images."""
         if not (self.app.connected and self.is_current):
             return

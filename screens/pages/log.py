@@ -117,7 +117,7 @@ class LogFileApp(KeyOrderedApp):
         self.view.lines.show_text(self.text)
         self.view.lines.action_top()
         self.view.lines.focus()
-        self._tell()
+        self._update_status()
         self.set_interval(LOOK, self._poll_file)
 
     def _poll_file(self) -> None:
@@ -125,9 +125,9 @@ class LogFileApp(KeyOrderedApp):
             return
         self.text.read_growth()
         self.view.lines.renew()
-        self._tell()
+        self._update_status()
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         told = f"{self.text.file}  {size(self.text.size)}"
         if not self.text.size:
             told = f"The file is empty; what is written to it is shown here: {self.text.file}"

@@ -46,7 +46,7 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
         ("Address", node.internal_ip),
         ("Kubelet", node.version),
         ("Age", duration(now - node.created) if node.created else ""),
-        ("Health scan", _scan(node, now)),
+        ("Health scan", _health_scan_text(node, now)),
         ("NCCL test", busbw_words(measured, now)),
         ("Maintenance", Span(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
         ("Repair", Span(node.repair, "waits")),
@@ -62,7 +62,7 @@ def _fault(fault: NodeFault, now: float) -> list[Span]:
     return [Span(sentence(fault.words), "bad"), Span(f"  {by}{since}", "dim")]
 
 
-def _scan(node: Node, now: float) -> str:
+def _health_scan_text(node: Node, now: float) -> str:
     """The result of Google's Cluster Health Scanner in the node's labels: an NCCL test between two nodes.
 
     Its limits are those of its profiles: 250 GB/s on A4, as an average over 2 to 8 GiB.
@@ -84,7 +84,7 @@ def events_of_node(node: Node, fleet: Fleet) -> list[Event]:
 AROUND = 5  # lines of the page beside its facts and pods: the bars, a blank one, and two of events
 
 
-class PodsHere(PodTable):
+class NodePodTable(PodTable):
     EMPTY = Notice("No pods on this node.")
     COLUMNS: ClassVar = tuple(column for column in PodTable.COLUMNS if column.title != "NODE")
 
@@ -100,7 +100,7 @@ class NodeScreen(NodeActions, PodActions):
         Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml"),
     ]
     facts = getters.query_one(Facts)
-    pods_here = getters.query_one(PodsHere)
+    pods_here = getters.query_one(NodePodTable)
     events = getters.query_one(EventTable)
 
     def __init__(self, name: str) -> None:
@@ -110,7 +110,7 @@ class NodeScreen(NodeActions, PodActions):
 
     def body(self) -> ComposeResult:
         yield Facts(classes="of-snapshot")
-        yield PodsHere()
+        yield NodePodTable()
         yield EventTable()
 
     def show_fleet(self, fleet: Fleet) -> None:

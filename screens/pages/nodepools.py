@@ -121,7 +121,7 @@ class NodepoolsScreen(PoolSizes):
 
     @on(ResourceTable.Highlighted)
     @on(ResourceTable.Changed)
-    def _other_keys(self) -> None:
+    def _update_key_line(self) -> None:
         self.refresh_bindings()
 
     def action_read(self) -> None:
@@ -255,7 +255,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         measured, nodes = self.bandwidth_of_nodes(), pool.nodes if pool else ()
         rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
-        self.summary.runs = self._about(pool) if pool else ()
+        self.summary.runs = self._pool_details(pool) if pool else ()
         self.renew_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -273,7 +273,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         found += [[Span(f"and {len(pods) - 8} more", "dim")]] if len(pods) > 8 else []
         return [*found, *event_lines(events_of_node(node, fleet), now, width, height - len(found))]
 
-    def _about(self, pool: Pool) -> tuple[Span, ...]:
+    def _pool_details(self, pool: Pool) -> tuple[Span, ...]:
         parts = (
             format_gpu_sum(pool.floor),
             pool.machine_type, ", ".join(pool.zones),
@@ -290,7 +290,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     @on(ResourceTable.Highlighted)
     @on(ResourceTable.Changed)
-    def _other_keys(self) -> None:
+    def _update_key_line(self) -> None:
         row = self.table.row
         closed = (row.node.cordoned, row.node.fault) if row else None
         if closed is not self._cordoned or self.table.marks:

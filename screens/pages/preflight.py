@@ -170,7 +170,7 @@ class PreflightScreen(LiveScreen):
         about = f"{self.plan.recipe} as {self.plan.name}" if self.plan else "the cluster and its project"
         ink = "bad" if found.failing else "dim" if found.open else ""
         self.summary.runs = (Span(f"{about}: ", "strong"), Span(found.sentence, ink))
-        self._tell()
+        self._show_details()
 
     @on(ResourceTable.Opened)
     def _opened(self, event: ResourceTable.Opened) -> None:
@@ -178,7 +178,7 @@ class PreflightScreen(LiveScreen):
         self.action_looks()
 
     @on(ResourceTable.Highlighted)
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         check = self.table.row
         self.said.runs = tuple(_sentence(check)) if check else ()
         self.looks.runs = tuple(_check_spans(check)) if check else ()

@@ -155,7 +155,7 @@ class QueuesScreen(PanedScreen):
         """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""
         starts = self.session.measures.starts if self.app.connected else None
         for line in workload_lines(fleet, None, self.app.whose, starts):
-            if line.workload.state is not WorkloadState.DEACTIVATED and self._wanted(line.workload, line.queue):
+            if line.workload.state is not WorkloadState.DEACTIVATED and self._is_shown(line.workload, line.queue):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
                 if jobset is None or line.position:
                     yield line
@@ -163,7 +163,7 @@ class QueuesScreen(PanedScreen):
                     jobs.append(line_of(self.app, jobset, fleet))
                     yield replace(line, health=jobs[-1].health)
 
-    def _wanted(self, workload: Workload, cluster_queue: str) -> bool:
+    def _is_shown(self, workload: Workload, cluster_queue: str) -> bool:
         if self.only is None:
             return True
         if len(self.only) == 1:

@@ -103,7 +103,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
         self.table.show_trouble(RunTable.EMPTY)
         self.table.show_rows(rows)
-        self._tell()
+        self._show_details()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         run = self.table.row
@@ -125,7 +125,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         return super().check_action(action, parameters)
 
     @on(ResourceTable.Highlighted)
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         self.refresh_bindings()
         note = self.session.launch.runs.note if self.app.connected else ""
         warning = (Span(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()

@@ -18,7 +18,7 @@ from screens.base import error_notice, error_runs
 from screens.columns.column import Column, since
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
-from screens.google_base import AskingScreen, InGoogleScreen, PlacedScreen
+from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.listing import RowKey
@@ -36,7 +36,7 @@ class PlaceTable(ResourceTable[Place]):
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"
 
 
-class StorageScreen(PlacedScreen, AskingScreen):
+class StorageScreen(ProjectRegionScreen, AskingScreen):
     """All storage; Enter opens a bucket or mounts a file system."""
 
     crumb = "storage"
@@ -88,10 +88,10 @@ class StorageScreen(PlacedScreen, AskingScreen):
         for kind, places in ((BUCKET, buckets), (LUSTRE, lustre), (FILESTORE, shares)):
             try:
                 rows |= await places()
-                self.heard(kind)
+                self.record_result(kind)
             except ConsoleError as error:
                 rows[kind, "", ""] = Place(kind, "", "", "", False, "", "", "", {}, error=error)
-                self.heard(kind, error)
+                self.record_result(kind, error)
         self.table.show_trouble(PlaceTable.EMPTY)
         self.table.show_rows(rows)
         near = sum(each.near for each in rows.values())
@@ -99,10 +99,10 @@ class StorageScreen(PlacedScreen, AskingScreen):
         words = f"{wording.count(there, 'place')} to store in"
         where = f", project {project}" if project else f", {near} by the cluster"
         self.summary.runs = (Span(f"{words}{where}", "strong"), Span(f"   {region}", "dim"), *self.place_words())
-        self._tell()
+        self._show_details()
 
     @on(ResourceTable.Highlighted)
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         place = self.table.row
         self.told.runs = tuple(_sentence(place, self)) if place is not None else ()
         self.refresh_bindings()
@@ -277,7 +277,7 @@ class BucketScreen(InGoogleScreen):
         for each in chosen:
             with self.report_errors(f"{each.title} was not copied"):
                 place = GcsPlace(self.place.bucket, each.name)
-                report = await self.app.google.storage.fetch_folder(place, folder, self._tell)
+                report = await self.app.google.storage.fetch_folder(place, folder, self._show_details)
                 kept = f", {report.kept} of them were there" if report.kept else ""
                 words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
                 self.notify(words, title=f"{each.title} is in {target}")
@@ -313,7 +313,7 @@ class BucketScreen(InGoogleScreen):
             self.notify(words, title=f"The logs of {job} are in {place}")
             self.read()
 
-    def _tell(self, far: CopyProgress) -> None:
+    def _show_details(self, far: CopyProgress) -> None:
         share = wording.percent(far.done, far.total)
         files = f"{far.files} of {wording.count(far.all_files, 'file')}"
         self.told.runs = (

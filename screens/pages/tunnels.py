@@ -68,13 +68,13 @@ class TunnelsScreen(LiveScreen):
         with self.report_errors("The tunnels could not be read"):
             rows: dict[RowKey, Tunnel] = {(each.name,): each for each in await self.session.tunnels.list_tunnels()}
             self.table.show_rows(rows)
-            self._tell()
+            self._show_details()
 
     def offers(self) -> dict[str, object]:
         return dict.fromkeys(("stop", "keep", "copy", "save"), self.table.row is not None)
 
     @on(ResourceTable.Highlighted)
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         self.refresh_bindings()
         tunnel = self.table.row
         self.told.runs = tuple(_sentence(tunnel)) if tunnel is not None else ()

@@ -50,17 +50,17 @@ class TitleBar(Inked):
     """Painted by `tick` if its words are others: when a watch was heard changes with every object."""
 
     def render_line(self, y: int) -> Strip:
-        self._painted = self._strip()
+        self._painted = self._render_strip()
         return self._painted
 
     def tick(self) -> None:
         """Update the age; repaints only if the text changed."""
-        if self.is_mounted and self._strip() != self._painted:
+        if self.is_mounted and self._render_strip() != self._painted:
             self.refresh()
 
     _painted: Strip | None = None
 
-    def _strip(self) -> Strip:
+    def _render_strip(self) -> Strip:
         width = self.size.width
         room = width - len(self.NAME) - 8
         right = self._right(width)
@@ -78,7 +78,7 @@ class TitleBar(Inked):
         left_width = max(0, width - right_width)
         left: list[Segment] = []
         room = left_width
-        for run, back in self._left(left_width):
+        for run, back in self._render_left(left_width):
             cells = min(room, cell_len(run.text))
             parts = fit_runs(cut_name([run], cells, node=False), cells, self.over(back))
             left += parts
@@ -98,7 +98,7 @@ class TitleBar(Inked):
         pages = ("…", *self.title.trail[-1:]) if self._short else self.title.trail
         return f" {key} {name}{''.join(f' › {each}' for each in pages)} "
 
-    def _left(self, room: int) -> list[tuple[Span, Style]]:
+    def _render_left(self, room: int) -> list[tuple[Span, Style]]:
         """The tabs with names, else with keys only, else only the open one."""
         room -= len(self.NAME)
         shapes = [(True, False, False), (False, False, False), (False, False, True), (False, True, False)]
@@ -225,14 +225,16 @@ class Tab(NamedTuple):
     note: str = ""
 
 
-def _pieces(key: str, title: str, note: str) -> list[tuple[str, str]]:
+def _key_hint_texts(key: str, title: str, note: str) -> list[tuple[str, str]]:
     words = f"{title} {note}".strip()
     texts = [(f" {key} ", "key"), (title, "text"), (f" {note} " if note else " ", "dim")]
     return texts if words else [(f" {key}", "key")]
 
 
 def _tabs_width(parts: Sequence[tuple[Tab, str, str]]) -> int:
-    return sum(len(text) for tab, title, note in parts for text, _ in _pieces(tab.key, title, note)) + len(parts)
+    return sum(len(text) for tab, title, note in parts for text, _ in _key_hint_texts(tab.key, title, note)) + len(
+        parts
+    )
 
 
 class TabStrip(Inked):
@@ -245,17 +247,17 @@ class TabStrip(Inked):
     class Picked(Message):
         name: str
 
-    def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+    def _tab_texts(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """The styled texts of each tab; on a narrow line without notes, or only with the keys."""
         full = [(tab, tab.title, tab.note) for tab in self.tabs]
         bare = [(tab, tab.title, "") for tab in self.tabs]
         keys = [(tab, tab.title if tab.name == self.here else "", "") for tab in self.tabs]
         fitting = next((each for each in (full, bare) if _tabs_width(each) <= self.size.width), keys)
-        return [(tab.name, _pieces(tab.key, title, note)) for tab, title, note in fitting]
+        return [(tab.name, _key_hint_texts(tab.key, title, note)) for tab, title, note in fitting]
 
     def render_line(self, y: int) -> Strip:
         segments: list[Segment] = []
-        for name, pieces in self._parts():
+        for name, pieces in self._tab_texts():
             here = name == self.here
             back = self.ground("here") if here else self.ground("bar")
             segments += [Segment(text, back + self.ink("here" if here else ink)) for text, ink in pieces]
@@ -264,7 +266,7 @@ class TabStrip(Inked):
 
     def on_click(self, event: events.Click) -> None:
         left = 0
-        for name, pieces in self._parts():
+        for name, pieces in self._tab_texts():
             left += sum(len(text) for text, _ in pieces) + 1
             if event.x < left:
                 self.post_message(self.Picked(name))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
 
-class Abstract(_MessagePumpMeta, ABCMeta):
+class AbstractWidgetMeta(_MessagePumpMeta, ABCMeta):
     """Metaclass of widgets with abstract methods: a class that lacks one cannot be instantiated."""
 
 
@@ -61,7 +61,7 @@ class ControlCharFilter(LineFilter):
         return [
             segment
             if segment.control or _is_plain(segment.text)
-            else Segment(_RIGHT_TO_LEFT.sub(APART, _clean(segment.text)), segment.style)
+            else Segment(_RIGHT_TO_LEFT.sub(APART, _replace_unprintable(segment.text)), segment.style)
             for segment in segments
         ]
 
@@ -80,7 +80,7 @@ def _is_plain(text: str) -> bool:
     return text.isprintable() and (text.isascii() or _RIGHT_TO_LEFT.search(text) is None)
 
 
-def _clean(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     return "".join(
         letter if letter.isprintable() or (letter.isspace() and letter >= "\xa0" and letter not in "\u2028\u2029")
         else "·" * get_character_cell_size(letter)

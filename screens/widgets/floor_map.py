@@ -238,7 +238,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._arrange()
         index = self._index()
         if index is not None:
-            self._point(index)
+            self._move_cursor(index)
         self.refresh()
 
     def pip(self, pip: HostGpu, host: Host) -> Span:
@@ -274,7 +274,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             self._lines = self._fold(
                 self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP
             )
-        left = self._left(self._shape)
+        left = self._name_width(self._shape)
         self._starts = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._lines)]
         self._spots = [
             Spot(start, at * line.panel + left + number * line.mark, line.mark, marked)
@@ -303,7 +303,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         return shape, folded[shape.zoom, shape.names]
 
     def _fold(self, shape: Shape, wanted: int = 0) -> list[FloorLine]:
-        left, mark = self._left(shape), self._columns(shape)
+        left, mark = self._name_width(shape), self._columns(shape)
         return [
             line
             for heading, floor in self._floors
@@ -313,7 +313,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             )
         ]
 
-    def _left(self, shape: Shape) -> int:
+    def _name_width(self, shape: Shape) -> int:
         """Columns of the names before the marks."""
         block, subblock = self._place
         if shape.zoom is Zoom.GPUS:
@@ -340,33 +340,33 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        strip = self._painted[y] = self._line(y)
+        strip = self._painted[y] = self._render_row(y)
         return strip
 
     def _repaint_changed(self) -> None:
         """Repaint only the columns that changed: a snapshot changes few marks of a large floor."""
         for y in range(self.size.height):
-            old, new = self._painted.get(y), self._line(y)
+            old, new = self._painted.get(y), self._render_row(y)
             left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
             if left < end:
                 self.refresh(Region(left, y, end - left, 1))
 
-    def _line(self, y: int) -> Strip:
+    def _render_row(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
         if at >= self._starts[-1]:
             return Strip.blank(self.size.width, self.rich_style)
         index = self._index()
         if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._shape.rows:
-            return self._strip(at)
+            return self._render_strip(at)
         if at not in self._drawn:
-            self._drawn[at] = self._strip(at)
+            self._drawn[at] = self._render_strip(at)
         return self._drawn[at]
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self.__dict__["_drawn"] = {}
 
-    def _strip(self, at: int) -> Strip:
+    def _render_strip(self, at: int) -> Strip:
         width = self.size.width
         number = bisect_right(self._starts, at) - 1
         row, part = self._lines[number], at - self._starts[number]
@@ -374,7 +374,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             return line([Span("  "), *row.heading], width, self.over(self.ground("head")))
         back = self.rich_style.background_style
         block, subblock = self._place
-        left = self._left(self._shape)
+        left = self._name_width(self._shape)
         segments: list[Segment] = []
         for panel in row.panels:
             within = fit(panel.subblock, subblock) if panel.subblock else ""
@@ -413,7 +413,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     def _mark_of(self, hosts: tuple[Host, ...]) -> Span:
         """One mark for all GPUs of these hosts: what is wrong first, then whose they are."""
-        marks = {self._whole(host) for host in hosts}
+        marks = {self._host_mark(host) for host in hosts}
         if len(marks) < 2:
             return marks.pop() if marks else Span(" ")
         for glyph in "✗⚠":
@@ -426,7 +426,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         full = len(used) == len(marks) and all(mark.text != PARTLY for mark in used)
         return Span("■" if full else PARTLY, inks.pop() if len(inks) == 1 else "text")
 
-    def _whole(self, host: Host) -> Span:
+    def _host_mark(self, host: Host) -> Span:
         """One mark for a host. Its pips are in order, those of one job together: the first and the last tell most."""
         mark, first, last = host_mark(host), host.pips[0], host.pips[-1]
         if mark.text != " ":
@@ -444,7 +444,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     def action_step(self, hosts: int) -> None:
         index = self._index()
         if index is not None:
-            self._point(max(0, min(len(self._spots) - 1, index + hosts)))
+            self._move_cursor(max(0, min(len(self._spots) - 1, index + hosts)))
 
     def action_line(self, lines: int) -> None:
         index = self._index()
@@ -453,7 +453,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         here = self._spots[index]
         ys = sorted({spot.y for spot in self._spots})
         y = ys[max(0, min(len(ys) - 1, ys.index(here.y) + lines))]
-        self._point(min((abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == y)[1])
+        self._move_cursor(min((abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == y)[1])
 
     def action_open(self) -> None:
         if self.zoom is Zoom.SUBBLOCKS:
@@ -466,14 +466,14 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         y = event.y + self.scroll_offset.y
         for index, spot in enumerate(self._spots):
             if spot.y <= y < spot.y + self._shape.rows and spot.x <= event.x < spot.x + spot.width:
-                self._point(index)
+                self._move_cursor(index)
                 if event.chain == 2:
                     self.action_open()
 
     def _index(self) -> int | None:
         return self._numbers.get(self._cursor)
 
-    def _point(self, index: int) -> None:
+    def _move_cursor(self, index: int) -> None:
         before, spot = self._index(), self._spots[index]
         self._cursor = spot.hosts[0].node.name
         height = max(1, self.size.height)

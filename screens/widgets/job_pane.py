@@ -22,8 +22,8 @@ from screens.columns.jobs import (
     JobLine,
     attempt_cell,
     events_of,
-    glance_words,
     place_words,
+    progress_words,
     reasons,
     start_words,
     state_cell,
@@ -155,14 +155,14 @@ def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room
 
 def _figures(job: JobLine, width: int) -> Lines:
     """The progress of the job as bar and figures."""
-    glance, found = job.glance, list[list[Span]]()
-    if glance is not None and glance.step is not None and glance.total and not job.jobset.finished:
-        left = f"   {wording.age(glance.eta)} left" if glance.eta else ""
-        share = f" {wording.percent(glance.step, glance.total)}  step {glance.step:,} of {glance.total:,}{left}"
-        found.append([*wording.bar(glance.step, glance.total, max(8, width - len(share) - 1)), Span(share)])
-    if glance is not None:
-        pace = f"  {glance.step_time:.3g} s a step" if glance.step_time else ""
-        found.append([*glance_words(glance), Span(pace, "dim")])
+    progress, found = job.job_progress, list[list[Span]]()
+    if progress is not None and progress.step is not None and progress.total and not job.jobset.finished:
+        left = f"   {wording.age(progress.eta)} left" if progress.eta else ""
+        share = f" {wording.percent(progress.step, progress.total)}  step {progress.step:,} of {progress.total:,}{left}"
+        found.append([*wording.bar(progress.step, progress.total, max(8, width - len(share) - 1)), Span(share)])
+    if progress is not None:
+        pace = f"  {progress.step_time:.3g} s a step" if progress.step_time else ""
+        found.append([*progress_words(progress), Span(pace, "dim")])
     return found
 
 
@@ -234,7 +234,7 @@ def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: floa
     column = max(map(cell_width, entries)) + 3
     across = max(1, (width + 3) // column)
     if len(entries) > across * NODES_MOST:
-        marks = [_gpu_mark(min(each.gpus, key=_use, default=Gpu(0))) for each in read]
+        marks = [_gpu_mark(min(each.gpus, key=_utilization_order, default=Gpu(0))) for each in read]
         rows = [marks[start : start + width] for start in range(0, len(marks), width)]
         return [[], [Span("GPU busy, the least busy of each node", "head"), asked], *rows]
     for entry in entries:
@@ -244,7 +244,7 @@ def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: floa
     return [[], [Span("GPU busy, by node", "head"), asked], *rows]
 
 
-def _use(gpu: Gpu) -> tuple[bool, float]:
+def _utilization_order(gpu: Gpu) -> tuple[bool, float]:
     return not gpu.faults, -1.0 if gpu.utilization is None else gpu.utilization
 
 

@@ -236,7 +236,7 @@ class Inked(Widget):
         return style
 
 
-class OfSnapshot(Inked):
+class SnapshotText(Inked):
     """What tells of the snapshot, in words. With the class `of-snapshot` it says so where that may be out of date."""
 
     stale: reactive[bool] = reactive(False, layout=True)

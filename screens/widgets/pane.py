@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from console.kube.objects.event import Event
 from screens import wording
-from screens.widgets.line import OfSnapshot, as_last_known, dimmed, fit_runs, line
+from screens.widgets.line import SnapshotText, as_last_known, dimmed, fit_runs, line
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Cell, Span, runs_of
@@ -58,7 +58,7 @@ NAME = 14  # columns of a fact's name
 STALE: Fact = ("Connection", Span("lost: last known", "waits"))
 
 
-class Facts(OfSnapshot):
+class Facts(SnapshotText):
     DEFAULT_CSS = "Facts { height: auto; padding: 0 0; }"
     facts: reactive[tuple[Fact, ...]] = reactive((), layout=True)
 
@@ -134,7 +134,7 @@ def event_lines(events: Iterable[Event], now: float, width: int, room: int) -> L
     return [[], [Span("events", "head")], *rows] if rows else []
 
 
-class Pane(OfSnapshot):
+class Pane(SnapshotText):
     """Shows the lines that its function returns for (width, height, now); `renew` calls it again."""
 
     DEFAULT_CSS: ClassVar[str] = "Pane { padding: 0 1; }"

@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.strip import Strip
 
-from screens.widgets.line import OfSnapshot, as_last_known, joined, line
+from screens.widgets.line import SnapshotText, as_last_known, joined, line
 from screens.wording import Span
 
 
@@ -20,7 +20,7 @@ def folded_runs(runs: Sequence[Span], width: int) -> list[list[Span]]:
     """The spans in lines of at most that many columns, broken at spaces only."""
     lines: list[list[Span]] = [[]]
     used = 0
-    for gap, word in _words(runs):
+    for gap, word in _split_words(runs):
         length = sum(cell_len(run.text) for run in word)
         if used and used + gap + length > width:
             lines.append([])
@@ -44,7 +44,7 @@ def cut_runs(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
     return [*kept, Span(mark, "dim")]
 
 
-def _words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
+def _split_words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
     """Words as spans (a word may have several styles), each with the number of spaces before it."""
     words: list[tuple[int, list[Span]]] = []
     gap, fresh = 0, True
@@ -61,7 +61,7 @@ def _words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
     return words
 
 
-class Heading(OfSnapshot):
+class Heading(SnapshotText):
     runs: reactive[tuple[Span, ...]] = reactive(())
 
     @property

@@ -25,7 +25,7 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quo
 from console.kube.objects.workload import PodSet, TopologyDomain, Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import cluster_of
-from console.scheduling.forecast_record import Promise, compare, correct_windows
+from console.scheduling.forecast_record import RecordedWindow, compare, correct_windows
 from console.scheduling.kueue_snapshot import kueue_workload
 from console.scheduling.start_windows import PastRun, StartWindow, run_times, start_windows
 from tests.screens.scene import a4
@@ -156,7 +156,7 @@ class Days:
         self.topologies = {("", "machines"): Topology("machines", levels=(BLOCK, "kubernetes.io/hostname"))}
         self.runs: dict[str, Run] = {}  # by uid of the Workload
         self.past: deque[PastRun] = deque(maxlen=RUNS_KEPT)
-        self.promises: list[Promise] = []
+        self.promises: list[RecordedWindow] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
         self.arrived, self.later = Figures(), Figures()  # of windows told at the arrival, and later
         self.jobs = self.waited = self.preempted = self.windows = self.windowless = self.forecasts = 0

@@ -74,7 +74,7 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
         stack.push_async_callback(session.close)
         await session.wait_until_listed("jobsets", "pods", "nodes")
         uid = session.fleet.jobsets[key].uid
-        list_, alarms = session.measures.glancing, session.alarms
+        list_, alarms = session.measures.progress_reader, session.alarms
 
         async def look() -> int | None:
             for _ in range(LOOKS):

@@ -40,7 +40,7 @@ TITLES = {
     "LiveScreen": "On every page",
     "ResourceTable": "Lists",
     "PanedScreen": "Lists with a pane",
-    "PlacedScreen": "Pages of one project and region",
+    "ProjectRegionScreen": "Pages of one project and region",
     "PodActions": "A pod under the cursor",
     "NodeActions": "A node under the cursor",
     "PoolSizes": "A pool under the cursor",

@@ -21,7 +21,7 @@ from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.jobs import JobsScreen
 from screens.pages.pods import PodsScreen
-from screens.palette import ActiveBindings, Places
+from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
@@ -390,7 +390,7 @@ async def test_the_palette_switches_namespace_and_cluster_by_their_names() -> No
 
 async def offered(app: ConsoleApp, typed: str) -> list[str]:
     """What the palette offers for these words, best first."""
-    hits = [hit for each in (ActiveBindings, Places) async for hit in each(app.screen).search(typed)]
+    hits = [hit for each in (ActiveBindings, PaletteTargets) async for hit in each(app.screen).search(typed)]
     return [str(hit.prompt) for hit in sorted(hits, key=lambda hit: -cast("Hit", hit).score)]
 
 
@@ -405,7 +405,7 @@ async def test_the_palette_offers_what_contains_the_words_and_each_page_once() -
         assert "Pods" not in await offered(app, "pods")
         assert await offered(app, "alarms") == ["Go to alarms"]
         assert (await offered(app, "llama"))[0] == "llama-70b", "the job before its pods"
-        told = [hit.help async for hit in Places(app.screen).discover()]
+        told = [hit.help async for hit in PaletteTargets(app.screen).discover()]
         assert "quota, who holds it, and who waits for what" in told
         assert None not in told
         assert "page" not in told

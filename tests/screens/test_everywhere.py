@@ -20,7 +20,7 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import NcclResult
 from screens.__main__ import main
 from screens.app import ConsoleApp
-from screens.columns.jobs import glance_words
+from screens.columns.jobs import progress_words
 from screens.config import known_names
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.pods import PodsScreen
@@ -110,7 +110,7 @@ async def test_the_trail_keeps_the_end_of_a_name() -> None:
 
 @pytest.mark.parametrize(("passing", "mark"), [(NcclResult.FAILED, "✗"), (NcclResult.PASSED, "✓")])
 def test_the_mark_of_a_test_stands_where_no_column_cuts_it(passing: NcclResult, mark: str) -> None:
-    words = glance_words(JobProgress(busbw=300, average=120, passing=passing))
+    words = progress_words(JobProgress(busbw=300, average=120, passing=passing))
     assert "".join(run.text for run in words) == f"{mark} peak 300 GB/s, average 120"
 
 

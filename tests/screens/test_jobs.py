@@ -18,7 +18,7 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import NcclResult
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
-from screens.columns.jobs import JOBS, JobLine, glance_words, head, last_cell, progress_cell, told
+from screens.columns.jobs import JOBS, JobLine, head, last_cell, progress_cell, progress_words, told
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS
@@ -333,7 +333,7 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("glance", "words"),
+    ("job_progress", "words"),
     [
         (JobProgress(busbw=55.0), "peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, average=416.0, passing=NcclResult.PASSED, repeats=True),
@@ -343,9 +343,9 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     ],
 )  # fmt: skip
 def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_told_apart(
-    glance: JobProgress, words: str
+    job_progress: JobProgress, words: str
 ) -> None:
-    assert "".join(run.text for run in glance_words(glance)) == words
+    assert "".join(run.text for run in progress_words(job_progress)) == words
 
 
 def test_the_head_of_a_job_counts_attempts_as_the_list_does() -> None:

@@ -100,7 +100,7 @@ async def test_a_log_waits_while_there_is_no_connection_and_says_so() -> None:
     async with console(session) as (app, pilot, _):
         page = await log_of(app, pilot)
         await until(pilot, lambda: page.view.lines.total == 1)
-        await app._leave()
+        await app._close_session()
         await until(pilot, lambda: "◐ waits for the connection" in screen_text(app))
         assert "following" not in screen_text(app)
 

@@ -65,7 +65,7 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
         start = session.measures.starts[key]
         assert start_words(start, fleet.at) == "cannot be known: how long llama still runs is not known"
         assert f"starts    {start_words(start, fleet.at)}" in " ".join(screen_text(app).split("│"))
-        session.measures.glancing.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
+        session.measures.progress_reader.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
         session.show()
         await until(pilot, lambda: "between " in screen_text(app))
         start = session.measures.starts[key]

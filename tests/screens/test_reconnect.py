@@ -93,7 +93,7 @@ async def test_a_log_without_a_session_claims_nothing_of_its_ranks() -> None:
     async with page("log", lines=["one"]) as (screen, pilot, _, _):
         view = screen.query_one(LogView)
         await until(pilot, lambda: "1 of 6 live" in view.status)
-        await screen.app._leave()
+        await screen.app._close_session()
         await until(pilot, lambda: "◐ waits for the connection" in screen_text(screen.app))
         assert "live" not in view.status
 
@@ -152,7 +152,7 @@ async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
 async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: tuple[str, ...]) -> None:
     async with page("pods") as (first, pilot, _, _):
         app = first.app
-        await app._leave()
+        await app._close_session()
         app.open_page(*about)
         await until(pilot, lambda: app.screen is not first and app.screen.is_mounted)
         app.screen.refresh_bindings()

@@ -471,7 +471,7 @@ async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_l
         jobset = session.fleet.jobsets["default", "nccl-0412"]
         now = time.time()
         stalls = JobProgress(step=9, total=100, rhythm=StepCadence(2.0), stepped=now - 3600, at=now, printed=now - 3600)
-        session.measures.glancing.known[jobset.uid] = stalls
+        session.measures.progress_reader.known[jobset.uid] = stalls
         await pilot.press("3")
         session.show()
         await until(pilot, lambda: "▲ stalled" in screen_text(app))

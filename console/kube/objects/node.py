@@ -202,7 +202,7 @@ def _maintenance_at(labels: Mapping[str, str]) -> float:
         return 0.0
 
 
-def _busbw(labels: Mapping[str, str]) -> float | None:
+def _parse_busbw(labels: Mapping[str, str]) -> float | None:
     """Bandwidth in the health scanner's label; None if it is missing, a word such as "none", or the -1 of a crash."""
     try:
         found = float(labels[_SCAN + "bandwidth"])
@@ -271,7 +271,7 @@ def parse_node(wire: NodeWire) -> Node:
         fault_by=fault_by,
         fault_since=fault_since,
         repair=intern_text(labels.get(GKE + "report-and-replace-status")),
-        last_busbw=_busbw(labels),
+        last_busbw=_parse_busbw(labels),
         scan_result=intern_text(labels.get(_SCAN + "result")),
         scanned_at=float(label_int(labels.get(_SCAN + "runtime-sec"), 0)),
         version=intern_text(status.node_info.kubelet_version if status.node_info else None),

@@ -151,7 +151,7 @@ class TemplateWire(Wire):
     spec: PodSpecWire | None = None
 
 
-def _asked(container: ContainerSpecWire) -> dict[str, int]:
+def _resource_requests(container: ContainerSpecWire) -> dict[str, int]:
     """Resource requests of one container; a limit without a request counts as the request."""
     resources = container.resources
     if resources is None:
@@ -174,10 +174,10 @@ def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
     """Resource amounts that the pod requests: the sum of its containers, or one init container if that needs more."""
     if spec is None:
         return {}
-    total = _sum(_asked(each) for each in spec.containers or ())
+    total = _sum(_resource_requests(each) for each in spec.containers or ())
     sidecars: dict[str, int] = {}
     for each in spec.init_containers or ():
-        asked = _asked(each)
+        asked = _resource_requests(each)
         if each.restart_policy == "Always":  # runs beside the containers for the pod's whole life
             sidecars = _sum((sidecars, asked))
             total = _sum((total, asked))

@@ -272,7 +272,7 @@ def _preemption(wire: PreemptionWire | None) -> Preemption:
     )
 
 
-def _checks(spec: ClusterQueueSpecWire) -> tuple[str, ...]:
+def _admission_checks(spec: ClusterQueueSpecWire) -> tuple[str, ...]:
     strategy = (spec.admission_checks_strategy or ChecksStrategyWire()).admission_checks or []
     names = [*(spec.admission_checks or ()), *(each.name for each in strategy if each.name)]
     return tuple(dict.fromkeys(names))
@@ -304,7 +304,7 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
         used=usages_of(status.flavors_usage),
         pending=status.pending_workloads or 0,
         admitted=status.admitted_workloads or 0,
-        checks=_checks(spec),
+        checks=_admission_checks(spec),
         namespaces=_namespaces(spec.namespace_selector),
         conditions=conditions_of(status.conditions),
     )

@@ -237,7 +237,7 @@ class WorkloadWire(ObjectWire):
 MAX_DOMAINS = 100_000  # of an assignment: a few bytes may speak of any number
 
 
-def _values(wire: LevelValuesWire, count: int) -> list[str]:
+def _domain_values(wire: LevelValuesWire, count: int) -> list[str]:
     if wire.individual is None:
         return [wire.universal or ""] * count
     prefix, suffix = wire.individual.prefix or "", wire.individual.suffix or ""
@@ -247,7 +247,7 @@ def _values(wire: LevelValuesWire, count: int) -> list[str]:
 def _slice(wire: SliceWire) -> list[TopologyDomain]:
     count, counts = wire.domain_count or 0, wire.pod_counts or PodCountsWire()
     pods = counts.individual if counts.individual is not None else [counts.universal or 0] * count
-    columns = [_values(each, count) for each in wire.values_per_level or ()]
+    columns = [_domain_values(each, count) for each in wire.values_per_level or ()]
     if len(pods) != count or any(len(column) != count for column in columns):
         raise Unreadable(f"A topology assignment speaks of {count} domains and lists another number.")
     rows = zip(*columns, strict=True) if columns else [()] * count

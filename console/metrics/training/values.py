@@ -109,8 +109,8 @@ PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter"
 PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second")
 UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})  # may stand behind a figure or before it
 _TOKENS = lazy_pattern(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
-_RATE = lazy_pattern(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
-_BARE_TIME = lazy_pattern(rf"[|,] ?({NUMBER})() ms\b(?!/)")
+_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
+_BARE_TIME = re.compile(rf"[|,] ?({NUMBER})() ms\b(?!/)")
 _BEFORE = lazy_pattern(r"(?<![\w.])([A-Za-z][\w/.()-]{0,40})(?: {0,6}[:=] {0,8}| {1,8}\[?)$")
 _NUMBER_BEFORE = lazy_pattern(rf"(?<![\w.,])({NUMBER})[KM]? ?$")
 _UNITLESS = lazy_pattern(

@@ -111,7 +111,11 @@ class _Cycle:
 
     def _assign(self, entry: Decision, only: FlavorChoice | None = None) -> Decision:
         entry.choice, entry.targets = self._try(entry.workload, only)
-        if entry.choice.by_quota is not Mode.FIT and not entry.targets and (fewer := self._reduced(entry.workload)):
+        if (
+            entry.choice.by_quota is not Mode.FIT
+            and not entry.targets
+            and (fewer := self._try_partial_admission(entry.workload))
+        ):
             entry.choice, entry.targets = fewer
         entry.message = entry.choice.message()
         return entry
@@ -126,7 +130,7 @@ class _Cycle:
                 choice.assign_places(self._snapshot)
         return choice, targets
 
-    def _reduced(self, workload: Workload) -> tuple[FlavorChoice, list[Target]] | None:
+    def _try_partial_admission(self, workload: Workload) -> tuple[FlavorChoice, list[Target]] | None:
         """Partial admission: the largest number of pods, at least the minimum of each pod set, that fits the quota."""
         spare = [each.count - (each.count if each.min_count is None else each.min_count) for each in workload.pod_sets]
         found, low, high = None, 1, sum(spare)

@@ -261,7 +261,7 @@ class FlavorAssigner:
 
     def _try(self, flavor: str, wanted: dict[str, int], pod_set: PodSet, group: ResourceGroup) -> FlavorAttempt:
         tried = FlavorAttempt(flavor, Mode.FIT, group=group)
-        why = self._unsuitable(flavor, pod_set, group)
+        why = self._why_unsuitable(flavor, pod_set, group)
         if why:
             tried.mode, tried.reasons = Mode.NO_FIT, [why]
             return tried
@@ -301,7 +301,7 @@ class FlavorAssigner:
             return mode, height, text
         return Mode.NO_FIT, borrow, text
 
-    def _unsuitable(self, name: str, pod_set: PodSet, group: ResourceGroup) -> str:
+    def _why_unsuitable(self, name: str, pod_set: PodSet, group: ResourceGroup) -> str:
         flavor = self._snapshot.flavors.get(name)
         if flavor is None:
             return f"flavor {name} not found"

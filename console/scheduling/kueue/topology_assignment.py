@@ -153,21 +153,21 @@ def assign_topology(
     request, why = _request(tree, pod_set)
     if request is None:
         return [], why
-    excluded = _fill(tree, pod_set, request, empty=empty, taken=taken)
+    excluded = _count_fitting_pods(tree, pod_set, request, empty=empty, taken=taken)
     level, domains, why = _find_level(tree, request, request.level, excluded)
     if why:
         return [], why
-    chosen = _least(domains, request, request.slice_size, by_slices=True)
+    chosen = _place_in_order(domains, request, request.slice_size, by_slices=True)
     last = len(tree.levels) - 1
     while level < min(last, request.slice_level):
         below = [child for domain in chosen for child in domain.children]
-        chosen = _least(_sorted(below, request), request, request.slice_size, by_slices=True)
+        chosen = _place_in_order(_sorted(below, request), request, request.slice_size, by_slices=True)
         level += 1
     while level < last:
         parents, chosen = chosen, []
         for parent in parents:
             part = _Request(parent.state, request.level, request.slice_level, 1, unconstrained=request.unconstrained)
-            chosen += _least(_sorted(parent.children, request), part, 1, by_slices=False)
+            chosen += _place_in_order(_sorted(parent.children, request), part, 1, by_slices=False)
         level += 1
     chosen.sort(key=lambda domain: domain.values)
     return [(tree.assigned(domain), domain.state) for domain in chosen if domain.state], ""
@@ -175,7 +175,7 @@ def assign_topology(
 
 def fill(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False) -> None:
     """Set `state` of every domain to the number of such pods that fit now, or with `empty` if nothing ran."""
-    _fill(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
+    _count_fitting_pods(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
 
 def roomiest(domains: Iterable[Domain]) -> list[Domain]:
@@ -199,7 +199,7 @@ def _request(tree: TopologyTree, pod_set: PodSet) -> tuple[_Request | None, str]
     return _Request(pod_set.count, level, slice_level, asked.slice_size, bool(asked.required), free), ""
 
 
-def _fill(
+def _count_fitting_pods(
     tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool,
     taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
 ) -> _Exclusions:  # fmt: skip
@@ -273,27 +273,27 @@ def spread(
     chosen, left, rest = [], needed, list(domains)
     while left > 0 and rest:
         domain = rest[0]
-        if not unconstrained and _room(domain, by_slices) >= left:
+        if not unconstrained and _fitting_count(domain, by_slices) >= left:
             domain = best_fit(rest, left, by_slices=by_slices)
         rest.remove(domain)
-        if room := _room(domain, by_slices):
+        if room := _fitting_count(domain, by_slices):
             chosen.append(domain)
             left -= room
     return chosen, left
 
 
-def _least(domains: list[Domain], request: _Request, size: int, *, by_slices: bool) -> list[Domain]:
+def _place_in_order(domains: list[Domain], request: _Request, size: int, *, by_slices: bool) -> list[Domain]:
     """Take domains in order until all pods are placed; sets the pods taken in each domain."""
     left = request.count // size if by_slices else request.count
     chosen, _ = spread(domains, left, unconstrained=request.unconstrained, by_slices=by_slices)
     for domain in chosen:
-        taken = min(_room(domain, by_slices), left)
+        taken = min(_fitting_count(domain, by_slices), left)
         left -= taken
         domain.slices, domain.state = (taken, taken * size) if by_slices else (domain.slices, taken)
     return chosen
 
 
-def _room(domain: Domain, by_slices: bool) -> int:
+def _fitting_count(domain: Domain, by_slices: bool) -> int:
     return domain.slices if by_slices else domain.state
 
 
@@ -301,7 +301,7 @@ def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> D
     """The domain with the least sufficient room; the first, which is the roomiest, if none suffices."""
     best = domains[0]
     for domain in domains:
-        if needed <= _room(domain, by_slices) < _room(best, by_slices):
+        if needed <= _fitting_count(domain, by_slices) < _fitting_count(best, by_slices):
             best = domain
     return best
 

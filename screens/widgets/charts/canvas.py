@@ -15,7 +15,7 @@ from textual.strip import Strip
 
 from console.logs.line import UnparsedLines
 from screens import wording
-from screens.widgets.base import Abstract
+from screens.widgets.base import AbstractWidgetMeta
 from screens.widgets.line import Inked
 from screens.wording import Span
 
@@ -277,7 +277,7 @@ class Frame:
                 taken = start + len(words)
 
 
-class Plot(Inked, metaclass=Abstract):
+class Plot(Inked, metaclass=AbstractWidgetMeta):
     """A widget that draws a canvas of its own size, once per change."""
 
     _rows: list[Strip] | None = None
@@ -304,7 +304,7 @@ class Plot(Inked, metaclass=Abstract):
         return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], ground)
 
 
-class MeasuresPanel(Container, metaclass=Abstract):
+class MeasuresPanel(Container, metaclass=AbstractWidgetMeta):
     """Shows one of a job's measurements: the latest, unless another is chosen."""
 
     waiting: reactive[str] = reactive("")

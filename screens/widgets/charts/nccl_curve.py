@@ -241,7 +241,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class ComparisonBasis:
     pass_line: float = PASS_LINE
     accelerator: str = ""
     usual: UsualBandwidth | None = None
@@ -259,9 +259,9 @@ def halves(row: Row) -> list[Half]:
     return [half for half in (row.out_of_place, row.in_place) if half is not None]
 
 
-def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
+def summary(test: NcclTest, against: ComparisonBasis | None = None) -> list[Span]:
     """The test as a sentence: verdict, best row, average, wrong values, and the usual value."""
-    held = against or Against()
+    held = against or ComparisonBasis()
     best = max(
         (row for row in test.rows if row.best_busbw is not None), key=lambda row: row.best_busbw or 0, default=None
     )
@@ -287,7 +287,7 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
     return [mark, Span("  "), Span(words), end, Span(why, ink), *_than_other(test, held)]
 
 
-def _than_other(test: NcclTest, held: Against) -> list[Span]:
+def _than_other(test: NcclTest, held: ComparisonBasis) -> list[Span]:
     share = mean_speedup(held.other.test, test) if held.other else None
     if held.other is None or share is None:
         return []

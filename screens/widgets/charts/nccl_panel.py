@@ -21,8 +21,8 @@ from screens import wording
 from screens.columns.column import Column
 from screens.widgets.charts.canvas import MeasuresPanel
 from screens.widgets.charts.nccl_curve import (
-    Against,
     Band,
+    ComparisonBasis,
     Curve,
     Line,
     Overlay,
@@ -148,7 +148,7 @@ class NcclPanel(MeasuresPanel):
             return
         test = shown.test
         own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
-        held = Against(self.pass_line, shown.accelerator, own, self.against)
+        held = ComparisonBasis(self.pass_line, shown.accelerator, own, self.against)
         compared = is_comparable(test, shown.accelerator)
         about = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about += f", pod {shown.rank}" if shown.rank else ""

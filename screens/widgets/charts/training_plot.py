@@ -126,7 +126,7 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
     if low > high:
         return
     frame = Frame(box, low, high, log=view.log, below=2 if chart.large else 0)
-    frame.draw(canvas, _along(frame, sight, view) if chart.large else None)
+    frame.draw(canvas, _axis_labels(frame, sight, view) if chart.large else None)
     _draw_marks(canvas, frame, chart, sight, view)
     for at, (track, other) in enumerate(every[1:]):
         _draw_earlier(canvas, frame, track, other, sight, view, at)
@@ -202,7 +202,7 @@ def _draw_earlier(
         canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], ink)
 
 
-def _along(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
+def _axis_labels(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
     """Yield (cell, label) for the ticks of the step or time axis."""
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
     span = sight.high - sight.low

@@ -287,9 +287,9 @@ class ChoiceList(Inked):
         return self._names[self._at] if self._names else ""
 
     def lines_in(self, width: int) -> int:
-        return min(TALLEST, len(self._names) or len(self._why(width)))
+        return min(TALLEST, len(self._names) or len(self._reason_lines(width)))
 
-    def _why(self, width: int) -> list[str]:
+    def _reason_lines(self, width: int) -> list[str]:
         why = self._offer.why if self._offer else ""
         return wrap(why or "No choices.", max(10, width - 2))
 
@@ -331,7 +331,7 @@ class ChoiceList(Inked):
     def render_line(self, y: int) -> Strip:
         width, ground = self.size.width, self.rich_style
         if not self._names or self._offer is None:
-            lines = self._why(width)
+            lines = self._reason_lines(width)
             return Strip([Segment(fit(f" {lines[y]}" if y < len(lines) else "", width), ground + self.ink("waits"))])
         at = self._top + y
         if at >= len(self._names):

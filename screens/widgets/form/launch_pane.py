@@ -76,7 +76,7 @@ class CommandText(YamlText):
 
     def show_command(self, command: HelmCommand) -> None:
         self._command = command
-        lines = [self._line]
+        lines = [self._command_text]
         if command.needs:
             lines += ["", f"# First: export {' '.join(f'{name}=…' for name in command.needs)}"]
         if not self.inline:
@@ -84,7 +84,7 @@ class CommandText(YamlText):
         self.show("\n".join(lines))
 
     @property
-    def _line(self) -> str:
+    def _command_text(self) -> str:
         assert self._command is not None
         return self._command.inline if self.inline else self._command.with_file
 
@@ -97,7 +97,7 @@ class CommandText(YamlText):
 
     def action_copy(self) -> None:
         if self._command is not None:
-            self.app.copy_to_clipboard(self._line)
+            self.app.copy_to_clipboard(self._command_text)
             self.notify("The command is in the clipboard.", timeout=3)
 
     def action_turn(self) -> None:

@@ -122,7 +122,7 @@ def help_words(field: Field | None, problem: str) -> list[Span]:
         *wrong,
         Span(f"{field.title}: ", "strong"),
         Span(wording.sentence(field.description)),
-        Span(f" {_rule(field)}" if field.rule else "", "dim"),
+        Span(f" {_rule_sentence(field)}" if field.rule else "", "dim"),
         Span(examples, "dim"),
         Span(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
         Span(f"  {field.path}" if field.path != "name" else "", "dim"),
@@ -136,7 +136,7 @@ def field_facts(field: Field, problem: str) -> list[tuple[str, str]]:
         ("wrong", wording.sentence(problem)),
         ("what", wording.sentence(field.description)),
         ("unit", field.unit),
-        ("rule", _rule(field) if field.rule else ""),
+        ("rule", _rule_sentence(field) if field.rule else ""),
         ("choices", ", ".join(field.choices)),
         ("for example", ", ".join(field.examples)),
         ("default", default),
@@ -145,7 +145,7 @@ def field_facts(field: Field, problem: str) -> list[tuple[str, str]]:
     return [(about, words) for about, words in facts if words]
 
 
-def _rule(field: Field) -> str:
+def _rule_sentence(field: Field) -> str:
     return f"{field.rule[:1].upper()}{field.rule[1:]}."
 
 

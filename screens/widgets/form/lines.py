@@ -254,20 +254,20 @@ class FormLines(FixedHeightView, Inked):
     def _repaint(self) -> None:
         self._looking = False
         for y in range(self.size.height):
-            old, new = self._painted.get(y), self._strip(y)
+            old, new = self._painted.get(y), self._render_strip(y)
             left, end = changed_columns(old, new) if old is not None else (0, self.room)
             if left < end:
                 self.refresh(Region(left, y, end - left, 1))
 
     def render_line(self, y: int) -> Strip:
-        strip = self._painted[y] = self._strip(y)
+        strip = self._painted[y] = self._render_strip(y)
         return strip
 
     @property
     def room(self) -> int:
         return self.scrollable_content_region.width
 
-    def _strip(self, y: int) -> Strip:
+    def _render_strip(self, y: int) -> Strip:
         width = self.room
         at = y + int(self.scroll_y)
         if self.model is None or at >= len(self.model.rows):

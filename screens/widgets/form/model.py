@@ -207,7 +207,7 @@ class FormModel:
 
     def reveal(self, path: str) -> None:
         field = self.by_path[path]
-        self.wanted = "" if self.wanted and not self._found(field) else self.wanted
+        self.wanted = "" if self.wanted and not self._matches_search(field) else self.wanted
         self._folded.discard(field.group)
         self.lay_out(path)
 
@@ -252,8 +252,8 @@ class FormModel:
                 yield Row(RowKind.MORE, group, len(fields) - len(shown))
 
     def _search_rows(self) -> Iterator[Row]:
-        named = [field for field in self.fields if self._found(field, helped=False)]
-        told = [field for field in self.fields if field not in named and self._found(field)]
+        named = [field for field in self.fields if self._matches_search(field, helped=False)]
+        told = [field for field in self.fields if field not in named and self._matches_search(field)]
         head = None
         for field in (*named, *told):
             group = MENTIONS if field in told else field.group
@@ -262,7 +262,7 @@ class FormModel:
                 yield Row(RowKind.SECTION, head)
             yield from self._field_rows(field)
 
-    def _found(self, field: Field, *, helped: bool = True) -> bool:
+    def _matches_search(self, field: Field, *, helped: bool = True) -> bool:
         text = f"{field.title} {field.path} {field.group} {field.description if helped else ''}".lower()
         return all(word in text for word in self.wanted.split())
 

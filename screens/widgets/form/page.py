@@ -139,7 +139,7 @@ class FormPage(Widget):
             self.choices.renew(self.offer)
             self.put_editor()
         if self._editor is self._line and self.field is not None and self.field.kind not in PICKED:
-            self._line.complete(self._names())
+            self._line.complete(self._offered_names())
 
     def redraw(self, *, moved: bool = False) -> None:
         """Redraw after the model has changed; `moved`: its lines have changed too."""
@@ -192,10 +192,10 @@ class FormPage(Widget):
         if row.kind is RowKind.TEXT:
             self._text.load(text, placeholder=placeholder(field))
             return self._text
-        self._line.load(text, names=self._names(), secret=field.secret, placeholder=placeholder(field))
+        self._line.load(text, names=self._offered_names(), secret=field.secret, placeholder=placeholder(field))
         return self._line
 
-    def _names(self) -> tuple[str, ...]:
+    def _offered_names(self) -> tuple[str, ...]:
         whole = self.field is not None and self.field.kind is not FieldKind.MAP
         return self.offer.names if self.offer is not None and whole else ()
 

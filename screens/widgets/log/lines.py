@@ -230,7 +230,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def _measure(self) -> None:
         height = self.shown
         if self.wrap:
-            height = self._last_top() + max(1, self._rows_high())
+            height = self._max_top() + max(1, self._rows_high())
         width = self.size.width if self.wrap else self._widest + self._margin()
         self.virtual_size = Size(width, height)
         if self.follow:
@@ -246,7 +246,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def _margin(self) -> int:
         return (9 if self.times else 0) + self._label_width
 
-    def _room(self) -> int:
+    def _text_width(self) -> int:
         return max(1, self.scrollable_content_region.width - self._margin())
 
     def _lines(self, start: int, stop: int) -> Sequence[TextRow]:
@@ -266,14 +266,14 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     def _drawn(self, row: TextRow) -> TextRow:
         text = printable(row.text)
-        shortens = self.short and not self.wrap and "iteration" in text and cell_len(text) > self._room()
+        shortens = self.short and not self.wrap and "iteration" in text and cell_len(text) > self._text_width()
         brief = shorten_iteration_line(text) if shortens else ""
         if self.marks is not None and self.marks.search(text) and not self.marks.search(brief):
             brief = ""
         return row._replace(text=brief or text, whole=text)
 
-    def _last_top(self) -> int:
-        high, width = self._rows_high(), self._room()
+    def _max_top(self) -> int:
+        high, width = self._rows_high(), self._text_width()
         top, rows = self.shown, 0
         for row in reversed(self._lines(max(0, self.shown - high), self.shown)):
             rows += len(folded(row.text, width))
@@ -286,7 +286,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self._folds = []
         if not self.wrap:
             return
-        top, width = round(self.scroll_y), self._room()
+        top, width = round(self.scroll_y), self._text_width()
         for number, row in enumerate(self._lines(top, top + self._rows_high()), top):
             pieces = folded(row.text, width)
             self._folds += [(number, piece, at == 0) for at, piece in enumerate(pieces[: self._rows_high()])]
@@ -309,9 +309,9 @@ class LogLines(ScrollView, Inked, can_focus=True):
         runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
         body = Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs])
         body = body.crop(left, left + width - self._margin())
-        return Strip.join([self._head(row, ground, first=first), body]).adjust_cell_length(width, ground)
+        return Strip.join([self._render_margin(row, ground, first=first), body]).adjust_cell_length(width, ground)
 
-    def _head(self, row: TextRow, ground: Style, *, first: bool) -> Strip:
+    def _render_margin(self, row: TextRow, ground: Style, *, first: bool) -> Strip:
         head = []
         if self.times:
             stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
@@ -366,7 +366,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         found = next((each for each in self.marks.finditer(text) if each.group()), None)
         if found is None:
             return
-        first, last, room = cell_len(text[: found.start()]), cell_len(text[: found.end()]), self._room()
+        first, last, room = cell_len(text[: found.start()]), cell_len(text[: found.end()]), self._text_width()
         left = round(self.scroll_x)
         if last <= room:
             left = 0
@@ -426,7 +426,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.text.start_search(byte_pattern(wanted))
         self._restart_search()
         self._due = bool(wanted) and not self._to_first
-        self._tell()
+        self._show_found_match()
         self.refresh()
 
     def _restart_search(self) -> None:
@@ -440,7 +440,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
             self.looking = self.text.advance()
             if self.looking:
                 self._filter_all()
-        self._tell()
+        self._show_found_match()
 
     @work(group="filter", exclusive=True)
     async def _filter_all(self) -> None:
@@ -448,14 +448,14 @@ class LogLines(ScrollView, Inked, can_focus=True):
         text = self.text
         try:
             while await asyncio.to_thread(text.advance) and text is self.text:
-                self._tell()
+                self._show_found_match()
                 self.remeasure()
         finally:
             self.looking = False
-        self._tell()
+        self._show_found_match()
         self.remeasure()
 
-    def _tell(self) -> None:
+    def _show_found_match(self) -> None:
         self.matches = self.text.match_count if self.wanted else 0
         if self._to_first and self.matches:
             self._show_match(0)
@@ -468,7 +468,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         """Search from the beginning and show the first match as soon as it is found."""
         self._to_first = True
         if self.wanted == wanted:
-            self._tell()
+            self._show_found_match()
         self.wanted = wanted
         self._due = False
 

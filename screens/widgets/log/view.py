@@ -29,14 +29,14 @@ GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatusNote:
     """A temporary message of the status line, in a full and a short form."""
 
     full: str
     short: str
 
 
-def fit_status_line(state: str, count: str, found: str, hits: str, told: Told, room: int) -> list[str]:
+def fit_status_line(state: str, count: str, found: str, hits: str, told: StatusNote, room: int) -> list[str]:
     """The parts of the status line that fit into `room` cells: a full alarm, else a short one, else fewer parts.
 
     `found` and `hits` are what a search found, with and without what was searched for; empty: there is none.
@@ -105,7 +105,7 @@ class LogView(Vertical):
     _seeks_error = False  # whether it is still looked for the first error
     _answer = ""  # what came of the last key, for a few seconds
     _answer_ends: Timer | None = None
-    _alarm: Told | None = None  # an alarm in place of it, which leaves in front what the log does
+    _alarm: StatusNote | None = None  # an alarm in place of it, which leaves in front what the log does
 
     @dataclass
     class Saved(Message):
@@ -125,16 +125,16 @@ class LogView(Vertical):
     def on_mount(self) -> None:
         self.watch(self.lines, "looking", self._end_seeking, init=False)
         for name in ("follow", "wrap", "shown", "total", "matches", "match", "wanted", "keep", "looking"):
-            self.watch(self.lines, name, self._tell, init=False)
-        self._tell()
+            self.watch(self.lines, name, self._update_status, init=False)
+        self._update_status()
 
     def on_resize(self) -> None:
         """Redraw the alarm, whose form depends on the width."""
         if self._alarm is not None:
-            self._tell()
+            self._update_status()
 
     def watch_status(self) -> None:
-        self._tell()
+        self._update_status()
 
     watch_over = watch_status
 
@@ -143,7 +143,7 @@ class LogView(Vertical):
         bar.display = bool(self.drawn)
         bar.update(printable(self.drawn))
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         if not self.query(LogLines):  # the page is closing, and what was asked for it comes in
             return
         lines = self.lines
@@ -189,21 +189,21 @@ class LogView(Vertical):
         there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
         return self.is_mounted and there and not self.kept and not self.has_class("-searching")
 
-    def tell_alarm(self, alarm: Told, seconds: float) -> None:
+    def tell_alarm(self, alarm: StatusNote, seconds: float) -> None:
         """Show an alarm in the status line, where it takes no line of the log."""
         self.tell_answer("", seconds, alarm)
 
-    def tell_answer(self, said: str, seconds: float = ANSWER, alarm: Told | None = None) -> None:
+    def tell_answer(self, said: str, seconds: float = ANSWER, alarm: StatusNote | None = None) -> None:
         """Show the response to a key in the status line: a toast would take lines of the log."""
         self._answer, self._alarm = said, alarm
-        self._tell()
+        self._update_status()
         if self._answer_ends is not None:
             self._answer_ends.stop()
         self._answer_ends = self.set_timer(seconds, self._end_answer)
 
     def _end_answer(self) -> None:
         self._answer, self._alarm = "", None
-        self._tell()
+        self._update_status()
 
     # the box
 

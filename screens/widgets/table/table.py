@@ -182,7 +182,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         if moved:
             self._settle()
         if moved and fills:
-            self._point(0)
+            self._move_cursor(0)
         if grew or stale_before != self._painter.stale:
             self._painter.lay_out()
             self._report_hidden()
@@ -198,7 +198,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     def repaint_changed(self) -> None:
         """Repaint only visible lines that have changed, for instance their ages."""
         for y in range(self.size.height):
-            old, new = self._painted.get(y), self._strip(y)
+            old, new = self._painted.get(y), self._render_strip(y)
             if old is new:
                 continue
             left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
@@ -238,7 +238,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         index = self.listing.index(key)
         if index is None:
             return False
-        self._point(index)
+        self._move_cursor(index)
         return True
 
     def filter_by(self, text: str) -> None:
@@ -263,13 +263,13 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     # keys
 
     def action_step(self, lines: int) -> None:
-        self._point(self._cursor_index + lines)
+        self._move_cursor(self._cursor_index + lines)
 
     def action_page(self, pages: int) -> None:
-        self._point(self._cursor_index + pages * max(1, self.size.height - 2))
+        self._move_cursor(self._cursor_index + pages * max(1, self.size.height - 2))
 
     def action_edge(self, last: int) -> None:
-        self._point(len(self.shown) - 1 if last else 0)
+        self._move_cursor(len(self.shown) - 1 if last else 0)
 
     def action_open(self) -> None:
         if self._cursor is not None:
@@ -290,7 +290,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             return
         self.marks ^= {self._cursor}
         self.refresh()
-        self._point(self._cursor_index + 1)
+        self._move_cursor(self._cursor_index + 1)
         self.post_message(self.Changed(self))
 
     def clear_marks(self) -> None:
@@ -310,7 +310,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             return
         index = offset.y - 1 + self.scroll_offset.y
         if index < len(self.shown):
-            self._point(index)
+            self._move_cursor(index)
             if event.chain == 2:
                 self.action_open()
 
@@ -345,11 +345,11 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def render_line(self, y: int) -> Strip:
         """One visible line: titles or a row."""
-        strip = self._strip(y)
+        strip = self._render_strip(y)
         self._painted[y] = strip
         return strip
 
-    def _strip(self, y: int) -> Strip:
+    def _render_strip(self, y: int) -> Strip:
         if y == 0:
             return self._painter.titles(self.sorted_by, descending=self.descending)
         if not self.shown:
@@ -378,9 +378,9 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         offset = self.scroll_offset.y
         if found is not None and offset > 0:
             self.scroll_to(y=max(0, offset + index - old), animate=False, immediate=True, force=True)
-        self._point(index)
+        self._move_cursor(index)
 
-    def _point(self, index: int) -> None:
+    def _move_cursor(self, index: int) -> None:
         rows = self.shown
         index = max(0, min(index, len(rows) - 1))
         key = rows[index] if rows else None

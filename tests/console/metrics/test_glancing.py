@@ -41,7 +41,7 @@ async def test_a_test_that_is_found_is_kept_with_the_moment_at_which_it_was_prin
     lines = [LogLine(1000.0 + at, text) for at, text in enumerate([*first, *second])]
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
     await session.measures.test_history.load()
-    assert await session.measures.glancing.update([("default", "llama")])
+    assert await session.measures.progress_reader.update([("default", "llama")])
     moments = {each.test.avg_busbw: each.at for each in session.measures.test_history.tests}
     assert moments == {500.0: 1000.0 + len(first) - 1, 600.0: 1000.0 + len(lines) - 1}
 
@@ -55,9 +55,9 @@ async def test_the_end_of_a_training_is_foretold_by_the_time_between_its_lines()
             LogLine(last - 4.0 * (50 - at), f"step {at}/1000 loss 2.330987 step_time 0.0016s") for at in range(1, 51)
         ]
         session.printed["default", "llama-workload-0-0-x7k0"] = lines
-        session.measures.glancing.reset()
-        assert await session.measures.glancing.update([key])
-        found = session.measures.glancing.progress_of(uid)
+        session.measures.progress_reader.reset()
+        assert await session.measures.progress_reader.update([key])
+        found = session.measures.progress_reader.progress_of(uid)
         assert found is not None
         assert (found.step, found.total, found.step_time) == (50, 1000, 0.0016)
         assert found.eta == (pytest.approx(950 * 4.0) if last == now else None)
@@ -81,7 +81,7 @@ async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
     """The list has read its end; then somebody begins to follow the log, and has read only its first rows."""
     session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
-    glancing, texts = session.measures.glancing, table_text(110.0, 182.0, 602.0, 656.0)
+    progress_reader, texts = session.measures.progress_reader, table_text(110.0, 182.0, 602.0, 656.0)
     lines = [LogLine(1000.0 + at, text) for at, text in enumerate(texts)]
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
     measures = JobMeasures(key)
@@ -90,8 +90,8 @@ async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
     async def peak_after(*more: LogLine) -> float | None:
         for line in more:
             reader.feed_lines([RankLine(0, line.time, line.text)])
-        await glancing.update([key])
-        found = glancing.progress_of(uid)
+        await progress_reader.update([key])
+        found = progress_reader.progress_of(uid)
         return found.busbw if found is not None else None
 
     assert await peak_after() == 656.0
@@ -119,10 +119,10 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     """The list reads the end of a log; what it says of the beginning is what the memory of runs says, who read all."""
     session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
-    glancing, lines = session.measures.glancing, _lines(1, 700, nan_from=20)
+    progress_reader, lines = session.measures.progress_reader, _lines(1, 700, nan_from=20)
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
-    assert await glancing.update([key])
-    found = glancing.progress_of(uid)
+    assert await progress_reader.update([key])
+    found = progress_reader.progress_of(uid)
     assert found is not None
     assert found.nan_words == "loss is NaN since step 20 (last good 10.62 at 19)"
     reading = LogResults()
@@ -134,10 +134,10 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     )  # fmt: skip
     assert found.nan_words == where.nan_words == f"loss is {run.nan_words}"
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 800, nan_from=20)
-    glancing._asked.clear()
-    assert await glancing.update([key])
+    progress_reader._asked.clear()
+    assert await progress_reader.update([key])
     assert [call[-1] for call in session.called("read_tail")] == [TABLE, BACK, TABLE], "it is looked for once"
-    found = glancing.progress_of(uid)
+    found = progress_reader.progress_of(uid)
     assert found is not None
     assert (found.step, found.nan_words) == (800, where.nan_words)
 
@@ -146,14 +146,14 @@ async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
     """Of a log whose beginning is gone, as the kubelet turns it over."""
     session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
-    glancing = session.measures.glancing
+    progress_reader = session.measures.progress_reader
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 19, nan_from=20)
-    assert await glancing.update([key])
+    assert await progress_reader.update([key])
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(230, 900, nan_from=20)
     for asked in (2, 3):
-        glancing._asked.clear()
-        await glancing.update([key])
-        found = glancing.progress_of(uid)
+        progress_reader._asked.clear()
+        await progress_reader.update([key])
+        found = progress_reader.progress_of(uid)
         assert found is not None
         assert found.nan_words == "loss is NaN since step 230 or earlier (last good 10.62 at 19)", asked
 
@@ -164,8 +164,8 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     lines = _lines(230, 900, nan_from=20)
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
-    assert await session.measures.glancing.update([key])
-    found = session.measures.glancing.progress_of(uid)
+    assert await session.measures.progress_reader.update([key])
+    found = session.measures.progress_reader.progress_of(uid)
     words = "NaN since step 230 or earlier"
     assert found is not None
     assert found.nan_words == f"loss is {words}"
@@ -202,9 +202,9 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
     session.printed["default", "llama-workload-0-0-x7k0"] = [
         LogLine(1000.0 + at, text) for at, text in enumerate(table_text(500.0, finished=True))
     ]
-    glancing, now = session.measures.glancing, 10_000.0
+    progress_reader, now = session.measures.progress_reader, 10_000.0
     monkeypatch.setattr("console.metrics.job_measures.time.monotonic", lambda: now)
-    read, refused = glancing._read_tail, set[float]()
+    read, refused = progress_reader._read_tail, set[float]()
 
     async def read_tail(pod: Pod, lines: int) -> list[LogLine]:
         if len(refused | {now}) <= failures:
@@ -212,11 +212,11 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
             raise Unreachable("The node does not answer.")
         return await read(pod, lines)
 
-    glancing._read_tail = read_tail
+    progress_reader._read_tail = read_tail
     for _ in range(20):
-        await glancing.update([key])
+        await progress_reader.update([key])
         now += 60.0
-    found = glancing.progress_of(done.uid)
+    found = progress_reader.progress_of(done.uid)
     assert len(refused) == failures
     if failures == TRIES:
         assert found is None, "it is given up"

@@ -25,7 +25,7 @@ GLANCE = JobProgress(step=9, total=97, loss=11.1, rhythm=StepCadence(2.8, 2.8), 
 
 
 def test_a_job_of_which_nothing_is_wrong_is_well() -> None:
-    health = job_health(JOB, FLEET, glance=GLANCE)
+    health = job_health(JOB, FLEET, job_progress=GLANCE)
     assert (health.state, health.level, health.words) == ("running", HealthLevel.WELL, "")
     assert job_health(DONE, FLEET).level is HealthLevel.WELL
 
@@ -41,7 +41,7 @@ def test_a_job_whose_pods_are_starting_is_starting_whatever_its_jobset_counts() 
 def test_a_loss_that_is_no_number_is_divergence_while_it_runs_and_after(job: object) -> None:
     for health in (
         job_health(job, FLEET, alarms=(NAN,)),  # type: ignore[arg-type]
-        job_health(job, FLEET, glance=structs.replace(GLANCE, nan=True, nan_words=NAN.words)),  # type: ignore[arg-type]
+        job_health(job, FLEET, job_progress=structs.replace(GLANCE, nan=True, nan_words=NAN.words)),  # type: ignore[arg-type]
     ):
         assert (health.state, health.level) == ("diverged", HealthLevel.BAD)
         assert health.words.startswith(NAN.words)
@@ -62,22 +62,22 @@ def test_a_stall_is_over_with_the_job_a_divergence_is_not() -> None:
 def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None:
     late = structs.replace(GLANCE, at=1_040.0)
     assert job_health(JOB, FLEET, late="no step for 34 s", heard=True).level is HealthLevel.LATE
-    assert job_health(JOB, FLEET, glance=late).words == "no step for 40 s after step 9, usually one takes 2.8 s"
-    assert job_health(JOB, FLEET, glance=late, heard=True).level is HealthLevel.WELL, (
+    assert job_health(JOB, FLEET, job_progress=late).words == "no step for 40 s after step 9, usually one takes 2.8 s"
+    assert job_health(JOB, FLEET, job_progress=late, heard=True).level is HealthLevel.WELL, (
         "the clock of its node may be wrong"
     )
-    long = job_health(JOB, FLEET, glance=structs.replace(GLANCE, at=1_071.0))
+    long = job_health(JOB, FLEET, job_progress=structs.replace(GLANCE, at=1_071.0))
     assert (long.state, long.level) == ("stalled", HealthLevel.BAD)
-    assert job_health(DONE, FLEET, glance=late).level is HealthLevel.WELL
+    assert job_health(DONE, FLEET, job_progress=late).level is HealthLevel.WELL
 
 
 def test_slower_steps_are_told_of_a_job_that_runs() -> None:
     slower = structs.replace(GLANCE, slower="step time up from 2.77 s to 3.74 s since 4,060")
     for heard in (True, False):
-        health = job_health(JOB, FLEET, glance=slower, heard=heard)
+        health = job_health(JOB, FLEET, job_progress=slower, heard=heard)
         assert (health.state, health.level, health.words) == ("running", HealthLevel.LATE, slower.slower)
-    assert job_health(JOB, FLEET, glance=slower, alarms=(NAN,)).state == "diverged"
-    assert job_health(DONE, FLEET, glance=slower).level is HealthLevel.WELL
+    assert job_health(JOB, FLEET, job_progress=slower, alarms=(NAN,)).state == "diverged"
+    assert job_health(DONE, FLEET, job_progress=slower).level is HealthLevel.WELL
 
 
 def test_what_waits_is_not_well_and_says_why() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from statistics import median
 
-from console.scheduling.forecast_record import Promise, correct_windows
+from console.scheduling.forecast_record import RecordedWindow, correct_windows
 from console.scheduling.start_windows import FEWEST, StartWindow
 from tests.bench.forecast_days import Days
 
 KEY = ("default", "job")
 
 
-def promise(started: float, *, late: bool = False) -> Promise:
+def promise(started: float, *, late: bool = False) -> RecordedWindow:
     """Of a window from 80 to 140 minutes that was told 100 minutes before its middle."""
-    return Promise("s", f"wl-{started}", "default", "job", 0.0, 80.0, 100.0, 140.0, started=started, late=late)
+    return RecordedWindow("s", f"wl-{started}", "default", "job", 0.0, 80.0, 100.0, 140.0, started=started, late=late)
 
 
 def test_windows_of_simulated_days_hold_most_starts() -> None:

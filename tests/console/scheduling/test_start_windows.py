@@ -15,7 +15,7 @@ from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor
 from console.kube.objects.workload import Workload
 from console.scheduling import start_windows as module
 from console.scheduling.expected_starts import expected_starts
-from console.scheduling.forecast_record import Promise, compare, read_promises, score, update_record
+from console.scheduling.forecast_record import RecordedWindow, compare, read_recorded_windows, score, update_record
 from console.scheduling.launch_forecast import LaunchDemand, with_launch
 from console.scheduling.start_windows import (
     PastRun,
@@ -309,7 +309,7 @@ def test_promises_are_compared_with_what_came_true(tmp_path: Path) -> None:
     assert [each.job for each in first] == ["b", "c"]
     later = {each: StartWindow(0, 1, 2) for each in windows}
     assert update_record(path, fleet, "s", later) == first, "the first window that was told counts"
-    assert read_promises(path) == first
+    assert read_recorded_windows(path) == first
     held = compare(first, started(fleet, "b", now + 150), "s", {})
     assert [(each.job, each.judged, each.held) for each in held] == [("b", True, True), ("c", False, False)]
     early = compare(held, started(fleet, "c", now + 50), "s", {})
@@ -317,13 +317,13 @@ def test_promises_are_compared_with_what_came_true(tmp_path: Path) -> None:
     assert (total.held, total.judged, total.open, total.median_error) == (1, 2, 0, 100.0)
     assert compare(first, started(fleet, "b", now + 150), "another", {}) == first, "of another cluster nothing is known"
     path.write_bytes(b"{")
-    assert read_promises(path) == []
+    assert read_recorded_windows(path) == []
 
 
 def test_who_still_waits_when_the_window_is_over_is_late_and_who_is_gone_is_forgotten() -> None:
     fleet = scene(("a", 8), waiting=(("b", 4),))
     now, uid = fleet.at, fleet.workloads[key(fleet, "b")].uid
-    over = Promise("s", uid, "default", "b", now - 500, now - 400, now - 300, now - 200)
+    over = RecordedWindow("s", uid, "default", "b", now - 500, now - 400, now - 300, now - 200)
     (late,) = compare([over], fleet, "s", {})
     assert (late.judged, late.held) == (True, False)
     (then,) = compare([late], started(fleet, "b", now - 10), "s", {})

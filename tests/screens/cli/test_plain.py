@@ -39,7 +39,7 @@ def say(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> Callable[[]
     def look() -> list[str]:
         nonlocal told
         lines = dict(plain._lines(cast("Any", session), session.fleet, ""))
-        plain._say(lines, told)
+        plain._print_changes(lines, told)
         told = lines
         return [line[9:] for line in capsys.readouterr().out.splitlines()]
 
@@ -84,7 +84,7 @@ def test_a_cluster_that_is_lost_and_found_is_told(session: FakeSession, say: Cal
 
 
 def test_of_many_things_at_once_the_rest_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    plain._say({("node", str(each)): plain.Line(f"n{each}: cordoned", "cordoned") for each in range(500)}, {})
+    plain._print_changes({("node", str(each)): plain.Line(f"n{each}: cordoned", "cordoned") for each in range(500)}, {})
     said = capsys.readouterr().out.splitlines()
     assert len(said) == plain.MOST + 1
     assert said[-1].endswith(" node: 480 more: a4 nodes")

@@ -57,14 +57,14 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
     )
     known = RunRecord("own-script", "one", "default", outcome=Outcome.RUNNING, alarms=(stall,))
     session = FakeSession()
-    session.launch.runs.verdicts = Runs.verdicts.__get__(KnownRuns(known))  # type: ignore[attr-defined]
+    session.launch.runs.stall_findings = Runs.stall_findings.__get__(KnownRuns(known))  # type: ignore[attr-defined]
     progress = JobProgress(step=9, total=90, pace=1.0, rhythm=StepCadence(1.0), stepped=1_200.0, at=1_320.0)
     running = JobSet("default", "one", uid="u1", groups=(ReplicatedJob("w", pods_per_job=1, ready=1),))
     line = JobLine(running, fleet_of(running), progress, owner=YOU)
     assert line.health.state == "stalled"
     rows = await _with_verdicts(session, [line])  # type: ignore[arg-type]
     assert as_json(JOBS.columns, rows)[0]["verdict"] == "Rank 9 has no process"
-    moved = replace(line, glance=structs.replace(progress, stepped=1_310.0, at=1_400.0))
+    moved = replace(line, job_progress=structs.replace(progress, stepped=1_310.0, at=1_400.0))
     assert [row.verdict for row in await _with_verdicts(session, [moved])] == [""], "it has made steps since"  # type: ignore[arg-type]
 
 
@@ -229,8 +229,12 @@ def test_what_the_screen_shows_of_progress_and_start_is_in_the_json_of_jobs(flee
     runs = next(each for each in fleet.jobsets.values() if each.state is JobState.RUNNING)
     waits = next(each for each in fleet.jobsets.values() if each.state is JobState.PENDING)
     start = ExpectedStart(fleet.at + 600, "llama-70b", latest=True)
-    glance = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
-    rows = [JobLine(runs, fleet, glance, start=start), JobLine(waits, fleet, None, start=start), JobLine(runs, fleet)]
+    job_progress = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
+    rows = [
+        JobLine(runs, fleet, job_progress, start=start),
+        JobLine(waits, fleet, None, start=start),
+        JobLine(runs, fleet),
+    ]
     keys = "progress", "seconds_left", "expected_start"
     told = [{key: row[key] for key in keys} for row in as_json(JOBS.columns, rows)]
     assert told == [

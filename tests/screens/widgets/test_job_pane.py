@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def lines_of(
-    fleet: Fleet, name: str, measures: JobMeasures | None = None, glance: JobProgress | None = None
+    fleet: Fleet, name: str, measures: JobMeasures | None = None, job_progress: JobProgress | None = None
 ) -> list[str]:
-    job = JobLine(fleet.jobsets["default", name], fleet, glance, owner="mira")
+    job = JobLine(fleet.jobsets["default", name], fleet, job_progress, owner="mira")
     return ["".join(run.text for run in line) for line in job_lines(job, measures, 70, 40, fleet.at)]
 
 
@@ -146,8 +146,8 @@ def running(fleet: Fleet) -> str:
 
 def test_a_running_job_shows_its_bar_curve_pods_and_last_lines() -> None:
     fleet = queue_scene()
-    glance = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
-    shown = lines_of(fleet, running(fleet), measured(50, "it 40/100 loss 0.25"), glance)
+    job_progress = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
+    shown = lines_of(fleet, running(fleet), measured(50, "it 40/100 loss 0.25"), job_progress)
     assert any("40 %  step 40 of 100   3m00s left" in line for line in shown)
     assert any("loss 0.25" in line and "3 s a step" in line for line in shown)
     assert sum(any("⠀" < letter <= "⣿" for letter in line) for line in shown) >= 4, "a curve of braille dots"
@@ -156,9 +156,9 @@ def test_a_running_job_shows_its_bar_curve_pods_and_last_lines() -> None:
 
 def test_in_a_low_pane_the_curve_goes_before_the_last_lines_and_the_newest_is_folded() -> None:
     fleet = queue_scene()
-    glance = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
+    job_progress = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
     newest = "[2026-09-05] saved checkpoint 40 of 100 | consumed samples: 40 | to /gcs/some/bucket/checkpoints |"
-    job = JobLine(fleet.jobsets["default", running(fleet)], fleet, glance, owner="mira")
+    job = JobLine(fleet.jobsets["default", running(fleet)], fleet, job_progress, owner="mira")
     measures = measured(50, "it 38/100 loss 0.27", newest)
     for height in (12, 15, 20, 30):
         shown = ["".join(run.text for run in line) for line in job_lines(job, measures, 60, height, fleet.at)]

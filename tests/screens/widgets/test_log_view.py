@@ -8,7 +8,7 @@ from textual.app import App, ComposeResult
 
 from screens.widgets.line import DARK
 from screens.widgets.log.lines import LIMIT, LogLines, folded, line_ink, marked, pattern, printable
-from screens.widgets.log.view import LogView, Told, fit_status_line
+from screens.widgets.log.view import LogView, StatusNote, fit_status_line
 from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until
 
@@ -73,7 +73,7 @@ async def test_space_pauses_and_the_status_says_so() -> None:
 
 
 async def test_an_alarm_stands_behind_what_the_log_does() -> None:
-    alarm = Told("▲ rag-eval: stall: no new iteration for 14 min, the longest was 2 s", "▲ rag-eval stall (A)")
+    alarm = StatusNote("▲ rag-eval: stall: no new iteration for 14 min, the longest was 2 s", "▲ rag-eval stall (A)")
     async with log(100, width=80) as (lines, pilot, view):
         view.tell_alarm(alarm, 1000)
         foot = view.query_one(".log-foot")
@@ -87,7 +87,7 @@ async def test_an_alarm_stands_behind_what_the_log_does() -> None:
 
 
 def test_where_little_fits_an_alarm_is_shortened_then_what_is_said_of_the_lines() -> None:
-    told = Told("▲ a: nan: no loss", "▲ a nan")
+    told = StatusNote("▲ a: nan: no loss", "▲ a nan")
     line = "● following", "9 lines", "/warning: 1 of 7 matches", "1 of 7 matches", told
     assert fit_status_line(*line, 65) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a: nan: no loss"]
     assert fit_status_line(*line, 60) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a nan"]
@@ -234,7 +234,7 @@ async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> 
 async def test_an_alarm_is_told_in_full_once_there_is_room() -> None:
     async with log(3, width=40) as (_, pilot, view):
         foot = view.query_one(".log-foot")
-        view.tell_alarm(Told("▲ llama-70b: nan: no loss printed at 118", "▲ llama-70b nan"), 1000)
+        view.tell_alarm(StatusNote("▲ llama-70b: nan: no loss printed at 118", "▲ llama-70b nan"), 1000)
         await until(pilot, lambda: "▲ llama-70b nan" in text_of(foot))
         await pilot.resize_terminal(120, 12)
         await until(pilot, lambda: "▲ llama-70b: nan: no loss printed at 118" in text_of(foot))

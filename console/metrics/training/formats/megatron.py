@@ -141,7 +141,7 @@ _BAR = lazy_pattern(
     r"(?:[Ee]poch (\d{1,9}):(?: ?:)?\s{0,9}|[Ee]poch \[(\d{1,9})/\d{1,9}\]: {0,9}|\b[Ss]teps?: {0,9}|[Tt]raining: {0,9}"
     r"|^\s{0,9})\d{1,3}%\|[^|]{0,400}\| *(\d{1,12})/(\d{1,15}) \[([^\]|]{1,4000})"
 )
-_RICH = lazy_pattern(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
+_RICH = re.compile(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
 """Lightning's other bar."""
 _OTHER_DATA = lazy_pattern(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
 _RATE = lazy_pattern(r"([\d.]{1,20})(it/s|s/it)")
