@@ -393,16 +393,10 @@ def job_lines(
 
 
 def _progress_json(line: JobLine) -> dict[str, Any] | None:
-    job_progress = line.job_progress
-    if job_progress is None:
+    if (progress := line.job_progress) is None:
         return None
-    return {
-        "step": job_progress.step,
-        "total": job_progress.total,
-        "loss": job_progress.loss,
-        "size": job_progress.size,
-        "busbw": job_progress.busbw,
-    }
+    return {"step": progress.step, "total": progress.total, "loss": progress.loss, "size": progress.size,
+            "busbw": progress.busbw}  # fmt: skip
 
 
 def _seconds_left(line: JobLine) -> float | None:
