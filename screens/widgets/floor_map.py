@@ -211,7 +211,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         faulty = [n for n, spot in enumerate(self._spots) if any(host.faults for host in spot.hosts)]
         here = self._index() if self.has_focus else None
         self.focus()
-        self._point(next((n for n in faulty if here is not None and n > here), faulty[0]))
+        self._move_cursor(next((n for n in faulty if here is not None and n > here), faulty[0]))
 
     @property
     def host(self) -> Host | None:
