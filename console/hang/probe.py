@@ -339,7 +339,7 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print everything as one line of JSON; with the argument `ras-only` only NCCL's status."""
+    """Print everything as one line of JSON; with the argument `ras-only` NCCL's status instead."""
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)
         return
@@ -347,10 +347,9 @@ def main() -> None:
     found, starters = working_processes(every), launcher_processes(every)
     tool = find_py_spy(found)
     listening = [each for each in found if each["rank"] is not None and each["env"].get(PIPE)]
-    with ThreadPoolExecutor(AT_ONCE + 2 + len(listening)) as pool:
+    with ThreadPoolExecutor(AT_ONCE + 1 + len(listening)) as pool:
         records = [pool.submit(recorder, each) for each in listening]
         meeting = pool.submit(check_master, found)
-        status = pool.submit(query_ras) if "ras" in sys.argv[1:] else None
         pythons = [each for each in found if not each["program"]]
         dumps = [pool.submit(dump_stacks, tool, each["pid"]) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):
@@ -358,7 +357,6 @@ def main() -> None:
         told = {
             "py_spy": tool,
             "master": meeting.result(),
-            "ras": status.result() if status else None,
             "rdma": read_rdma_state(),
         }
         told["recorder"] = [job.result() for job in records]
