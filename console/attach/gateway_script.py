@@ -25,6 +25,8 @@ AT_ONCE = 64
 PIECE = 1 << 15
 MAGIC = b"a4-gateway\n"
 ABSENT, TIMED_OUT = 44, 124
+AFTER_KILL = 2.0
+"""Seconds until a killed command is taken to have left a process behind that keeps its output open."""
 CONNECT = "5"
 """Seconds until a pod has answered."""
 
@@ -42,16 +44,30 @@ def emit(number: int, channel: int, data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-async def pass_on(stream: asyncio.StreamReader, number: int, channel: int, left: list[int]) -> None:
-    """Print what comes; ValueError once all streams with the same `left` have brought more than that."""
+def kill(process: Any) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it has ended by itself
+
+
+async def pass_on(process: Any, stream: asyncio.StreamReader, number: int, channel: int, left: list[int]) -> None:
+    """Print what comes; once all streams with the same `left` have brought more than that, it is killed."""
     while True:
         piece = await stream.read(PIECE)
         if not piece:
             return
         left[0] -= len(piece)
-        if left[0] < 0:
-            raise ValueError("it printed too much")
-        emit(number, channel, piece)
+        if left[0] >= 0:
+            emit(number, channel, piece)
+        else:
+            kill(process)
+
+
+async def drain(process: Any, stream: asyncio.StreamReader) -> None:
+    """Read the rest: asyncio does not see a process end while somebody still has to read what it printed."""
+    while await stream.read(PIECE):
+        kill(process)
 
 
 async def feed(process: Any, data: bytes) -> None:
@@ -67,20 +83,21 @@ async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, mo
     pipe, why, left = asyncio.subprocess.PIPE, "", [most]
     process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     assert process.stdout is not None and process.stderr is not None
-    both = asyncio.gather(
-        pass_on(process.stdout, number, 1, left), pass_on(process.stderr, number, 2, left), feed(process, data)
-    )
+    streams = (process.stdout, 1), (process.stderr, 2)
+    passing = [pass_on(process, stream, number, channel, left) for stream, channel in streams]
     try:
-        await asyncio.wait_for(both, limit)
+        await asyncio.wait_for(asyncio.gather(*passing, feed(process, data)), limit)
         code = await process.wait()
     except asyncio.TimeoutError:
         code, why = TIMED_OUT, "it did not answer within %g s" % limit
-    except ValueError as error:
-        code, why = 1, str(error)
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        kill(process)
+        rest = [drain(process, stream) for stream, _ in streams]
+        try:
+            await asyncio.wait_for(asyncio.gather(*rest, process.wait()), AFTER_KILL)
+        except asyncio.TimeoutError:
+            why += "; a process of it still runs"
+    if left[0] < 0:
+        code, why = 1, "it printed too much"
     emit(number, 0, b"%d %s" % (code if code >= 0 else 128 - code, why.encode()))
 
 

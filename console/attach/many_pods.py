@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -254,7 +255,7 @@ class _FrameReader:
             return
         del self._open[number]
         said, _, why = data.decode(errors="replace").partition(" ")
-        if not said.isdecimal():
+        if not re.fullmatch("[0-9]{1,3}", said):
             raise self._unreadable()
         code = int(said)
         if code == _SSH_FAILED and not errors.startswith(b"\n"):

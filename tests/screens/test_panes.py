@@ -78,7 +78,7 @@ def test_a_node_of_gke_is_called_by_its_pool_and_its_own_part() -> None:
 
 async def test_a_pane_that_has_no_room_for_all_says_so() -> None:
     async with console(FakeSession(queue_scene()), size=(100, 41)) as (app, pilot, _):
-        await pilot.press("3", "down")
+        await pilot.press("3", "down", "down")
         screen = app.screen
         assert isinstance(screen, PanedScreen)
         await until(pilot, lambda: text_of(screen.pane).rstrip().endswith("… z shows more"))

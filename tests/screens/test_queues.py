@@ -227,7 +227,7 @@ async def test_stale_rows_stay() -> None:
         assert "last known: ── all queues" in screen_text(app)
         assert screen_text(app).count("last known:") == 2  # of the pane too
         app.open_page("job", "default", "llama")
-        await until(pilot, lambda: "last known: ● running  llama" in screen_text(app))
+        await until(pilot, lambda: "last known: ● running  default/llama" in screen_text(app))
         await pilot.press("escape", "1")
         await until(pilot, lambda: "last known: a4-highgpu-8g-a4-pool" in screen_text(app))
         node = next(iter(session.fleet.nodes.values()))

@@ -200,8 +200,9 @@ async def test_what_fails_in_a_pod_is_its_answer(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     "said",
     [b"a4-gateway\n9 1 3\nabc", b"a4-gateway\n0 7 3\nabc", b"a4-gateway\n0 1 -3\nabc", b"a4-gateway\n0 0 3\nabc",
-     b"a4-gateway\n0 1 99999999\n", b"a4-gateway\n" + b"7" * 64, b"x" * 100_000],
-    ids=["pod", "channel", "length", "code", "size", "line", "noise"],
+     b"a4-gateway\n0 1 99999999\n", b"a4-gateway\n" + b"7" * 64, b"x" * 100_000,
+     b"a4-gateway\n0 0 9000\n" + b"9" * 9000],
+    ids=["pod", "channel", "length", "code", "size", "line", "noise", "digits"],
 )  # fmt: skip
 async def test_a_gateway_that_lies_is_not_believed(said: bytes, tmp_path: Path) -> None:
     pods = Pods(tmp_path, 6)
