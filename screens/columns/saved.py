@@ -26,16 +26,19 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     if found is None:
         return []
     unsaved, by_folder = found
-    age, gpus = wording.duration(max(0.0, now - unsaved.since)), line.jobset.gpus
+    seconds, gpus = max(0.0, now - unsaved.since), line.jobset.gpus
+    if seconds >= 60:
+        seconds -= seconds % (60 if seconds < 86_400 else 3600)  # as the duration is told, so that the product is right
+    age, hours = wording.duration(seconds), seconds * gpus / 3600
     runs = [Span("checkpoint ", "dim")]
     if unsaved.step is None:
-        runs.append(Span(f"none in its log of the last {age}", "waits"))
+        runs += [Span(f"none in its log of the last {age}", "waits"), Span(": at least ")]
     else:
         runs += [
             Span(f"step {unsaved.step:,} ", "strong"),
-            Span(f"{'complete' if by_folder else 'by its log'}, {age} ago"),
+            Span(f"{'complete' if by_folder else 'by its log'}, {age} ago: {age} x {gpus} GPUs = "),
         ]
-    runs.append(Span(f": {age} x {gpus} GPUs = {unsaved.gpu_hours(now, gpus):,.1f} GPU-hours would be lost now. "))
+    runs.append(Span(f"{hours:,.1f} GPU-hours would be lost now. "))
     if saved is not None:
         return [*runs, *_fault_runs(saved), *_reading_runs(saved, now)]
     return [*runs, *([Span(f"{key} reads its folder.", "dim")] if key and saved_folder(measures) else [])]
