@@ -74,7 +74,10 @@ async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
         page = app.screen
         assert isinstance(page, LaunchScreen)
         await until("the form", lambda: page.form.texts.get("name"))
-        await pilot.press("enter", "end", "ctrl+u", *NAME)
+        await pilot.press("enter")
+        while page.form.here != "name":
+            await pilot.press("up")
+        await pilot.press("end", "ctrl+u", *NAME)
         while page.form.here != "gpus":
             await pilot.press("down")
         await pilot.press("end", "ctrl+u", "1", "6")
