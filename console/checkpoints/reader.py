@@ -45,13 +45,15 @@ class CheckpointReader:
     async def find_folder(self, namespace: str, name: str) -> str:
         """The folder that the job's log says it saves to, read to its end if nobody follows it; else NotFound."""
         find_job(self._cluster.fleet, namespace, name)
-        if place := saved_folder(self._measures().find_followed((namespace, name))):
+        followed = self._measures().find_followed((namespace, name))
+        if place := saved_folder(followed):
             return place
-        async with self._measures().open_job(namespace, name, once=True) as measures:
-            async for _ in measures.follow_changes():
-                pass
-        if place := saved_folder(measures):
-            return place
+        if followed is None or not any(followed.tracks):
+            async with self._measures().open_job(namespace, name, once=True) as measures:
+                async for _ in measures.follow_changes():
+                    pass
+            if place := saved_folder(measures):
+                return place
         raise NotFound(
             f"The log of {name} does not say where it saves checkpoints.",
             f"Name the folder: a4 checkpoints {name}:0:/PATH, or gs://BUCKET/FOLDER.",
@@ -67,7 +69,9 @@ class CheckpointReader:
                     found = replace(found, place=await self.find_folder(*key))
                     found = await self._survey(key, found)
             except TimeoutError:
-                found = replace(found, problem=f"It could not be read in {READ_TIMEOUT:.0f} s.")
+                found = replace(
+                    found, problem=f"The log and the folder of {key[1]} could not be read in {READ_TIMEOUT:.0f} s."
+                )
             except ConsoleError as error:
                 found = replace(found, problem=error.message)
             if found.survey is not None:

@@ -8,6 +8,7 @@ from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.free_slots import (
+    TopologyDemand,
     eligible_nodes,
     explain_topology,
     refused_flavor,
@@ -267,8 +268,22 @@ def _join_names(jobs: tuple[str, ...]) -> str:
 def _quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """The explanation if quota is short; also if its pods can never be placed."""
     answer, wish = explain_quota(workload, fleet, said, draft), topology_demand_of(workload)
-    never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label) if wish else ""
-    return replace(answer, sentence=f"{answer.sentence}; it never fits: it {never}") if never else answer
+    if wish is None:
+        return answer
+    never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label)
+    more = f"it never fits: it {never}" if never else _elsewhere(workload, fleet, wish, answer)
+    return replace(answer, sentence=f"{answer.sentence}; {more}") if more else answer
+
+
+def _elsewhere(workload: Workload, fleet: Fleet, wish: TopologyDemand, answer: Why) -> str:
+    """Of a workload that lacks quota in one flavor: another flavor of its queue that only lacks places; else empty."""
+    queue = fleet.cluster_queue_of(workload)
+    for flavor in gpu_flavors(queue):
+        if queue is None or flavor == answer.flavor or answer.need > account(fleet, queue.name, flavor).free:
+            continue
+        if lacking := eligible_nodes(fleet, wish.gpus, flavor).shortage(wish.pods, wish.label):
+            return f"flavor {flavor} has quota for it, but {lacking}"
+    return ""
 
 
 def _preempting(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:

@@ -42,16 +42,19 @@ class PodSsh:
         self.socket = socket
         self._shells = shells
         self._server: asyncio.Server | None = None
+        self._starting = asyncio.Lock()  # several pods start at the same time
 
     async def start(self) -> None:
         """Listen, unless it does already."""
-        if self._server is None:
-            self.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._server = await asyncio.start_unix_server(self._serve, self.socket)
+        async with self._starting:
+            if self._server is None:
+                self.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._server = await asyncio.start_unix_server(self._serve, self.socket)
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        async with self._starting:
+            if self._server is not None:
+                self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -122,7 +122,7 @@ def place_words(line: JobLine) -> str:
     if not nodes:
         return ""
     if len({node.name for node in nodes}) == 1:
-        return f"on {nodes[0].name}"
+        return f"on {wording.short_node(nodes[0].name)}"
     subblocks = {node.subblock for node in nodes}
     blocks = sorted({node.block for node in nodes if node.block})
     where = f"subblock {subblocks.pop()}" if len(subblocks) == 1 and "" not in subblocks else ""
@@ -296,7 +296,7 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
-        where = f" on {first.node}" if first.node else ""
+        where = f" on {wording.short_node(first.node)}" if first.node else ""
         runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
     sentence, own = reasons(line)
     if sentence and first is None and not line.health.alarmed:

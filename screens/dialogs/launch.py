@@ -333,7 +333,7 @@ async def launch_like_job(
         name = f"the job {jobset.name}"
         values = plan.values
         if resume:
-            screen.notify("Looking for its last complete checkpoint…", title=jobset.name, timeout=3, markup=False)
+            screen.notify("Looking for its last complete checkpoint…", title=jobset.name, markup=False)
             begin, words = await begin_with_saved(screen.session, jobset.key, plan)
             values, said = overlay_values(values, begin), f"{said} {words}"
         if avoid:
@@ -342,6 +342,10 @@ async def launch_like_job(
             every = list(dict.fromkeys([*(known if isinstance(known, list) else []), *avoid]))
             values = overlay_values(values, {"placement": {"avoidNodes": every}})
             said += f" Not on {', '.join(avoid)}. {jobset.name} runs on until it is stopped."
+        if not screen.is_current:
+            words = f"The launch form of {jobset.name} did not open: another page is in front by now."
+            screen.notify(words, severity="warning", markup=False)
+            return
         wish = LaunchRequest(plan.recipe, values, plan.name, plan.values, name, said=said)
         screen.app.open_launch(wish)
 

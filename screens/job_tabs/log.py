@@ -18,7 +18,7 @@ from console.logs.job_log import JobLog
 from console.logs.line import FIRST_ERROR
 from console.logs.segment import LogSegment
 from console.logs.text import AgreedText, TextRow
-from console.metrics.alarm import Alarm
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import (
     LogLocation,
     PodLine,
@@ -29,6 +29,7 @@ from console.metrics.log_search import (
 )
 from console.scheduling.ranks import first_failure, format_pods
 from screens import wording
+from screens.alarm_notices import alarm_by_log
 from screens.columns.jobs import JobLine, rank_waits
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
@@ -66,7 +67,7 @@ class LogTab(JobTab):
     _renewed = -1
     given = False
     """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
-    _led_to: Alarm | None = None  # the alarm whose place was shown last
+    _led_to: AlarmKind | None = None  # of the alarm whose place was shown last
     _offer: PodLine | None = None  # the first error of another pod, while Enter goes there
     _wanted: tuple[float, float] | None = None  # time and number of the step whose line is to be shown
     _step: TextRow | None = None  # the line of a step that is marked, or the last in sight
@@ -89,12 +90,14 @@ class LogTab(JobTab):
             self._asked = True
             self._follow()
         super().activated()
-        if not self.given and (first or (alarm is not None and alarm != self._led_to)):
+        if not self.given and (first or (alarm is not None and alarm.kind is not self._led_to)):
             self._look_for_place()
         self.given = False
 
     def _alarm(self) -> Alarm | None:
-        return self.line.alarms[-1] if self.line is not None and self.line.alarms else None
+        if self.line is None:
+            return None
+        return self.line.alarms[-1] if self.line.alarms else alarm_by_log(self.line)
 
     @work(group="place", exclusive=True)
     async def _look_for_place(self) -> None:
@@ -114,7 +117,7 @@ class LogTab(JobTab):
             place = await asyncio.to_thread(locate_alarm, self._segments(), alarm)
             if place is not None:
                 break
-        self._led_to = alarm
+        self._led_to = alarm.kind if alarm is not None else None
         if place is None:
             if alarm is not None and self.mode == "one" and self.rank == pod:
                 self.action_mode()

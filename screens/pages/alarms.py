@@ -12,8 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
-from console.metrics.health import HealthLevel, alarm_kind_of_health
-from screens.alarm_notices import line_of
+from screens.alarm_notices import alarm_by_log, line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.dialogs.act import ACT, REMEDIES, Trouble, act_on_trouble, list_remedies, trouble_of
@@ -81,16 +80,12 @@ class AlarmsScreen(LiveScreen):
 
     def _by_log(self, fleet: Fleet) -> Iterator[Alarm]:
         """What the list of jobs says is wrong by the end of their logs, before they were heard for long enough."""
-        read_progress_of_jobs = self.session.measures.progress_reader
+        progress = self.session.measures.progress_reader.progress_of
         for jobset in fleet.jobsets.values():
-            job_progress = None if jobset.finished else read_progress_of_jobs.progress_of(jobset.uid)
-            if job_progress is None or not (job_progress.stalled or job_progress.nan):
-                continue
-            line = line_of(self.app, jobset, fleet)
-            kind = alarm_kind_of_health(line.health)
-            if kind is not None and line.health.level is HealthLevel.BAD and not line.health.alarmed:
-                words = f"{line.health.words} (by its log)"
-                yield Alarm(kind, words, job_progress.at, *jobset.key, held=jobset.gpus, began=job_progress.stepped)
+            if not jobset.finished and progress(jobset.uid) is not None:
+                alarm = alarm_by_log(line_of(self.app, jobset, fleet))
+                if alarm is not None:
+                    yield alarm
 
     def _coverage_line(self) -> tuple[Span, ...]:
         if not self.app.connected:

@@ -179,3 +179,8 @@ async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path, monkeyp
     found = await reader_of(pod, measures(40)).read_job("default", "llama")
     assert "could not be read" in found.problem
     assert (time.monotonic() - begun < 5, ended.is_set()) == (True, True)
+
+
+async def test_a_log_that_is_followed_and_names_no_folder_is_not_read_once_more(tmp_path: Path) -> None:
+    found = await reader_of(Pod(tmp_path / "pod"), measures(place="")).read_job("default", "llama")
+    assert "does not say where it saves checkpoints" in found.problem

@@ -253,6 +253,17 @@ def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
     assert found.sentence == "quota is there (flavor a4: 16 free) but it needs 2 free hosts and there is 1"
 
 
+def test_another_flavor_that_only_lacks_places_is_named_too() -> None:
+    said = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor spot"
+    said += ", 8 more needed"
+    mine = workload("pair", 2, pending("Pending", said))
+    spot = structs.replace(FLAVOR, name="spot", node_labels=(("cloud.google.com/gke-nodepool", "spot"),))
+    both = structs.replace(queue(16), quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 8)))
+    found = why(mine, fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15))))
+    assert found.flavor == "spot"
+    assert found.sentence.endswith("; flavor a4 has quota for it, but it needs 2 free hosts and there is 1")
+
+
 def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
     mine = workload("wide", 8, pending("Pending", TOPOLOGY), group=TOGETHER)
     assert why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor())).sentence == (
