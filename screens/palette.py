@@ -124,6 +124,7 @@ NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a n
 MOST = 8  # objects of one kind that are offered
 Kind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
 """What can be opened: kind, weight, keys whose last part is the name, and the function that opens one."""
+SHOWN_AFTER = 0.3  # seconds after which Textual shows all that was found so far, when it gets one more
 LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
 
 
@@ -161,6 +162,20 @@ class PaletteTargets(NameProvider):
             yield DiscoveryHit(f"Go to {name}", partial(self._open, page), help=WHAT[page])
 
     async def search(self, query: str) -> Hits:
+        hits = list(self._known_hits(query))
+        for hit in hits[:-1]:
+            yield hit
+        if self._reading is not None and not self._reading.done():
+            await asyncio.wait({self._reading}, timeout=SHOWN_AFTER)
+        for hit in hits[-1:]:
+            yield hit
+        if self._reading is not None:
+            await asyncio.shield(self._reading)
+        for hit in self._hits(query, self._read_objects()):
+            yield hit
+
+    def _known_hits(self, query: str) -> Iterator[Hit]:
+        """What is found without reading a file."""
         word, *namespaces = query.casefold().split()
         wanted = " ".join(namespaces)
         for what, name in self._switches() if namespaces else ():
@@ -174,12 +189,7 @@ class PaletteTargets(NameProvider):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
                 yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, *namespaces), help=WHAT[page])
-        for hit in self._hits(query, self._list_targets()):
-            yield hit
-        if self._reading is not None:
-            await asyncio.shield(self._reading)
-        for hit in self._hits(query, self._read_objects()):
-            yield hit
+        yield from self._hits(query, self._list_targets())
 
     def _hits(self, query: str, objects: Iterable[Kind]) -> Iterator[Hit]:
         for kind, weight, keys, opened in objects:
