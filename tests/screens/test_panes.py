@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.kube.snapshot import WatchState, WatchStatus
+from screens.pages.jobs import JobsScreen
 from screens.paned import SIZES, PanedScreen
 from screens.widgets.line import cut_name
 from screens.wording import Span
@@ -78,9 +79,10 @@ def test_a_node_of_gke_is_called_by_its_pool_and_its_own_part() -> None:
 
 async def test_a_pane_that_has_no_room_for_all_says_so() -> None:
     async with console(FakeSession(queue_scene()), size=(100, 41)) as (app, pilot, _):
-        await pilot.press("3", "down", "down")
+        await pilot.press("3")
         screen = app.screen
-        assert isinstance(screen, PanedScreen)
+        assert isinstance(screen, JobsScreen)
+        await until(pilot, lambda: screen.table.move_to(("default", "dpo-b")))
         await until(pilot, lambda: text_of(screen.pane).rstrip().endswith("… z shows more"))
         await pilot.press("z")
         await until(pilot, lambda: text_of(screen.pane).strip() and "z shows more" not in text_of(screen.pane))
