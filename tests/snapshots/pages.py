@@ -95,6 +95,8 @@ def part(app: ConsoleApp, lines: list[str]) -> list[str]:
     """Of a dialog only itself: what is behind it is kept elsewhere."""
     if not isinstance(app.screen, ModalScreen):
         return lines
+    if not app.screen.children:
+        return lines  # a dialog that has only begun to open
     x, y, width, height = app.screen.children[0].region
     return [line[x : x + width] for line in lines[y : y + height]]
 
