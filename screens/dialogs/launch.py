@@ -17,6 +17,7 @@ from console.checkpoints.saved import STARTING_WEIGHTS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet
+from console.launch.automatic import avoid_nodes
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
@@ -337,10 +338,7 @@ async def launch_like_job(
             begin, words = await begin_with_saved(screen.session, jobset.key, plan)
             values, said = overlay_values(values, begin), f"{said} {words}"
         if avoid:
-            placement = values.get("placement")
-            known = placement.get("avoidNodes") if isinstance(placement, Mapping) else None
-            every = list(dict.fromkeys([*(known if isinstance(known, list) else []), *avoid]))
-            values = overlay_values(values, {"placement": {"avoidNodes": every}})
+            values = avoid_nodes(values, avoid)
             said += f" Not on {', '.join(avoid)}. {jobset.name} runs on until it is stopped."
         if not screen.is_current:
             words = f"The launch form of {jobset.name} did not open: another page is in front by now."
