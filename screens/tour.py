@@ -17,8 +17,7 @@ from console.errors import ConsoleError, ProgramFailed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
-from console.metrics.nccl.reference import judge_test
-from console.metrics.nccl.results import NcclTest
+from console.metrics.nccl.results import NcclTest, judge_test
 from console.scheduling.ranks import ranks
 from console.settings import Settings
 from practice.child import PracticeProcess

@@ -295,7 +295,7 @@ def _main_container(pod: Pod) -> str:
 
 
 def _parse_gpus(text: str) -> tuple[Gpu, ...]:
-    from console.metrics.gpu_parsers import parse_nvidia_smi
+    from console.metrics.gpu_metrics import parse_nvidia_smi
 
     return parse_nvidia_smi(text.encode())
 

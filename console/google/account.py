@@ -351,7 +351,7 @@ async def fetch_server_version(
     practice: Path | None = None,
 ) -> tuple[str, str]:
     """Connect to the cluster; returns the endpoint kind that answered and the Kubernetes version."""
-    from console.kube.discovery import Connection
+    from console.kube.client import Connection
     from console.kube.kubeconfig import Kubeconfig
 
     chosen = await find_reachable_endpoint(cluster, way)

@@ -16,8 +16,7 @@ from console.kube.objects.node import CORDON_REASON
 from console.kube.objects.on_demand import read_object
 
 if TYPE_CHECKING:
-    from console.kube.client import Client
-    from console.kube.discovery import ApiDiscovery
+    from console.kube.client import ApiDiscovery, Client
     from console.kube.objects.jobset import JobSet
 
 _MERGE = "application/merge-patch+json"

@@ -24,8 +24,7 @@ from console.kube.snapshot import WatchState
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from console.kube.client import Client
-    from console.kube.discovery import ApiDiscovery
+    from console.kube.client import ApiDiscovery, Client
     from console.kube.kinds import Key, KindReader, WatchEvent
     from console.kube.kinds import ListPage as ListPage
 

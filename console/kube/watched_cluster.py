@@ -18,7 +18,7 @@ from console.settings import YOU, Settings, login_name
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from console.kube.discovery import Connection
+    from console.kube.client import Connection
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.watch import Change, Served
 
@@ -56,9 +56,9 @@ class WatchedCluster:
     @staticmethod
     def prepare() -> ModuleType:
         """Import the network modules, which takes half a second, ahead of `connect`."""
-        from console.kube import discovery
+        from console.kube import client
 
-        return discovery
+        return client
 
     @property
     def read_only(self) -> bool:
@@ -343,7 +343,7 @@ class WatchedCluster:
         name: str = "",
     ) -> int:
         """Run a shell on this process's terminal; returns its exit code. `name` sets the window title."""
-        from console.kube.shell import shell
+        from console.kube.exec import shell
 
         client = self.connection_for_change(f"open a shell in pod {pod}").client
         return await shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)

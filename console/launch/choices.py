@@ -17,8 +17,7 @@ from console.kube.kinds import JOBSET, KUEUE, Kind
 from console.kube.objects.meta import OURS, ObjectWire, Wire, labels_of, parse_time
 
 if TYPE_CHECKING:
-    from console.kube.client import Client
-    from console.kube.discovery import ApiDiscovery
+    from console.kube.client import ApiDiscovery, Client
 
 
 class ChoicesState(StrEnum):

@@ -33,9 +33,9 @@ from console.errors import (
     Unreachable,
     Unreadable,
 )
-from console.kube.api_server_proxy import api_server_proxy
 from console.kube.failures import failure_cause
 from console.kube.nested_values import Value
+from console.kube.raw_connection import api_server_proxy
 from console.kube.safe_yaml import load_yaml
 from console.launch.recipes import FieldProblem, Release
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from console.metrics.nccl.reference import reference_curve
+from console.metrics.nccl.results import reference_curve
 from console.metrics.training.series import METRICS
 
 if TYPE_CHECKING:

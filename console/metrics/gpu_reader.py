@@ -189,7 +189,7 @@ class GpuReader:
     async def _read_nvidia_smi(self, pod: Pod, reading: RankGpus, reader: _ReadOptions, rounds: int) -> None:
         """Follow nvidia-smi in a pod; a report is complete when the next one begins or the stream ends."""
         from console.kube import exec as executing
-        from console.metrics.gpu_parsers import NetworkCounters, NvidiaSmiParser
+        from console.metrics.gpu_metrics import NetworkCounters, NvidiaSmiParser
 
         parser, counters, heard, began = NvidiaSmiParser(), NetworkCounters(), 0, time.monotonic()
 
@@ -240,7 +240,7 @@ class GpuReader:
                 await asyncio.sleep(max(reader.every, DCGM_EVERY))
 
     async def scrape_exporter(self, exporter: Pod) -> tuple[Gpu, ...]:
-        from console.metrics.gpu_parsers import parse_dcgm
+        from console.metrics.gpu_metrics import parse_dcgm
 
         port = self._ports.get(exporter.uid) or await self._exporter_port(exporter)
         path = f"{_metrics_path(exporter)}:{port}/proxy/metrics"

@@ -26,7 +26,7 @@ from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
-from console.metrics.nccl.reference import NcclResult, judge_test
+from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.training.run import RunEventKind
 from console.metrics.training.steps import RunPosition
 from console.scheduling.failure import first_deletion

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from console.config import config_in_force
-from console.metrics.nccl.reference import NcclResult, judge_test
+from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.step_cadence import StepCadence, format_late_step, is_overdue
 from console.metrics.training.series import MetricColumn
 from console.metrics.training.steps import RunPosition

@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from console.logs.filter import find_matching_lines
 from console.logs.line import NOT_A_NUMBER, XID
 from console.logs.segment import LogSegment
+from console.logs.text import find_matching_lines
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.training.parser import TrainingParser
 

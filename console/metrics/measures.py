@@ -20,7 +20,7 @@ from console.logs.line import LogLine, RankLine
 from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl.history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
-from console.metrics.nccl.reference import PASS_LINE
+from console.metrics.nccl.results import PASS_LINE
 from console.metrics.training.run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures

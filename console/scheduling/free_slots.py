@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.kube.objects.matching import Toleration, first_untolerated_taint
-from console.kube.objects.meta import GPU
+from console.kube.objects.meta import GPU, Toleration, first_untolerated_taint
 from console.kube.objects.node import Node
 from console.kube.objects.workload import PodSet as WorkloadPodSet
 from console.kube.objects.workload import Workload

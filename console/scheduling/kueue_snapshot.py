@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from console.kube.objects.matching import Toleration
-from console.kube.objects.meta import GPU, condition
+from console.kube.objects.meta import GPU, Toleration, condition
 from console.kube.objects.node import Node as ClusterNode
 from console.kube.objects.queue import ClusterQueue, LocalQueue, ResourceFlavor
 from console.kube.objects.queue import Quota as QueueQuota

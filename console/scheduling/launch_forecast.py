@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from console.kube.nested_values import Value, get_path
-from console.kube.objects.matching import (
+from console.kube.objects.meta import (
     ALWAYS,
+    GPU,
     Toleration,
     format_selector,
     selects_namespace,
 )
-from console.kube.objects.meta import GPU
 from console.kube.objects.node import GKE
 from console.kube.objects.queue import ClusterQueue
 from console.kube.objects.workload import PodSet as QueuedPodSet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.metrics.nccl.reference import A4_ALL_REDUCE, REFERENCE_RANKS, expected_busbw
+from console.metrics.nccl.results import A4_ALL_REDUCE, REFERENCE_RANKS, expected_busbw
 from practice.programs.recordings import all_reduce_header
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from console.metrics.nccl.history import (
     mean_speedup,
     usual_bandwidth,
 )
-from console.metrics.nccl.reference import NcclResult, expected_busbw, is_comparable, judge_test
-from console.metrics.nccl.results import NcclTest
+from console.metrics.nccl.results import NcclResult, NcclTest, expected_busbw, is_comparable, judge_test
 from console.metrics.training.run import TrainingRun
 from screens import wording
 from screens.cli.alarm_words import ALARM, health_code

@@ -13,7 +13,7 @@ from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm, AlarmKind
 from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
-from console.metrics.nccl.reference import NcclResult
+from console.metrics.nccl.results import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why_answer import WAIT_KINDS, Why
 from console.scheduling.why_job import why_jobset

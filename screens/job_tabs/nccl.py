@@ -13,7 +13,7 @@ from textual.widget import Widget
 from console.errors import ConsoleError
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
-from console.metrics.nccl.reference import is_comparable
+from console.metrics.nccl.results import is_comparable
 from screens.columns.jobs import JobLine, nccl_waits, rank_waits
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput, Conflict, NotFound, Refused, ReleaseFailed
-from console.kube.discovery import Connection
+from console.kube.client import Connection
 from console.kube.kubeconfig import load
 from console.launch.helm import Helm
 from console.launch.install import Launcher

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.metrics.job_measures import LauncherStep, StepState, parse_launcher_step
-from console.metrics.nccl.reference import NcclResult, judge_test
+from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE

@@ -35,7 +35,7 @@ from console.launch.releases import _is_small
 from console.launch.yaml_read import YamlSyntaxError, parse_text
 from console.logs.line_splitter import split_timestamps
 from console.logs.redact import Redactor, looks_confidential
-from console.metrics.gpu_parsers import parse_dcgm, parse_nvidia_smi
+from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
 from console.metrics.log_results import LogResults
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast

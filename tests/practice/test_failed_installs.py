@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import ConsoleError, ReleaseFailed, Unreachable
-from console.kube.discovery import Connection
+from console.kube.client import Connection
 from console.kube.kubeconfig import load
 from console.kube.login import Login
 from console.launch import helm as helming

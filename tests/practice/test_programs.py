@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.metrics.nccl.history import mean_speedup
-from console.metrics.nccl.reference import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test
+from console.metrics.nccl.results import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test
 from practice.programs import shell_commands
 from practice.programs.choice import RECIPES
 from practice.programs.faults import fault_at

@@ -12,7 +12,7 @@ import pytest
 from console.kube.objects.jobset import JobSetWire, parse_jobset
 from console.launch.install import ChartCatalog
 from console.launch.releases import Releases
-from console.metrics.nccl.reference import NcclResult, judge_test
+from console.metrics.nccl.results import NcclResult, judge_test
 from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition, is_true, labels_of
 from practice.controllers.quantity import pod_requests

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import paramiko
 import pytest
 
-from console.metrics.gpu_parsers import parse_nvidia_smi
+from console.metrics.gpu_metrics import parse_nvidia_smi
 from practice.cluster import PracticeCluster
 from practice.objects.api_error import ApiError
 from practice.objects.resources import PODS

@@ -17,7 +17,7 @@ from textual.widgets._toast import Toast, ToastHolder
 
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
-from console.metrics.nccl.reference import NcclResult
+from console.metrics.nccl.results import NcclResult
 from screens.__main__ import main
 from screens.app import ConsoleApp
 from screens.columns.jobs import progress_words

@@ -15,7 +15,7 @@ from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_progress import JobProgress
-from console.metrics.nccl.reference import NcclResult
+from console.metrics.nccl.results import NcclResult
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
 from screens.columns.jobs import JOBS, JobLine, head, last_cell, progress_cell, progress_words, told

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from console.kube.objects.matching import Requirement, Toleration
 from console.kube.objects.meta import (
     GPU,
     ClusterObject,
@@ -15,6 +14,8 @@ from console.kube.objects.meta import (
     ConditionWire,
     NamespacedObject,
     ObjectWire,
+    Requirement,
+    Toleration,
     Wire,
     condition,
     conditions_of,

@@ -13,8 +13,10 @@ import msgspec
 from msgspec import Struct, field
 
 from console.folders import atomic_write, file_lock, state_folder
-from console.metrics.nccl.reference import health_scan_average
-from console.metrics.nccl.results import NcclTest  # msgspec reads the annotations below at run time
+from console.metrics.nccl.results import (
+    NcclTest,  # msgspec reads the annotations below at run time
+    health_scan_average,
+)
 
 MIN_TESTS = 2  # earlier tests from which one can say what is usual
 STEADY_SHARE = 0.03  # a change by less than this share is none

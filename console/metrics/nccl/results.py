@@ -1,8 +1,11 @@
-"""Results of nccl-tests: tests and the rows of their tables.
+"""Results of nccl-tests: tests, the rows of their tables, and how they compare with the reference for A4.
 
 Rows are kept packed: a million of them take ninety megabytes, not five hundred. Rows that follow each other are read
 together, columns out of bytes, without an object for each: a microsecond a row, twice as much where other lines stand
 between them.
+
+The reference is a published curve of 16 GPUs on 2 machines and of nobody's promise: a third party measured it. It
+speaks of all_reduce only.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
 from itertools import chain, repeat
-from math import isfinite
+from math import isfinite, log2
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -261,3 +265,128 @@ def _convert_column(column: Sequence[bytes], read: Callable[[bytes], object]) ->
         return (read(column[0]),)
     known = {each: read(each) for each in set(column)}
     return tuple(map(known.__getitem__, column))
+
+
+_MIB, _GIB = 2**20, 2**30
+
+A4_ALL_REDUCE = (  # bytes and bus bandwidth in GB/s, out-of-place, smallest first
+    (8 * _MIB, 100.0),
+    (64 * _MIB, 341.0),
+    (256 * _MIB, 535.0),
+    (512 * _MIB, 594.0),
+    (1 * _GIB, 623.3),
+    (2 * _GIB, 659.3),
+    (4 * _GIB, 673.8),
+    (8 * _GIB, 683.5),
+)
+REFERENCE_RANKS = 16  # GPUs of that curve, on two machines; within one, NVLink decides
+PASS_LINE = 250.0  # GB/s that two machines have to reach on average over 2 to 8 GiB; a line to pass, not what to expect
+GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fair
+
+
+class RowRating(StrEnum):
+    """How a row compares with the reference curve."""
+
+    GOOD = "good"
+    FAIR = "fair"
+    BELOW = "below"
+    WRONG = "wrong"  # the result was wrong, so its speed does not matter
+    NONE = ""  # no reference for this size, or nothing measured
+
+
+class RowVerdict(Struct, frozen=True):
+    word: RowRating
+    ratio: float | None = None  # the better half's bandwidth as a share of the reference
+    reference: float | None = None  # GB/s
+
+
+def expected_busbw(size: int) -> float | None:
+    """The reference bandwidth (GB/s), interpolated over log2(size), flat above 8 GiB; None below 8 MiB."""
+    if size < A4_ALL_REDUCE[0][0]:
+        return None
+    after = bisect_right(A4_ALL_REDUCE, size, key=lambda point: point[0])
+    low, below = A4_ALL_REDUCE[after - 1]
+    if after == len(A4_ALL_REDUCE):
+        return below
+    high, above = A4_ALL_REDUCE[after]
+    return below + (above - below) * (log2(size) - log2(low)) / (log2(high) - log2(low))
+
+
+def reference_curve(largest: int = 0) -> tuple[tuple[int, float], ...]:
+    """(bytes, GB/s) points of the reference, extended to the largest size of a test."""
+    last, value = A4_ALL_REDUCE[-1]
+    return A4_ALL_REDUCE if largest <= last else (*A4_ALL_REDUCE, (largest, value))
+
+
+def judge_row(row: Row) -> RowVerdict:
+    """Compare a row of an all-reduce test with the reference."""
+    expected, best = expected_busbw(row.size), row.best_busbw
+    ratio = best / expected if expected and best is not None else None
+    if any(half and half.wrong for half in (row.out_of_place, row.in_place)):
+        return RowVerdict(RowRating.WRONG, ratio, expected)
+    if ratio is None:
+        return RowVerdict(RowRating.NONE, None, expected)
+    return RowVerdict(
+        RowRating.GOOD if ratio >= GOOD else RowRating.FAIR if ratio >= FAIR else RowRating.BELOW, ratio, expected
+    )
+
+
+def health_scan_average(test: NcclTest) -> float | None:
+    """Mean GB/s of all rows from 2 to 8 GiB, to compare with `PASS_LINE`; None without such rows."""
+    rows = [row for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB]
+    halves = [half for row in rows for half in (row.out_of_place, row.in_place)]
+    values = [half.busbw for half in halves if half and half.busbw is not None]
+    return sum(values) / len(values) if values else None
+
+
+def is_all_reduce(test: NcclTest) -> bool:
+    """Whether the reference applies to this test: only to all-reduce."""
+    return (test.program or "all_reduce").startswith("all_reduce")
+
+
+def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
+    """Whether it is an all-reduce over several machines, on B200 as far as the nodes' `accelerator` label tells."""
+    fits = test.ranks is None or test.ranks >= REFERENCE_RANKS
+    return is_all_reduce(test) and fits and is_a4(accelerator)
+
+
+def is_a4(accelerator: str) -> bool:
+    """Whether nodes with that accelerator label may be A4 machines; True if it is unknown."""
+    return not accelerator or accelerator.startswith("nvidia-b200")
+
+
+class NcclResult(StrEnum):
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    UNJUDGED = "not judged"
+
+
+class NcclVerdict(Struct, frozen=True):
+    passing: NcclResult
+    why: str
+
+
+def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> NcclVerdict:
+    """The verdict on a test: wrong values always fail it; without a fair reference it is just "measured"."""
+    wrong = sum(half.wrong or 0 for row in test.rows for half in (row.out_of_place, row.in_place) if half)
+    if wrong:
+        return NcclVerdict(NcclResult.FAILED, f"{wrong:,} wrong value{'s' if wrong > 1 else ''}")
+    if test.error or test.ok is False:
+        return NcclVerdict(NcclResult.FAILED, test.error or "the test itself says FAILED")
+    if not test.finished:
+        return NcclVerdict(NcclResult.RUNNING, "")
+    if not is_all_reduce(test):
+        return NcclVerdict(NcclResult.UNJUDGED, "the reference is for all_reduce")
+    if not is_a4(accelerator):
+        return NcclVerdict(NcclResult.UNJUDGED, f"the reference is for B200, not {accelerator}")
+    if not is_comparable(test, accelerator):
+        why = f"{test.ranks} ranks, and the reference is for {REFERENCE_RANKS} GPUs of two machines"
+        return NcclVerdict(NcclResult.UNJUDGED, why)
+    average = health_scan_average(test)
+    if average is None:
+        return NcclVerdict(NcclResult.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
+    sizes = sorted({row.size / _GIB for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB})
+    measured = f"{sizes[0]:g}–{sizes[-1]:g} GiB average" if len(sizes) > 1 else f"{sizes[0]:g} GiB alone"
+    words = f"{measured} {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
+    return NcclVerdict(NcclResult.PASSED if average >= pass_line else NcclResult.FAILED, f"{words} of {pass_line:,.0f}")

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec import field as msgspec_field
 from msgspec.structs import replace
 
-from console.kube.objects.matching import Requirement, Toleration, first_untolerated_taint
+from console.kube.objects.meta import Requirement, Toleration, first_untolerated_taint
 from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from console.kube.objects.matching import first_untolerated_taint
+from console.kube.objects.meta import first_untolerated_taint
 
 if TYPE_CHECKING:
     from console.scheduling.kueue.state import Amounts, Flavor, Node, Place, PodSet

@@ -12,16 +12,18 @@ from textual.reactive import reactive
 
 from console.metrics.export import format_message_size
 from console.metrics.nccl.history import MeasuredTest, UsualBandwidth, mean_speedup
-from console.metrics.nccl.reference import (
+from console.metrics.nccl.results import (
     PASS_LINE,
+    Half,
     NcclResult,
+    NcclTest,
+    Row,
     RowRating,
     expected_busbw,
     is_comparable,
     judge_row,
     judge_test,
 )
-from console.metrics.nccl.results import Half, NcclTest, Row
 from screens import wording
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, Plot, round_ticks
 from screens.wording import Cell, Span

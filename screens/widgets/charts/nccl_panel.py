@@ -15,8 +15,7 @@ from textual.reactive import reactive
 from console.kube.snapshot import WatchState, WatchStatus
 from console.metrics.export import REFERENCE_BAND
 from console.metrics.nccl.history import MeasuredTest, comparable_tests, usual_bandwidth
-from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_curve
-from console.metrics.nccl.results import NcclTest
+from console.metrics.nccl.results import PASS_LINE, NcclTest, is_comparable, reference_curve
 from screens import wording
 from screens.columns.column import Column
 from screens.widgets.charts.canvas import MeasuresPanel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import NotAllowed, NotFound, Unreadable
-from console.kube.discovery import ApiDiscovery
+from console.kube.client import ApiDiscovery
 from console.kube.snapshot import WatchState
 from console.kube.watch import Backoff, Changed, Disconnected, Heartbeat, Listed, Served, watch_kind
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput
-from console.kube.shell import best_shell, is_nested, shell
+from console.kube.exec import best_shell, is_nested, shell
 from tests.apiserver import ApiServer, eventually
 from tests.console.kube.kubelet import EXEC, Exec, ended
 

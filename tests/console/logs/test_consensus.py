@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.consensus import Consensus, normalize_line
 from console.logs.line import Gap, RankLine, detect_level
+from console.logs.merged_text import Consensus, normalize_line
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from console.errors import NotFound
 from console.logs import text as files
-from console.logs.filter import find_matching_lines, find_passing_lines, required_literal
 from console.logs.merged_text import MergedText, iter_lines, offsets_of_line
 from console.logs.segment import LogSegment
-from console.logs.text import FileText, LineFilter
+from console.logs.text import FileText, LineFilter, find_matching_lines, find_passing_lines, required_literal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from console.logs.failure_kinds import NcclMessage, Xid, parse_nccl_message, parse_xid
 from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, parse_pyspy
-from console.metrics.gpu_metrics import Gpu
-from console.metrics.gpu_parsers import NvidiaSmiParser, parse_nvidia_smi
+from console.metrics.gpu_metrics import Gpu, NvidiaSmiParser, parse_nvidia_smi
 from console.metrics.job_measures import LauncherStep, StepState, parse_launcher_step
 from console.metrics.log_results import EvalScore, LmEvalParser
 from tests.parsing import parse_lm_eval

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.metrics.gpu_metrics import METRICS, Gpu, GpuBoard, RankGpus, find_metric
-from console.metrics.gpu_parsers import parse_dcgm, parse_nvidia_smi
+from console.metrics.gpu_metrics import METRICS, Gpu, GpuBoard, RankGpus, find_metric, parse_dcgm, parse_nvidia_smi
 
 H200 = """\
 index, name, pci.bus_id, utilization.gpu [%], memory.used [MiB], memory.total [MiB], temperature.gpu, power.draw [W], \

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, RankGpus, find_metric
-from console.metrics.gpu_parsers import NetworkCounters, parse_dcgm
+from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, NetworkCounters, RankGpus, find_metric, parse_dcgm
 
 TABLE = "index, name\n0, NVIDIA B200\n"
 

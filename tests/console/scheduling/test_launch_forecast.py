@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobSet
-from console.kube.objects.matching import ALWAYS, NAME_LABEL, Requirement, Toleration
-from console.kube.objects.meta import GPU, Condition
+from console.kube.objects.meta import ALWAYS, GPU, NAME_LABEL, Condition, Requirement, Toleration
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import (

@@ -16,7 +16,7 @@ from console.metrics.nccl.history import (
     mean_speedup,
     usual_bandwidth,
 )
-from console.metrics.nccl.reference import NcclResult, judge_test
+from console.metrics.nccl.results import NcclResult, judge_test
 from tests.screens.queue_scene import table
 
 if TYPE_CHECKING:

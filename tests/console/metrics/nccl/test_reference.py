@@ -4,15 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.metrics.nccl.reference import (
+from console.metrics.nccl.results import (
     A4_ALL_REDUCE,
     PASS_LINE,
+    Half,
+    NcclTest,
+    Row,
     RowRating,
     expected_busbw,
     health_scan_average,
     judge_row,
 )
-from console.metrics.nccl.results import Half, NcclTest, Row
 
 MIB, GIB = 2**20, 2**30
 
