@@ -15,9 +15,19 @@ import msgspec
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.kinds import kind_named
 from console.kube.nested_values import Value
-from console.preflight import cluster, images, machines, network, queues, storage
-from console.preflight.check import Check, LaunchNeeds, Repair, RepairKind, Result, Verdict, name_of, verdict_of_error
-from console.preflight.context import CheckContext, SharedRequests
+from console.preflight import cluster, images, machines, storage
+from console.preflight.check import (
+    Check,
+    CheckContext,
+    LaunchNeeds,
+    Repair,
+    RepairKind,
+    Result,
+    SharedRequests,
+    Verdict,
+    name_of,
+    verdict_of_error,
+)
 
 if TYPE_CHECKING:
     from console.launch.recipes import LaunchPlan
@@ -118,14 +128,14 @@ CHECKS: tuple[CheckSpec, ...] = (
         "Switch on DCGM in the cluster's monitoring.",
         _upgrade_command("--monitoring=SYSTEM,DCGM"),
     ),
-    CheckSpec("P14", "JobSet", queues.check_jobset, "Install JobSet.", _list_release_command("jobset", "v0.12.0")),
-    CheckSpec("P15", "Kueue", queues.check_kueue, "Install Kueue.", _list_release_command("kueue", "v0.18.4")),
-    CheckSpec("P16", "LocalQueue", queues.check_local_queue, "Create the LocalQueue, or choose one that is there."),
-    CheckSpec("P17", "Quota", queues.check_quota, "Raise the ClusterQueue's nominalQuota, or take fewer GPUs."),
+    CheckSpec("P14", "JobSet", cluster.check_jobset, "Install JobSet.", _list_release_command("jobset", "v0.12.0")),
+    CheckSpec("P15", "Kueue", cluster.check_kueue, "Install Kueue.", _list_release_command("kueue", "v0.18.4")),
+    CheckSpec("P16", "LocalQueue", cluster.check_local_queue, "Create the LocalQueue, or choose one that is there."),
+    CheckSpec("P17", "Quota", cluster.check_quota, "Raise the ClusterQueue's nominalQuota, or take fewer GPUs."),
     CheckSpec(
         "P18",
         "Topology-aware scheduling",
-        queues.check_topology,
+        cluster.check_topology,
         "Create a Topology and name it in the ResourceFlavor; or ask for no topology.",
     ),
     CheckSpec("P19", "Filestore", storage.check_nfs, "Make the instance or the claim, in the cluster's network."),
@@ -153,15 +163,15 @@ CHECKS: tuple[CheckSpec, ...] = (
         "P24", "Image fits B200", images.check_image_fits_b200, "Take an image with CUDA 12.8 or newer, and sshd."
     ),
     CheckSpec("P25", "gIB image", images.check_gib_image, "Name another tag of gIB."),
-    CheckSpec("P26", "Egress", network.check_egress, "Set up Cloud NAT, or take an image that has all it needs."),
+    CheckSpec("P26", "Egress", machines.check_egress, "Set up Cloud NAT, or take an image that has all it needs."),
     CheckSpec(
         "P27",
         "Multi-network",
-        network.check_interfaces,
+        machines.check_interfaces,
         "Create the Network objects, or launch with the host's network.",
     ),
     CheckSpec(
-        "P28", "Ports between pods", network.check_network_policies, "Allow these ports between pods of the namespace."
+        "P28", "Ports between pods", machines.check_network_policies, "Allow these ports between pods of the namespace."
     ),
     CheckSpec("P29", "Local SSD", machines.check_local_ssd, "Use a pool with local SSDs, or drop the mount."),
     CheckSpec("P30", "Google services enabled", images.check_services, "Enable them."),

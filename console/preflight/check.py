@@ -1,23 +1,32 @@
-"""The result of one preflight check: verdict, evidence, and how errors and needs affect it."""
+"""One preflight check: its verdict, how errors and needs affect it, and what it asks of the cluster and of Google.
+
+A `CheckContext` is a check's own log over requests shared by all checks, each sent once and limited in time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from console.errors import ApiDisabled, ConsoleError, NotAllowed
+from console.errors import ApiDisabled, ConsoleError, NotAllowed, NotFound, Unreachable
 from console.kube.nested_values import Value, get_path
+from console.kube.objects.on_demand import NamedWire, NamesWire, read_object
+from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
-    from console.preflight.context import CheckContext
+    from console.google.api.calls import GoogleSession
+    from console.google.clusters import GkeCluster, Place
+    from console.session import Session
 
-    CheckFunction = Callable[[CheckContext], Awaitable["Verdict"]]
+    CheckFunction = Callable[["CheckContext"], Awaitable["Verdict"]]
 
 
 class Result(StrEnum):
@@ -262,13 +271,14 @@ async def verdict_of(part: Awaitable[Verdict]) -> Verdict:
         return verdict_of_error(error)
 
 
+async def combined(*parts: Awaitable[Verdict], all_required: bool = False) -> Verdict:
+    """The verdicts of several parts, which look at the same time, as one; see `combine_verdicts`."""
+    return combine_verdicts(*await asyncio.gather(*map(verdict_of, parts)), all_required=all_required)
+
+
 def combined_check(*parts: CheckFunction) -> CheckFunction:
-    """Combine several parts into one check; see `combine_verdicts`."""
-
-    async def check_all(context: CheckContext) -> Verdict:
-        return combine_verdicts(*[await verdict_of(part(context)) for part in parts])
-
-    return check_all
+    """A check of several parts."""
+    return lambda context: combined(*(part(context) for part in parts))
 
 
 def verdict_of_error(error: ConsoleError) -> Verdict:
@@ -304,3 +314,146 @@ def combine_verdicts(*verdicts: Verdict, all_required: bool = False) -> Verdict:
         command=next((each.command for each in mending if each.command), ""),
         repair=next((each.repair for each in mending if each.repair), None),
     )
+
+
+_T = TypeVar("_T")
+KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+SILENCE_TIMEOUT = 3.0  # seconds for which the API server may say nothing
+LIST_TIMEOUT = 20.0  # seconds for which a kind that is still being listed is waited for
+
+
+class SharedRequests:
+    """The requests of one preflight run and their answers; each is sent once."""
+
+    def __init__(self, cluster: Session) -> None:
+        self.cluster = cluster
+        self._asked: dict[Hashable, asyncio.Task[object]] = {}
+
+    async def send_once(self, key: Hashable, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """The answer or error of this request, sent now or before; cancelling one waiter does not cancel the others."""
+        task = self._asked.get(key)
+        if task is None:
+            task = self._asked[key] = asyncio.create_task(question())
+            task.add_done_callback(_retrieve_error)
+        return cast("_T", await asyncio.shield(task))  # the key names the question
+
+    def close(self) -> None:
+        for task in self._asked.values():
+            task.cancel()
+
+
+def _retrieve_error(task: asyncio.Task[object]) -> None:
+    """Retrieve the error of a task that nobody waits for any more, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
+
+
+class CheckContext:
+    """Sends the requests of one check and logs them."""
+
+    def __init__(self, requests: SharedRequests, needs: LaunchNeeds) -> None:
+        self.questions, self.wish = requests, needs
+        self.looks: list[Observation] = []
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.questions.cluster.fleet
+
+    @property
+    def cluster(self) -> Session:
+        return self.questions.cluster
+
+    async def send_request(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Send a request once for all checks, and log the outcome."""
+        started = time.monotonic()
+        outcome = "no answer in time"
+        try:
+            answer = await self.questions.send_once((at, what), question)
+            outcome = "answered"
+        except ConsoleError as error:
+            outcome = error.message
+            raise
+        finally:
+            if all(each.what != what for each in self.looks):
+                self.looks.append(Observation(at, what, outcome, round(time.monotonic() - started, 3)))
+        return answer
+
+    async def get(self, path: str, type_: type[_T], **params: str) -> _T:
+        """Fetch an object or list from the API server; NotFound, NotAllowed and other Refused."""
+        what = path + ("?" + "&".join(f"{key}={value}" for key, value in params.items()) if params else "")
+
+        async def question() -> _T:
+            client = self.cluster.watch.current_connection.client
+            body = await client.request("GET", path, params=params, doing=f"read {path}", silence=SILENCE_TIMEOUT)
+            return read_object(body, type_)
+
+        return await self.send_request(KUBERNETES, f"GET {what}", question)
+
+    async def list_metadata(self, path: str, noun: str, **params: str) -> tuple[NamedWire, ...]:
+        """Fetch the metadata of a list, so that no Secret's content is transferred."""
+
+        async def question() -> tuple[NamedWire, ...]:
+            client = self.cluster.watch.current_connection.client
+            body = await client.request(
+                "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=SILENCE_TIMEOUT
+            )
+            return tuple(read_object(body, NamesWire).items or ())
+
+        shown = "&".join(f"{key}={value}" for key, value in params.items())
+        return await self.send_request(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
+
+    async def find(self, path: str, type_: type[_T], **params: str) -> _T | None:
+        """Like `get`; None if the object does not exist."""
+        try:
+            return await self.get(path, type_, **params)
+        except NotFound:
+            return None
+
+    async def wait_for_kinds(self, *kinds: str) -> Fleet:
+        """The snapshot once these kinds are listed; NotAllowed, NotFound or Unreachable if one cannot be."""
+
+        async def question() -> Fleet:
+            try:
+                fleet = await self.cluster.watch.wait_until_listed(*kinds, timeout=LIST_TIMEOUT, silent=SILENCE_TIMEOUT)
+            except KeyError as error:
+                raise Unreachable(f"{error.args[0]} are not watched.") from error
+            for kind in kinds:
+                link = fleet.links[kind]
+                if link.state is WatchState.FORBIDDEN:
+                    raise NotAllowed(link.why, link.hint, status=403)
+                if link.state is WatchState.ABSENT:
+                    raise NotFound(link.why, link.hint, status=404)
+            return fleet
+
+        return await self.send_request(KUBERNETES, f"watch of {', '.join(kinds)}", question)
+
+    async def cluster_place(self) -> Place:
+        return await self.send_request(GOOGLE, "where the cluster lies", self.cluster.google.cloud.place)
+
+    async def gke(self) -> GkeCluster:
+        place = await self.cluster_place()
+
+        async def question() -> GkeCluster:
+            return (await self.cluster.google.cloud.connected_cluster())[1]
+
+        return await self.send_request(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
+
+    async def call_google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
+        """Ask a Google service through `Cloud.ask`."""
+        return await self.send_request(GOOGLE, what, lambda: self.cluster.google.cloud.call(module, question))
+
+    async def granted_permissions(self, project: str, wanted: Collection[str]) -> frozenset[str]:
+        what = f"resourcemanager: rights in {project} ({len(wanted)})"
+        return await self.call_google(
+            what, "projects", lambda api, login: api.granted_permissions(login, project, tuple(wanted))
+        )
+
+    async def project_number(self, project: str) -> str:
+        what = f"resourcemanager: project {project}"
+        return await self.call_google(what, "projects", lambda api, login: api.read_number(login, project))
+
+    async def project_members(self, project: str) -> Mapping[str, Collection[str]]:
+        """The IAM policy of a project: role -> members."""
+        what = f"resourcemanager: who may do what in {project}"
+        return await self.call_google(what, "projects", lambda api, login: api.read_members(login, project))

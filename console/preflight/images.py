@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
@@ -10,12 +12,16 @@ from console.google.builds import ImageFacts, ImageReference
 from console.kube.objects.on_demand import PodObjectWire
 from console.kube.objects.pod import Pod
 from console.preflight.check import (
+    KUBERNETES,
+    REGISTRY,
+    CheckContext,
     Need,
     Repair,
     RepairKind,
     Result,
     Verdict,
     combine_verdicts,
+    combined,
     enable_services_repair,
     fail,
     ok,
@@ -24,19 +30,10 @@ from console.preflight.check import (
     verdict_of_error,
     warn,
 )
-from console.preflight.context import (
-    KUBERNETES,
-    REGISTRY,
-    CheckContext,
-    enabled_services,
-    granted_permissions,
-    list_builds,
-    list_repositories,
-    project_members,
-    project_number,
-    repository_members,
-)
 from console.preflight.storage import ALL_USERS
+
+if TYPE_CHECKING:
+    from console.google.builds import Build, Repository
 
 SERVICES = (
     "cloudbuild.googleapis.com",
@@ -66,6 +63,7 @@ _RUN_ROLES = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchru
 """Beginnings of recipes -> programs that they run."""
 _PODS_TRIED = 3
 _LONG_QUEUE_SECONDS = 180.0  # seconds after which a build that has not begun waits for others
+_BUILDS = 20  # how many of the latest builds are looked at
 _RECENT_BUILDS = 5  # builds that say what is so now
 
 
@@ -100,14 +98,19 @@ async def _check_node_pull_access(context: CheckContext, image: str) -> Verdict:
         return ok("")
     accounts = {pool.account if "@" in pool.account else "" for pool in cluster.pools if pool.accelerators}
     if "" in accounts:
-        usual = f"{await project_number(context, cluster.project)}-compute@developer.gserviceaccount.com"
+        usual = f"{await context.project_number(cluster.project)}-compute@developer.gserviceaccount.com"
         accounts = (accounts - {""}) | {usual}
-    policies = [await repository_members(context, *named), await project_members(context, cluster.project)]
+    project, location, name = named
+    readers: Mapping[str, Collection[str]] = await context.call_google(
+        f"artifactregistry: who may use {name} in {location}",
+        "artifact_registry",
+        lambda api, login: api.ArtifactRegistry(login).read_members(project, location, name),
+    )
+    policies = [readers, await context.project_members(cluster.project)]
     held = {name for policy in policies for role in policy.keys() & _PULL_ROLES for name in policy[role]}
     without = sorted(each for each in accounts if f"serviceAccount:{each}" not in held and not held & ALL_USERS)
     if not without:
         return ok(f"The nodes may read it, as {', '.join(sorted(accounts))}.")
-    project, location, name = named
     command = (
         f"gcloud artifacts repositories add-iam-policy-binding {name} --location={location} --project={project} "
         f"--role=roles/artifactregistry.reader --member=serviceAccount:{without[0]}"
@@ -244,9 +247,7 @@ async def check_gib_image(context: CheckContext) -> Verdict:
     image = context.wish.text("network.gib.image")
     if not image or not context.wish.flag("network.gib.enabled"):
         return skip("No recipe was chosen." if not context.wish.recipe else "The launch takes no gIB.")
-    return combine_verdicts(
-        await verdict_of(_check_pullable(context, image)), await verdict_of(_check_last_pull(context, image))
-    )
+    return await combined(_check_pullable(context, image), _check_last_pull(context, image))
 
 
 # the project
@@ -255,7 +256,11 @@ async def check_gib_image(context: CheckContext) -> Verdict:
 async def check_services(context: CheckContext) -> Verdict:
     project = (await context.cluster_place()).project
     wanted = SERVICES + (("lustre.googleapis.com",) if context.wish.mounts_lustre else ())
-    on = await enabled_services(context, project, wanted)
+    on: frozenset[str] = await context.call_google(
+        f"serviceusage: services of {project}",
+        "projects",
+        lambda api, login: api.enabled_services(login, project, wanted),
+    )
     off = [each for each in wanted if each not in on]
     told = f"{len(wanted) - len(off)} of {len(wanted)} services are enabled in {project}."
     if not off:
@@ -286,7 +291,11 @@ async def check_repository(context: CheckContext) -> Verdict:
     place = await context.cluster_place()
     project, location, name = registry_address(context, place.project, place.region)
     try:
-        found = await list_repositories(context, project, location)
+        found: tuple[Repository, ...] = await context.call_google(
+            f"artifactregistry: repositories of {project} in {location}",
+            "artifact_registry",
+            lambda api, login: api.ArtifactRegistry(login).repositories(project, location),
+        )
     except ApiDisabled as error:
         repair = enable_services_repair(project, error.service)
         return fail(error.message, "There can be no repository.", "Enable the service first.", repair=repair)
@@ -310,7 +319,7 @@ async def check_repository(context: CheckContext) -> Verdict:
 
 async def check_build_permissions(context: CheckContext) -> Verdict:
     project = (await context.cluster_place()).project
-    held = await granted_permissions(context, project, _BUILD_PERMISSIONS)
+    held = await context.granted_permissions(project, _BUILD_PERMISSIONS)
     missing = [each for each in _BUILD_PERMISSIONS if each not in held]
     told = f"This login holds {len(held)} of {len(_BUILD_PERMISSIONS)} rights to build in {project}."
     if missing:
@@ -321,7 +330,11 @@ async def check_build_permissions(context: CheckContext) -> Verdict:
 async def _check_build_quota(context: CheckContext, project: str) -> Verdict:
     """Whether builds wait or failed for lack of quota, which no API reports directly."""
     region = (await context.cluster_place()).region
-    latest = await list_builds(context, project, region)
+    latest: tuple[Build, ...] = await context.call_google(
+        f"cloudbuild: builds of {project} in {region}",
+        "build",
+        lambda api, login: api.CloudBuild(login, project, region).list_latest(_BUILDS),
+    )
     waiting = [
         each
         for each in latest

@@ -1,19 +1,27 @@
-"""Checks of machines: A4 node pools, placement, readiness, free GPUs, taints (P04 to P08, P13, P29)."""
+"""Checks of the machines (pools, placement, free GPUs, taints) and of the network between them (P04 to P08, P13, P26 to
+P29).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from urllib.parse import quote
 
-from console.errors import NotFound
-from console.google.clusters import GkePool
+from console.errors import NotFound, Refused
+from console.google.builds import ImageReference
+from console.google.clusters import Firewall, GkePool, Nat, Reservation, is_port_open
 from console.kube.nested_values import get_path as value_at
+from console.kube.objects import on_demand
 from console.kube.objects.node import Node
-from console.kube.objects.on_demand import WorkloadControllersWire, WorkloadControllerWire
 from console.preflight.check import (
+    KUBERNETES,
+    CheckContext,
     Need,
     Result,
     Verdict,
     combine_verdicts,
+    combined,
     combined_check,
     fail,
     missing_verdict,
@@ -22,7 +30,6 @@ from console.preflight.check import (
     verdict_of,
     warn,
 )
-from console.preflight.context import CheckContext, read_reservation
 from console.scheduling.topology import MACHINE_GPUS
 
 MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
@@ -62,10 +69,8 @@ async def check_a4_pool(context: CheckContext) -> Verdict:
     wanted = context.wish.demand.pods
     if not wanted:
         return skip("The recipe asks for no GPU.")
-    here, there = (
-        await verdict_of(_check_a4_nodes(context, wanted)),
-        await verdict_of(_check_a4_pool_at_google(context, wanted)),
-    )
+    here = await verdict_of(_check_a4_nodes(context, wanted))
+    there = await verdict_of(_check_a4_pool_at_google(context, wanted))
     if here.result is Result.FAIL and there.result is Result.OK:
         told = f"{here.evidence} {there.evidence}"  # an autoscaled pool has its nodes when somebody asks for them
         return warn(told, "Nodes come when the job asks for them.", "Wait for the nodes.")
@@ -134,7 +139,11 @@ check_dense_reservation = combined_check(_check_node_topology, _check_reservatio
 
 async def _judge_reservation(context: CheckContext, project: str, pool: str, zone: str, name: str) -> Verdict:
     try:
-        found = await read_reservation(context, project, zone, name)
+        found: Reservation = await context.call_google(
+            f"compute: reservation {name} in {zone}",
+            "compute",
+            lambda api, login: api.read_reservation(login, project, zone, name),
+        )
     except NotFound:
         told = f"Google: {pool} takes from reservation {name}, which does not exist in {zone}."
         return warn(told, "The pool gets no more machines from it.")
@@ -154,9 +163,7 @@ async def check_free_gpus(context: CheckContext) -> Verdict:
     wanted = context.wish.demand.gpus
     if not wanted:
         return skip("The recipe asks for no GPU.")
-    return combine_verdicts(
-        await verdict_of(_check_free_in_cluster(context, wanted)), await verdict_of(_check_pool_status(context))
-    )
+    return await combined(_check_free_in_cluster(context, wanted), _check_pool_status(context))
 
 
 async def _check_free_in_cluster(context: CheckContext, wanted: int) -> Verdict:
@@ -210,7 +217,7 @@ def _taint_key(taint: str) -> str:
 
 async def _check_metadata_server(context: CheckContext) -> Verdict:
     path = "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server"
-    agent = await context.find(path, WorkloadControllerWire)
+    agent = await context.find(path, on_demand.WorkloadControllerWire)
     if agent is None:
         return fail("There is no DaemonSet gke-metadata-server.", "Pods then act as the node's account.")
     return await _check_agent_ready(
@@ -219,7 +226,7 @@ async def _check_metadata_server(context: CheckContext) -> Verdict:
 
 
 async def _check_agent_ready(
-    context: CheckContext, agent: WorkloadControllerWire, wanted: Callable[[Node], bool], lack: str
+    context: CheckContext, agent: on_demand.WorkloadControllerWire, wanted: Callable[[Node], bool], lack: str
 ) -> Verdict:
     """Whether an agent is ready on all nodes that should run it; nodes that are not ready belong to P06."""
     told = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
@@ -252,7 +259,9 @@ check_workload_identity = combined_check(_check_metadata_server, _check_metadata
 
 async def _check_dcgm_in_cluster(context: CheckContext) -> Verdict:
     where = "gke-managed-system"
-    agents = (await context.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", WorkloadControllersWire)).items or []
+    agents = (
+        await context.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", on_demand.WorkloadControllersWire)
+    ).items or []
     found = next((each for each in agents if "dcgm" in each.name), None)
     if found is None:
         return warn(f"No DCGM runs in {where}.", "GPU metrics are missing from Google's monitoring; training works.")
@@ -272,9 +281,7 @@ async def check_local_ssd(context: CheckContext) -> Verdict:
     need = context.wish.need(bool(context.wish.text("storage.ssd")))
     if need is Need.NO:
         return skip("The launch mounts no local SSD.")
-    return combine_verdicts(
-        await verdict_of(_check_ssd_in_cluster(context, need)), await verdict_of(_check_ssd_at_google(context, need))
-    )
+    return await combined(_check_ssd_in_cluster(context, need), _check_ssd_at_google(context, need))
 
 
 async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> Verdict:
@@ -296,3 +303,193 @@ async def _check_ssd_at_google(context: CheckContext, need: Need) -> Verdict:
     return missing_verdict(
         need, f"Google: no local SSDs in {', '.join(without) or 'any A4 pool'}.", "Nothing can be mounted there."
     )
+
+
+NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))  # of an A4 pod's interfaces, unless named
+_ALL_PODS = ("0.0.0.0/0", "10.0.0.0/8")  # ranges of addresses that hold those of every pod
+_ADDRESS_SPACE = "kubernetes.io/metadata.name"  # the label by which a namespace is named
+_PULLED_IMAGE = "Successfully pulled image "
+_PODS_READ, _LINES = 3, "400"
+_NO_INTERNET = re.compile(
+    r"Could not resolve host|Temporary failure in name resolution|Temporary failure resolving|Network is unreachable"
+    r"|Failed to connect to \S+ port|Max retries exceeded with url|Connection timed out|Connection refused.*https?://"
+)
+_REACHED_INTERNET = re.compile(
+    r"^Get:\d+ https?://|^Successfully installed |^Cloning into |Receiving objects: 100%|^Fetched .* in "
+)
+_CHART_LABELS = frozenset(
+    {"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "a4.console/recipe"}
+)  # on all pods
+
+
+async def _check_egress_in_logs(context: CheckContext) -> Verdict:
+    """Egress, judged by connection tests that pods of the namespace recently printed."""
+    every = (await context.wait_for_kinds("pods")).pods.values()
+    mine = (each for each in every if each.namespace == context.wish.namespace and each.jobset)
+    pods = [each for each in mine if each.phase != "Pending"]
+    for pod in sorted(pods, key=lambda each: -each.created)[:_PODS_READ]:
+        where = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/log"
+
+        async def question(where: str = where) -> str:
+            params = {"tailLines": _LINES, "container": "workload"}
+            body = await context.cluster.watch.current_connection.client.request(
+                "GET", where, params=params, doing="read a pod's log"
+            )
+            return body.decode(errors="replace")
+
+        try:
+            text = await context.send_request(KUBERNETES, f"log of {pod.name}, last {_LINES} lines", question)
+        except Refused:
+            continue  # its container is another one, or prints nothing yet
+        if lost := [line.strip() for line in text.splitlines() if _NO_INTERNET.search(line)]:
+            reason = "Egress is blocked, or the other side is down."
+            return warn(f"Pod {pod.name} recently printed: {lost[-1][:160]}", reason)
+        if come := [line.strip() for line in text.splitlines() if _REACHED_INTERNET.search(line)]:
+            return ok(f"Pod {pod.name} recently reached the internet: {come[-1][:100]}")
+    raise NotFound("No pod log shows a connection to the internet.", status=404)
+
+
+async def _check_external_pulls(context: CheckContext) -> Verdict:
+    """Egress, judged by a pulled image from a registry outside Google."""
+    fleet = await context.wait_for_kinds("events")
+    for event in fleet.events.values():
+        text = event.message
+        if event.reason == "Pulled" and text.startswith(_PULLED_IMAGE):
+            image = text.removeprefix(_PULLED_IMAGE).split()[0].strip('"')
+            if not ImageReference.of(image).google:
+                return ok(f"A node recently pulled {image}, from outside Google.")
+    raise NotFound("No node recently pulled an image from outside Google.", status=404)
+
+
+async def _check_nat(context: CheckContext) -> Verdict:
+    cluster = await context.gke()
+    region = cluster.location if cluster.regional else cluster.location.rpartition("-")[0]
+    network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
+    found: tuple[Nat, ...] = await context.call_google(
+        f"compute: Cloud NATs in {region}", "compute", lambda api, login: api.list_nats(login, cluster.project, region)
+    )
+    mine = [each for each in found if each.network == network and (not each.subnets or subnet in each.subnets)]
+    if mine:
+        return ok(f"Google: Cloud NAT {mine[0].name} serves subnet {subnet}.")
+    reason = "Nodes without an address of their own cannot reach pip, git, model hubs or the data sets."
+    return warn(f"Google: no Cloud NAT serves subnet {subnet} of {network}.", reason)
+
+
+check_egress = combined_check(_check_external_pulls, _check_egress_in_logs, _check_nat)
+
+
+async def check_interfaces(context: CheckContext) -> Verdict:
+    host = context.wish.flag("network.hostNetwork")
+    need = context.wish.need(not host and context.wish.flag("network.interfaces") and context.wish.demand.gpus >= 8)
+    if need is Need.NO:
+        return skip("The pods take the host's network." if host else "No interface is asked for.")
+    return await combined(_check_networks_in_cluster(context, need), _check_networks_at_google(context, need))
+
+
+async def _check_networks_in_cluster(context: CheckContext, need: Need) -> Verdict:
+    found = await context.find("/apis/networking.gke.io/v1/networks", on_demand.NamesWire)
+    if found is None:
+        told = "The cluster does not serve networks.networking.gke.io."
+        return missing_verdict(need, told, "Multi-networking is off.")
+    there = {each.metadata.name for each in found.items or ()}
+    wanted = _required_networks(context)
+    missing = [each for each in wanted if each not in there]
+    told = f"{len(wanted) - len(missing)} of the {len(wanted)} Network objects are there."
+    return missing_verdict(need, told, f"Missing: {', '.join(missing)}.") if missing else ok(told)
+
+
+def _required_networks(context: CheckContext) -> tuple[str, ...]:
+    named = value_at(context.wish.values, "network.subnetworks")
+    return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS
+
+
+async def _check_networks_at_google(context: CheckContext, need: Need) -> Verdict:
+    cluster = await context.gke()
+    off = [words for key, words in (("multiNetworking", "multi-networking"), ("dataplaneV2", "Dataplane V2"))
+           if key not in cluster.addons]  # fmt: skip
+    pools = [pool for pool in cluster.pools if pool.machine_type.startswith("a4-")]
+    wanted = len(_required_networks(context)) - 1
+    few = [f"{pool.name} has {pool.networks}" for pool in pools if pool.networks < wanted]
+    if off:
+        return missing_verdict(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
+    counted = ", ".join(f"{pool.name} has {pool.networks} networks more" for pool in pools)
+    told = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
+    if few:
+        return missing_verdict(need, told, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
+    return ok(told)
+
+
+async def check_network_policies(context: CheckContext) -> Verdict:
+    if context.wish.flag("network.hostNetwork"):
+        shared = ok("The pods share the host's network, to which NetworkPolicies do not apply.")
+        return combine_verdicts(await verdict_of(_check_firewall(context)), shared, all_required=True)
+    namespace, ports = context.wish.namespace, context.wish.ports
+    path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
+    found = (await context.get(path, on_demand.PoliciesWire)).items or []
+    words = " and ".join(map(str, ports))
+    about = [each for each in found if _selects_launch(each)]
+    if not about:
+        return ok(f"No NetworkPolicy of {namespace} is about the pods of a launch: ports {words} are open.")
+    names = ", ".join(each.metadata.name or "" for each in about)
+    ways = {way: [str(port) for port in ports if not _is_port_open(about, port, way)] for way in ("into", "out of")}
+    shut = [f"{way} the pods on {' and '.join(closed)}" for way, closed in ways.items() if closed]
+    told = f"NetworkPolicies of {namespace} about its pods: {names}."
+    if not shut:
+        return ok(f"{told} Ports {words} are open between pods of the namespace.")
+    return fail(told, f"They block traffic {', '.join(shut)}: pods cannot meet.")
+
+
+def _selects_launch(policy: on_demand.PolicyWire) -> bool:
+    """Whether a policy selects the pods of a launch; an unclear selector counts as yes."""
+    selector = policy.spec.pod_selector if policy.spec else None
+    labels = (selector.match_labels if selector else None) or {}
+    expressions = (selector.match_expressions if selector else None) or []
+    return not labels or bool(expressions) or any(key in _CHART_LABELS for key in labels)
+
+
+def _is_port_open(policies: list[on_demand.PolicyWire], port: int, way: str) -> bool:
+    """Whether a port is open between pods of the namespace; policies are additive."""
+    kind = "Ingress" if way == "into" else "Egress"
+    about = [each.spec for each in policies if each.spec and kind in (each.spec.policy_types or ["Ingress"])]
+    if not about:
+        return True
+    rules = [rule for spec in about for rule in (spec.ingress if kind == "Ingress" else spec.egress) or ()]
+    return any(_allows_port(rule, port, kind, policies[0].metadata.namespace or "") for rule in rules)
+
+
+def _allows_port(rule: on_demand.RuleWire, port: int, kind: str, namespace: str) -> bool:
+    peers = rule.from_ if kind == "Ingress" else rule.to
+    if peers and not any(_includes_namespace(each, namespace) for each in peers):
+        return False
+    tcp = [each for each in rule.ports or () if (each.protocol or "TCP") == "TCP"]
+    return not rule.ports or any(
+        each.port is None or (isinstance(each.port, int) and each.port <= port <= (each.end_port or each.port))
+        for each in tcp
+    )
+
+
+def _includes_namespace(peer: on_demand.PeerWire, namespace: str) -> bool:
+    """Whether the peer includes the launch's pods in that namespace."""
+    if peer.ip_block is not None:
+        return peer.ip_block.get("cidr") in _ALL_PODS and not peer.ip_block.get("except")
+    spaces = peer.namespace_selector
+    named = (spaces.match_labels if spaces else None) or {}
+    here = all(key == _ADDRESS_SPACE and value == namespace for key, value in named.items())
+    pods = peer.pod_selector
+    ours = all(key in _CHART_LABELS for key in (pods.match_labels if pods else None) or {})
+    return here and ours
+
+
+async def _check_firewall(context: CheckContext) -> Verdict:
+    cluster = await context.gke()
+    network = cluster.network.rpartition("/")[2]
+    what = f"compute: firewall rules of {network}"
+    rules: tuple[Firewall, ...] = await context.call_google(
+        what, "compute", lambda api, login: api.list_firewalls(login, cluster.project, network)
+    )
+    shut = [str(port) for port in context.wish.ports if not is_port_open(rules, port)]
+    told = f"Google: {len(rules)} firewall rules of network {network}."
+    if not shut:
+        return ok(f"{told} TCP {', '.join(map(str, context.wish.ports))} are open inside it.")
+    reason = f"None opens TCP {', '.join(shut)} for private addresses."
+    return warn(told, reason, "Pods share the host's network: open them.")

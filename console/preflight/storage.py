@@ -12,12 +12,14 @@ from console.errors import ApiDisabled, ConsoleError, NotFound
 from console.kube.objects.meta import annotations_of
 from console.kube.objects.on_demand import ClaimWire, NamedWire, WorkloadControllerWire
 from console.preflight.check import (
+    CheckContext,
     Need,
     Repair,
     RepairKind,
     Result,
     Verdict,
     combine_verdicts,
+    combined,
     enable_services_repair,
     fail,
     missing_verdict,
@@ -28,19 +30,9 @@ from console.preflight.check import (
     warn,
 )
 from console.preflight.cluster import service_account_path
-from console.preflight.context import (
-    CheckContext,
-    bucket_members,
-    list_buckets,
-    list_filestore_instances,
-    list_lustre_instances,
-    project_members,
-    project_number,
-    read_bucket,
-)
 
 if TYPE_CHECKING:
-    from console.google.storage import FilestoreInstance, LustreInstance
+    from console.google.storage import Bucket, FilestoreInstance, LustreInstance
 
 
 async def _check_instance(
@@ -51,7 +43,11 @@ async def _check_instance(
     project = project or cluster.project
     found: Sequence[LustreInstance | FilestoreInstance]
     try:
-        found = await (list_lustre_instances if kind == "Lustre" else list_filestore_instances)(context, project)
+        found = await context.call_google(
+            f"{kind.lower()}: instances of {project}",
+            "file_systems",
+            lambda api, login: (api.list_lustre if kind == "Lustre" else api.list_filestore)(login, project),
+        )
     except ApiDisabled as error:
         return missing_verdict(need, error.message, "No instance can be there.", "Enable the service, then make one.",
                        repair=enable_services_repair(project, error.service))  # fmt: skip
@@ -101,10 +97,8 @@ async def _enable_addon_repair(context: CheckContext, addon: str, words: str) ->
 
 async def _check_driver_and_addon(context: CheckContext, driver: str, addon: str, words: str, need: Need) -> Verdict:
     """Check a CSI driver in the cluster and its GKE add-on; either missing part offers the repair."""
-    here, there = (
-        await verdict_of(_check_csi_driver(context, driver, need)),
-        await verdict_of(_check_addon(context, addon, words, need)),
-    )
+    here = await verdict_of(_check_csi_driver(context, driver, need))
+    there = await verdict_of(_check_addon(context, addon, words, need))
     return _combine_driver_and_addon(driver, here, there)
 
 
@@ -148,14 +142,16 @@ async def check_fuse_on_host(context: CheckContext) -> Verdict:
 async def check_bucket_location(context: CheckContext) -> Verdict:
     if not context.wish.buckets:
         return skip("The launch mounts no bucket.") if context.wish.recipe else await _check_any_bucket_near(context)
-    return combine_verdicts(
-        *[await verdict_of(_check_location_of(context, name)) for name in context.wish.buckets], all_required=True
-    )
+    return await combined(*(_check_location_of(context, name) for name in context.wish.buckets), all_required=True)
 
 
 async def _check_any_bucket_near(context: CheckContext) -> Verdict:
     place = await context.cluster_place()
-    found = await list_buckets(context, place.project)
+    found: tuple[Bucket, ...] = await context.call_google(
+        f"storage: buckets of {place.project}",
+        "cloud_storage",
+        lambda api, login: api.Buckets(login, place.project).list_buckets(),
+    )
     listed = ", ".join(f"{each.name} ({each.location})" for each in found[:6]) or "none"
     told = f"Buckets of {place.project}: {listed}{f' and {len(found) - 6} more' if len(found) > 6 else ''}."
     if any(each.is_near(place.region) and each.location_type == "region" for each in found):
@@ -166,7 +162,11 @@ async def _check_any_bucket_near(context: CheckContext) -> Verdict:
 async def _check_location_of(context: CheckContext, name: str) -> Verdict:
     place = await context.cluster_place()
     try:
-        found = await read_bucket(context, name)
+        found: Bucket = await context.call_google(
+            f"storage: bucket {name}",
+            "cloud_storage",
+            lambda api, login: api.Buckets(login, place.project).read_bucket(name),
+        )
     except NotFound:
         return missing_bucket_verdict(name)
     told = f"gs://{name} lies in {found.location} ({found.location_type}); the cluster in {place.region}."
@@ -220,7 +220,12 @@ async def _check_access_to(context: CheckContext, name: str, acts_as: str) -> Ve
     who = acts_as or f"ns/{wish.namespace}/sa/{wish.account}"
     mine = _PrincipalNames(cluster.workload_pool, wish.namespace, wish.account, acts_as)
     try:
-        ours = mine.granted_roles(await bucket_members(context, name))
+        policy: Mapping[str, Collection[str]] = await context.call_google(
+            f"storage: who may use bucket {name}",
+            "cloud_storage",
+            lambda api, login: api.Buckets(login, cluster.project).read_members(name),
+        )
+        ours = mine.granted_roles(policy)
     except NotFound:
         return missing_bucket_verdict(name)
     missing = _missing_roles(ours)
@@ -228,7 +233,7 @@ async def _check_access_to(context: CheckContext, name: str, acts_as: str) -> Ve
         return ok(f"{who} has {', '.join(sorted(ours))} on gs://{name}.")
     beyond = "The project's policy gives no more."
     try:
-        ours |= mine.granted_roles(await project_members(context, cluster.project))
+        ours |= mine.granted_roles(await context.project_members(cluster.project))
     except ConsoleError as error:
         beyond = f"The project may give it all the same: its policy was not seen ({error.message})"
     if not (missing := _missing_roles(ours)):
@@ -247,7 +252,7 @@ def _missing_roles(ours: Collection[str]) -> list[str]:
 async def _format_principal(context: CheckContext, project: str, mine: _PrincipalNames) -> str:
     """The pods' principal in an IAM policy; PROJECT_NUMBER if the number is unknown."""
     try:
-        number = await project_number(context, project)
+        number = await context.project_number(project)
     except ConsoleError:
         number = "PROJECT_NUMBER"  # the command is to be read before it is run
     pool = f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{mine.pool}"
@@ -321,10 +326,8 @@ async def check_lustre_driver(context: CheckContext) -> Verdict:
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     name = "lustre.csi.storage.gke.io"
-    here, there = (
-        await verdict_of(_check_csi_driver(context, name, need)),
-        await verdict_of(_check_lustre_addon(context, need)),
-    )
+    here = await verdict_of(_check_csi_driver(context, name, need))
+    there = await verdict_of(_check_lustre_addon(context, need))
     return _combine_driver_and_addon(name, here, there, sure=True)
 
 
