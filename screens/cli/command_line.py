@@ -120,17 +120,11 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
     match name:
         case "pools" | "nodes" | "queues" | "workloads" | "jobs" | "pods":
             from screens.cli.lists import COMMANDS
-        case "recipes" | "values" | "launch":
+        case "recipes" | "values" | "launch" | "profiles":
             from screens.cli.launch import COMMANDS
-        case "stop":
-            from screens.cli.stop import COMMANDS
-        case "history":
+        case "history" | "ledger":
             from screens.cli.history import COMMANDS
-        case "ledger":
-            from screens.cli.ledger import COMMANDS
-        case "profiles":
-            from screens.cli.profiles import COMMANDS
-        case "releases" | "upgrade" | "rollback":
+        case "releases" | "upgrade" | "rollback" | "stop":
             from screens.cli.releases import COMMANDS
         case "logs":
             from screens.cli.logs import COMMANDS
@@ -150,14 +144,10 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.gpus import COMMANDS
         case "nccl" | "nccl-quick" | "training":
             from screens.cli.measures import COMMANDS
-        case "checkpoints":
-            from screens.cli.checkpoints import COMMANDS
         case "read":
             from screens.cli.read import COMMANDS
-        case "forecast" | "whatif":
+        case "forecast" | "whatif" | "simulate":
             from screens.cli.forecast import COMMANDS
-        case "simulate":
-            from screens.cli.simulate import COMMANDS
         case "cordon" | "uncordon":
             from screens.cli.cordon import COMMANDS
         case "why":
@@ -166,7 +156,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.clusters import COMMANDS
         case "images" | "build" | "builds" | "build-log" | "build-cancel":
             from screens.cli.images import COMMANDS
-        case "buckets" | "ls" | "get" | "store-logs" | "lustre" | "filestore":
+        case "buckets" | "ls" | "get" | "store-logs" | "lustre" | "filestore" | "checkpoints":
             from screens.cli.storage import COMMANDS
         case "preflight":
             from screens.cli.preflight import COMMANDS

@@ -20,8 +20,8 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
+from screens.cli.job import KINDS, chosen_ranks, container_of, pod_index_json, rank_named, running_pod, where
 from screens.cli.output import print_entries, print_json, print_line, print_result, unguarded, warn
-from screens.cli.ranks import KINDS, chosen_ranks, container_of, pod_index_json, rank_named, running_pod, where
 from screens.wording import one_line, size
 
 if TYPE_CHECKING:

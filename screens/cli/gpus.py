@@ -8,8 +8,8 @@ from dataclasses import asdict
 from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
+from screens.cli.job import KINDS
 from screens.cli.output import print_json, print_line, print_table, warn
-from screens.cli.ranks import KINDS
 
 _TITLES = (
     "POD", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "NVLINK IN", "OUT GB/s", "ECC", "NODE",

@@ -19,8 +19,8 @@ from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.connect import open_session
+from screens.cli.job import KINDS
 from screens.cli.output import print_line, print_result, show_progress, warn
-from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
     from console.session import Session

@@ -1,4 +1,4 @@
-"""`a4 recipes`, `a4 values`, `a4 launch`: lists recipes and values, and launches."""
+"""`a4 recipes`, `a4 values`, `a4 profiles`: what can be launched, with which values; `a4 launch` does it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import yaml
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.nested_values import Value, overlay_values
@@ -23,13 +25,13 @@ from console.scheduling.why_job import why_jobset
 from console.session import Session, load_catalog
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
-from screens.cli.alarm_words import ALARM, alarm_json, print_alarms
 from screens.cli.arguments import (
     EXIT_CODES,
     Command,
     Commands,
     JsonOptions,
     Options,
+    either,
     flag,
     json_flag,
     option,
@@ -37,6 +39,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
+from screens.cli.job import ALARM, alarm_json, print_alarms
 from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
 
 FIT_KINDS = (
@@ -363,6 +366,56 @@ class ValuesOptions(Options):
 
 _FAULTS = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
 
+
+async def profiles(options: ProfilesOptions) -> int:
+    from console.launch.profiles import Profiles
+
+    kept = Profiles(load_catalog)
+    if not options.name:
+        if options.by_default is False:
+            await kept.make_default("")
+            return 0
+        default, names = await kept.default_name(), await kept.names()
+        if names and not options.json:
+            rows = [(name, "yes" if name == default else "") for name in names]
+            print_table(("PROFILE", "DEFAULT"), rows, (False, False))
+            return 0
+        told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
+        none = f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4"
+        return print_result(options.json, told, none)
+    if options.delete:
+        await kept.delete_profile(options.name)
+        print_line(f"Removed profile {options.name}.")
+        return 0
+    if options.set or options.unset:
+        await kept.change_profile(options.name, options.set, options.unset)
+    if options.by_default is not None:
+        await kept.make_default(options.name if options.by_default else "")
+    name, profile = options.name, await kept.read(options.name)
+    if options.json:
+        by_default = await kept.default_name() == name
+        more = {"values": profile.values, "places": profile.places, "problems": profile.problems}
+        print_json({"name": name, "default": by_default, **more})
+    else:
+        for each in profile.problems:
+            warn(f"{name}: {each.message}")
+        values = {**profile.places, **profile.values}
+        print_line(yaml.safe_dump(values, sort_keys=False, allow_unicode=True).strip() if values else "# empty")
+    return BadInput.exit_code if profile.problems else 0
+
+
+class ProfilesOptions(Options):
+    name: str = word("NAME", nargs="?")
+    set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", help="set a value; may be repeated")
+    unset: tuple[str, ...] = option("--unset", action="append", metavar="KEY", help="drop a value; may be repeated")
+    by_default: bool | None = either(
+        flag("--default", help="use it when none is named"),
+        flag("--no-default", default=True, help="use none unless one is named"),
+    )
+    delete: bool = flag("--delete", help="remove it")
+    json: bool = json_flag()
+
+
 COMMANDS: Commands = {
     "recipes": Command(recipes, JsonOptions),
     "values": Command(
@@ -376,5 +429,11 @@ COMMANDS: Commands = {
         epilog=f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
         f"KIND:STEP\nor KIND:STEP:POD, several with commas between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
         f"shorter, in seconds.{_FAULTS}\n\n{textwrap.fill(EXIT_CODES, 118)}",
+    ),
+    "profiles": Command(
+        profiles,
+        ProfilesOptions,
+        description="Profiles are named sets of default values for every form: queue, buckets, image, project. Each is "
+        "a YAML file. Without options, list them, or show one.",
     ),
 }

@@ -33,8 +33,8 @@ from console.logs.merged_text import AgreedLine, Consensus
 from console.scheduling.ranks import first_failure, format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import open_session
+from screens.cli.job import KINDS, pod_of_rank
 from screens.cli.output import pass_raw, print_line, warn, write_to_terminal
-from screens.cli.ranks import KINDS, pod_of_rank
 from screens.wording import one_line
 
 if TYPE_CHECKING:

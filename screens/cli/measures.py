@@ -36,7 +36,6 @@ from console.metrics.nccl.history import (
 from console.metrics.nccl.results import NcclResult, NcclTest, expected_busbw, is_comparable, judge_test
 from console.metrics.training.run import TrainingRun
 from screens import wording
-from screens.cli.alarm_words import ALARM, health_code
 from screens.cli.arguments import (
     STEP_KEYS,
     TEST_KEYS,
@@ -54,9 +53,9 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.connect import open_session
+from screens.cli.job import ALARM, container_of, health_code, rank_named, running_pod
+from screens.cli.job import KINDS as POD_KINDS
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
-from screens.cli.ranks import KINDS as POD_KINDS
-from screens.cli.ranks import container_of, rank_named, running_pod
 from screens.cli.read import ReadingPrinter, is_well, say_reading
 from screens.columns.jobs import health_json
 

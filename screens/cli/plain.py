@@ -12,9 +12,9 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm
 from console.scheduling.topology import Pool, pools
 from screens import wording
-from screens.cli.alarm_words import alarm_line
 from screens.cli.arguments import Options
 from screens.cli.connect import open_session
+from screens.cli.job import alarm_line
 from screens.cli.lists import read_progress_of_jobs, unread
 from screens.cli.output import print_line, warn
 from screens.cli.wait import warn_of_settings

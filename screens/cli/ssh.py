@@ -25,8 +25,8 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
+from screens.cli.job import KINDS, rank_named
 from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
-from screens.cli.ranks import KINDS, rank_named
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:

@@ -22,8 +22,6 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.metrics.alarm import Alarm, Coverage, format_alarm
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
-from screens.cli.alarm_words import ALARM, alarm_json, alarm_line
-from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.arguments import (
     Command,
     Commands,
@@ -36,8 +34,9 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.connect import open_session
+from screens.cli.job import ALARM, alarm_json, alarm_line
+from screens.cli.job import KINDS as JOB_KINDS
 from screens.cli.output import print_json, print_line, print_table, warn
-from screens.cli.ranks import KINDS as ALARMS_KINDS
 from screens.columns.column import as_text
 from screens.columns.jobs import ALARMS
 from screens.wording import count
@@ -269,8 +268,8 @@ def _outcome_json(options: WaitOptions, code: int, words: str, watched: JobMonit
 async def alarms(options: AlarmsOptions) -> int:
     """Print active alarms, or each as it begins; returns 5 if there is one."""
     warn_of_settings()
-    async with open_session(options, (*ALARMS_KINDS, "nodes"), listed=False) as session:
-        fleet = await session.wait_until_listed(*ALARMS_KINDS)
+    async with open_session(options, (*JOB_KINDS, "nodes"), listed=False) as session:
+        fleet = await session.wait_until_listed(*JOB_KINDS)
         require_jobs(fleet, "Which jobs run")
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
             await session.watch.require_namespace(session.namespace)
@@ -313,7 +312,7 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
         if not options.json and (said := watching.coverage.words) != words:
             words = said
             warn(words)
-        await asyncio.sleep(ALARMS_LOOK_EVERY)
+        await asyncio.sleep(LOOK_EVERY)
 
 
 class WaitOptions(Options):

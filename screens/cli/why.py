@@ -23,9 +23,9 @@ from console.scheduling.what_if import next_victims
 from console.scheduling.why import why as why_workload
 from console.scheduling.why_answer import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_jobset
-from screens.cli.alarm_words import alarm_json, health_code
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.connect import open_session
+from screens.cli.job import alarm_json, health_code
 from screens.cli.lists import expected_starts
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import start_json, start_words

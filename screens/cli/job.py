@@ -1,20 +1,27 @@
-"""Resolves the rank, pod and container named on a command line.
-
-One job by its name, and what it is made of: shared by the commands on jobs.
-"""
+"""What the commands on one job share: the pod and container named on the command line, and how alarms are told."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import TYPE_CHECKING, Any
 
-from console.attach.exec_many import parse_ranks
+import msgspec
+
 from console.errors import NotFound, NotThere
 from console.kube.find_job import find_job
 from console.kube.objects.pod import AFTER_THE_END, Pod
 from console.kube.rank_address import RankAddress
 from console.kube.snapshot import Fleet
+from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
+from console.metrics.health import Health, HealthLevel
 from console.scheduling.ranks import Rank, ranks
 from screens.cli.output import warn
+
+if TYPE_CHECKING:
+    from console.kube.watched_cluster import WatchedCluster
+    from console.metrics.job_monitor import JobMonitor
+    from console.session import Session
+
 
 KINDS = ("jobsets", "jobs", "pods")
 
@@ -67,6 +74,8 @@ def pod_index_json(rank: Rank) -> dict[str, Any]:
 
 def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Rank, ...]:
     """The ranks listed in `text`, all if it is empty."""
+    from console.attach.exec_many import parse_ranks  # of no use to most commands, such as `a4 why`
+
     every = ranks(find_job(fleet, namespace, job), fleet)
     if not every:
         raise NotFound(f"{job} has no pods.")
@@ -95,3 +104,40 @@ def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
         state = find_job(fleet, namespace, name).state
         raise NotFound(f"Pod {rank} of {name} is not there: the job is {state}.", f"Why: a4 why {name}")
     return pod
+
+
+LOOK_EVERY = 0.5
+ALARM = 5
+"""What a command exits with for an alarm."""
+
+
+def health_code(health: Health) -> int:
+    """The exit code for a job's health: 5 for an alarm, 1 if it failed or cannot start, else 0."""
+    if health.level is not HealthLevel.BAD:
+        return 0
+    return ALARM if health.alarmed or health.state in {"diverged", "stalled"} else 1
+
+
+def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
+    made: dict[str, object] = msgspec.to_builtins(alarm)
+    return made | {"next": next_step(alarm, session.watch)}
+
+
+def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
+    return f"{alarm.job}: {alarm.kind.label}: {format_alarm(alarm, watch)}"
+
+
+async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
+    """Print each alarm of a job as it begins, until its log has been read; a failure is reported as its state."""
+    told = 0
+    while True:
+        over = watched.trouble is not None or watched.complete
+        for alarm in watched.watch.alarms[told:]:
+            if alarm.kind is not AlarmKind.FAILED:
+                warn(f"{name}: {GLYPH} {alarm.kind.label}: {format_alarm(alarm, session.watch)}")
+        told = len(watched.watch.alarms)
+        if over:
+            if watched.trouble is not None:
+                warn(f"{name} is not watched for alarms: {watched.trouble}")
+            return
+        await asyncio.sleep(LOOK_EVERY)
