@@ -17,7 +17,6 @@ from console.scheduling.ranks import Rank, first_failure
 from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, first_tab, head, told
-from screens.columns.saved import saved_runs, should_read_unasked
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction, stop_jobs
@@ -30,6 +29,7 @@ from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.widgets.bars import Tab, TabStrip
+from screens.widgets.job_pane import saved_runs, should_read_unasked
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 

@@ -1,9 +1,12 @@
-"""The panel of an NCCL test: summary, curve and table, which grow with each result row."""
+"""The panel of an NCCL test: summary, curve (busbw over message size, beside the reference) and table of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log2
+from typing import ClassVar, NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -12,37 +15,333 @@ from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from console.kube.snapshot import WatchState, WatchStatus
-from console.metrics.export import REFERENCE_BAND
-from console.metrics.nccl.history import MeasuredTest, comparable_tests, usual_bandwidth
-from console.metrics.nccl.results import PASS_LINE, NcclTest, is_comparable, reference_curve
+from console.metrics.export import REFERENCE_BAND, format_message_size
+from console.metrics.nccl.history import MeasuredTest, UsualBandwidth, comparable_tests, mean_speedup, usual_bandwidth
+from console.metrics.nccl.results import (
+    PASS_LINE,
+    Half,
+    NcclResult,
+    NcclTest,
+    Row,
+    RowRating,
+    expected_busbw,
+    is_comparable,
+    judge_row,
+    judge_test,
+    reference_curve,
+)
 from screens import wording
 from screens.columns.column import Column
-from screens.widgets.charts.canvas import MeasuresPanel
-from screens.widgets.charts.nccl_curve import (
-    Band,
-    ComparisonBasis,
-    Curve,
-    Line,
-    Overlay,
-    Point,
-    other_cell,
-    summary,
-    usual_cell,
-    value_cell,
-    verdict_cell,
-    wrong_cell,
-)
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, MeasuresPanel, Plot, round_ticks
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
+from screens.wording import Cell, Span
 
-_READ = WatchStatus("tests", WatchState.LIVE)  # the table's rows come from a log, not from a watch
+OUT, IN, BOTH = "●", "○", "◉"
+OUT_INK, IN_INK = "accent", "waits"
 
 
-_OF_A4, _USUAL, _OTHER = "% OF A4", "USUAL", "EARLIER"
+class Point(NamedTuple):
+    """Bus bandwidth (GB/s) of both halves at one message size; None if not measured."""
+
+    size: int
+    out_of_place: float | None = None
+    in_place: float | None = None
+
+
+class Band(NamedTuple):
+    """The expected range of bus bandwidth (GB/s) at one message size."""
+
+    size: int
+    low: float
+    high: float
+
+
+class Overlay(NamedTuple):
+    """Another test's curve for comparison: (size, GB/s) points."""
+
+    name: str
+    letter: str
+    ink: str
+    points: tuple[tuple[int, float], ...]
+
+
+def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
+    """The expected range at that size, interpolated logarithmically between known sizes; None outside them."""
+    for left, right in pairwise(band):
+        if left.size <= size <= right.size:
+            part = (log2(size) - log2(left.size)) / (log2(right.size) - log2(left.size))
+            return left.low + part * (right.low - left.low), left.high + part * (right.high - left.high)
+    return (band[0].low, band[0].high) if len(band) == 1 and band[0].size == size else None
+
+
+class SizeFrame(Frame):
+    """Axes of a bandwidth curve: linear from 0 for bandwidth, logarithmic for message size."""
+
+    def __init__(
+        self, points: Sequence[Point], band: Sequence[Band], width: int, height: int, overlays: Sequence[Overlay] = ()
+    ) -> None:
+        laid = [point for each in overlays for point in each.points]
+        sizes = [point.size for point in points if point.size > 0] + [each.size for each in band]
+        sizes += [size for size, _ in laid if not points]
+        values = [value for point in points for value in (point.out_of_place, point.in_place) if value is not None]
+        values += [value for _, value in laid]
+        self.first, self.last = min(sizes, default=1), max(sizes, default=1)
+        ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
+        super().__init__(Box(0, 0, width, height), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
+
+    def column(self, size: float) -> float:
+        """The size's column in dots from the y axis."""
+        span = log2(self.last) - log2(self.first)
+        part = (log2(size) - log2(self.first)) / span if span else 0.5
+        return part * (self.dots() - 1)
+
+    def dot(self, size: float, value: float) -> tuple[int, int]:
+        row = self.row(value)
+        assert row is not None, "the scale begins at 0 and is no logarithm"
+        return self.left * DOTS_WIDE + round(self.column(size)), row
+
+    def cell(self, size: float, value: float) -> tuple[int, int]:
+        x, y = self.dot(size, value)
+        return x // DOTS_WIDE, y // DOTS_HIGH
+
+
+def draw(
+    points: Sequence[Point],
+    band: Sequence[Band],
+    width: int,
+    height: int,
+    marked: int | None = None,
+    overlays: Sequence[Overlay] = (),
+) -> Canvas:
+    """Draw the chart: legend, axes with units, reference band, and both halves as lines with marks."""
+    canvas = Canvas(width, height)
+    if width < 24 or height < 6:
+        canvas.text(0, 0, "too small for a curve", "dim")
+        return canvas
+    frame = SizeFrame(points, band, width, height, overlays)
+    _shade_band(canvas, frame, band)
+    sizes = sorted({point.size for point in points if point.size > 0} | {each.size for each in band})
+    frame.draw(
+        canvas, [(frame.left + round(frame.column(size)) // DOTS_WIDE, format_message_size(size)) for size in sizes]
+    )
+    if marked is not None and frame.first <= marked <= frame.last:
+        x, _ = frame.cell(marked, 0)
+        frame.upright(canvas, x, "dim", "┊")
+    shown = [point for point in points if point.size > 0]
+    for each in overlays:
+        inside = [(size, value) for size, value in each.points if frame.first <= size <= frame.last]
+        _draw_half(canvas, frame, inside, each.ink, every=4)
+        for size, value in inside:
+            canvas.mark(*frame.cell(size, value), each.letter, each.ink)
+    _draw_half(canvas, frame, [(each.size, each.in_place) for each in shown], IN_INK, every=3)
+    _draw_half(canvas, frame, [(each.size, each.out_of_place) for each in shown], OUT_INK, every=1)
+    both = _draw_marks(canvas, frame, shown)
+    _draw_legend(canvas, both=both, with_band=bool(band), overlays=overlays)
+    return canvas
+
+
+def _shade_band(canvas: Canvas, frame: SizeFrame, band: Sequence[Band]) -> None:
+    for column in range(frame.columns):
+        dots = column * DOTS_WIDE + 0.5
+        span = log2(frame.last) - log2(frame.first)
+        size = 2 ** (log2(frame.first) + span * dots / (frame.columns * DOTS_WIDE - 1))
+        reach = expected(band, size)
+        if reach is None:
+            continue
+        (_, top), (_, bottom) = (frame.cell(size, value) for value in reversed(reach))
+        for y in range(top, bottom + 1):
+            canvas.shade(frame.left + column, y)
+
+
+def _draw_half(
+    canvas: Canvas, frame: SizeFrame, values: Sequence[tuple[int, float | None]], ink: str, *, every: int
+) -> None:
+    dots = [frame.dot(size, value) for size, value in values if value is not None]
+    for start, end in pairwise(dots):
+        canvas.line(start, end, ink, every=every)
+
+
+def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bool:
+    """One mark for both halves where they are nearer than half a line, even if a line's edge is between them.
+
+    Returns whether there is such a mark.
+    """
+    both = False
+    for point in points:
+        below, above = point.in_place, point.out_of_place
+        if below is not None and above is not None:
+            apart = abs(frame.dot(point.size, below)[1] - frame.dot(point.size, above)[1])
+            below = above if apart < DOTS_HIGH // 2 else below
+        if below is not None:
+            canvas.mark(*frame.cell(point.size, below), IN, IN_INK)
+        if above is not None:
+            x, y = frame.cell(point.size, above)
+            here = canvas.letter(x, y) == IN
+            both |= here
+            canvas.mark(x, y, BOTH if here else OUT, OUT_INK)
+    return both
+
+
+def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Sequence[Overlay]) -> None:
+    canvas.text(0, 0, "busbw GB/s", "dim")
+    room = canvas.width - 12
+    entries = [(OUT, OUT_INK, "out-of-place"), (IN, IN_INK, "in-place")]
+    entries += [(BOTH, OUT_INK, "both")] if both else []
+    if with_band:
+        entries.append(("░", "faint", "A4 reference"))
+    entries += [(each.letter, each.ink, each.name) for each in overlays]
+    if sum(len(text) + 4 for _, _, text in entries) > room:
+        entries = [(sign, ink, _SHORT.get(text, text.partition(" (")[0])) for sign, ink, text in entries]
+    while entries and sum(len(text) + 4 for _, _, text in entries) > room:
+        entries.pop()
+    x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
+    for sign, ink, text in entries:
+        canvas.mark(x, 0, sign, ink)
+        canvas.text(x + 2, 0, text, "dim")
+        x += len(text) + 4
+
+
+_SHORT = {"out-of-place": "out", "in-place": "in", "A4 reference": "A4"}
+
+
+class Curve(Plot):
+    """A widget that draws the curve at its own size: out-of-place as a full line, in-place dotted."""
+
+    DEFAULT_CSS: ClassVar[str] = "Curve { height: 1fr; width: 1fr; min-height: 6; }"
+
+    points: reactive[tuple[Point, ...]] = reactive(())
+    band: reactive[tuple[Band, ...]] = reactive(())
+    overlays: reactive[tuple[Overlay, ...]] = reactive(())
+    marked: reactive[int | None] = reactive(None)  # message size to point out, bytes
+
+    watch_points = Plot.redraw
+    watch_band = Plot.redraw
+    watch_overlays = Plot.redraw
+    watch_marked = Plot.redraw
+
+    def plot(self, width: int, height: int) -> Canvas:
+        return draw(self.points, self.band, width, height, self.marked, self.overlays)
+
+
+_VERDICTS = {
+    "good": Span("● ok", "ok"),
+    "fair": Span("◐ low", "waits"),
+    "below": Span("✗ slow", "bad"),
+    "wrong": Span("✗ wrong", "bad"),
+}
+_PASSED = {
+    NcclResult.PASSED: Span("✓ passed", "ok"),
+    NcclResult.FAILED: Span("✗ failed", "bad"),
+    NcclResult.UNJUDGED: Span("○ not judged", "dim"),
+    NcclResult.RUNNING: Span("● runs", "ok"),
+}
+NOTABLE = 0.02  # a difference by a smaller share is none
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    row: Row
+    compared: bool  # whether the A4 reference speaks of its test
+    usual: float | None = None  # GB/s: the median of the person's own tests at this size
+    other: float | None = None  # GB/s of the test it is compared with
+
+
+def average_so_far(test: NcclTest) -> float | None:
+    if test.avg_busbw is not None:
+        return test.avg_busbw
+    values = [half.busbw for row in test.rows for half in halves(row) if half.busbw is not None]
+    return sum(values) / len(values) if values else None
+
+
+def halves(row: Row) -> list[Half]:
+    return [half for half in (row.out_of_place, row.in_place) if half is not None]
+
+
+def summary(
+    test: NcclTest,
+    pass_line: float = PASS_LINE,
+    accelerator: str = "",
+    usual: UsualBandwidth | None = None,
+    other: MeasuredTest | None = None,
+) -> list[Span]:
+    """The test as a sentence: verdict, best row, average, wrong values, and how it is beside the usual and another."""
+    best = max(
+        (row for row in test.rows if row.best_busbw is not None), key=lambda row: row.best_busbw or 0, default=None
+    )
+    if best is None or best.best_busbw is None:
+        if test.error:
+            return [Span("✗ failed", "bad"), Span(f": {wording.sentence(test.error)}")]
+        return [Span("◐ ", "waits"), Span("The test has started; its first row is on the way.")]
+    words = f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"
+    reference = expected_busbw(best.size) if is_comparable(test, accelerator) else None
+    if reference:
+        words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f}, 16 GPUs)"
+    if usual and (median := usual.usual_at(best.size)):
+        of = f"{median:,.0f}, {wording.count(usual.tests, 'test')}"
+        words += f", {100 * best.best_busbw / median:.0f} % of what is usual here ({of})"
+    average = average_so_far(test)
+    words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
+    wrong = sum(half.wrong or 0 for row in test.rows for half in halves(row))
+    end = Span(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
+    verdict = judge_test(test, pass_line, accelerator)
+    mark = _PASSED[verdict.passing]
+    why = f"; {wording.sentence(verdict.why)}" if verdict.why and (test.error or not wrong) else ""
+    ink = "dim" if verdict.passing is NcclResult.RUNNING else mark.ink
+    runs = [mark, Span("  "), Span(words), end, Span(why, ink)]
+    if other is not None and (share := mean_speedup(other.test, test)) is not None:
+        faster = f"{100 * abs(share):.0f} % {'faster' if share > 0 else 'slower'}"
+        told = faster if abs(share) >= NOTABLE else "not notably faster or slower"
+        runs.append(Span(f"; {told} than {other.job}", difference_ink(share)))
+    return runs
+
+
+def difference_ink(share: float) -> str:
+    return "bad" if share < -0.1 else "waits" if share < -NOTABLE else "ok" if share > NOTABLE else "dim"
+
+
+# cells
+
+
+def value_cell(half: str, name: str, ink: str = "") -> Callable[[Line], Cell]:
+    """A cell function for a figure of one half, in GB/s or microseconds."""
+
+    def cell(line: Line) -> Cell:
+        value: float | None = getattr(getattr(line.row, half), name, None)
+        return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", ink)
+
+    return cell
+
+
+def wrong_cell(line: Line) -> Cell:
+    counts = [half.wrong for half in halves(line.row) if half.wrong is not None]
+    if not counts:
+        return Span("n/a", "dim")
+    return Span(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
+
+
+def verdict_cell(line: Line) -> Cell:
+    told = judge_row(line.row)
+    if told.word != RowRating.WRONG and (not line.compared or told.ratio is None):
+        return ""
+    mark = _VERDICTS.get(told.word)
+    if mark is None:
+        return ""
+    return [mark, Span(f" {100 * told.ratio:.0f} %", "dim")] if told.ratio is not None and line.compared else mark
+
+
+def share_cell(line: Line, of: float | None, *, change: bool = False) -> Cell:
+    """The best bandwidth of the row as a share of that one, or by how much it differs."""
+    best = line.row.best_busbw
+    if not of or best is None:
+        return ""
+    share = best / of
+    return Span(f"{100 * (share - 1):+.1f} %" if change else f"{100 * share:.0f} %", difference_ink(share - 1))
+
+
+_USUAL, _OTHER = "USUAL", "EARLIER"
 
 
 class NcclTable(ResourceTable[Line]):
@@ -57,9 +356,9 @@ class NcclTable(ResourceTable[Line]):
         Column("ALGBW", value_cell("in_place", "algbw"), width=7, right=True, drop=6),
         Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, ink="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
-        Column(_OF_A4, verdict_cell, width=12),
-        Column(_USUAL, usual_cell, width=6, right=True, drop=2),
-        Column(_OTHER, other_cell, width=7, right=True, drop=1),
+        Column("% OF A4", verdict_cell, width=12),
+        Column(_USUAL, lambda line: share_cell(line, line.usual), width=6, right=True, drop=2),
+        Column(_OTHER, lambda line: share_cell(line, line.other, change=True), width=7, right=True, drop=1),
     )
     EMPTY = Notice("No row yet.")
     NOUN = "size"
@@ -111,10 +410,6 @@ class NcclPanel(MeasuresPanel):
     def tests(self) -> tuple[NcclTest, ...]:
         return tuple(each.test for each in self.measured)
 
-    @tests.setter
-    def tests(self, tests: Sequence[NcclTest]) -> None:
-        self.measured = tuple(MeasuredTest(each, index=at) for at, each in enumerate(tests))
-
     @property
     def shown(self) -> MeasuredTest | None:
         return self.measured[self.place] if self.measured else None
@@ -143,15 +438,15 @@ class NcclPanel(MeasuresPanel):
         if shown is None:
             self.sentence.runs = (Span("○ ", "dim"), Span(f"{self.waiting}  ", "dim"), *self.not_read())
             self.curve.points, self.curve.band, self.curve.overlays = (), reference_band(), ()
-            self.table.show_rows({}, _READ)
+            self.table.show_rows({})
             return
         test = shown.test
         own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
-        held = ComparisonBasis(self.pass_line, shown.accelerator, own, self.against)
+        told = summary(test, self.pass_line, shown.accelerator, own, self.against)
         compared = is_comparable(test, shown.accelerator)
         about = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about += f", pod {shown.rank}" if shown.rank else ""
-        self.sentence.runs = (*self.which("test", about), *summary(test, held), Span("  "), *self.not_read())
+        self.sentence.runs = (*self.which("test", about), *told, Span("  "), *self.not_read())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         found = []
         if own is not None:
@@ -177,7 +472,7 @@ class NcclPanel(MeasuresPanel):
             for index, row in enumerate(test.rows)
         }
         self.table.hold_against(usual=own is not None, other=self.against is not None)
-        self.table.show_rows(rows, _READ)
+        self.table.show_rows(rows)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
         self._mark()

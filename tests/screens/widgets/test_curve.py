@@ -4,7 +4,7 @@ import pytest
 
 from console.metrics.export import format_message_size
 from screens.widgets.charts.canvas import DOTS_HIGH, Box, Canvas, Frame, round_step, round_ticks
-from screens.widgets.charts.nccl_curve import Band, Point, draw, expected
+from screens.widgets.charts.nccl_panel import Band, Point, draw, expected
 
 MIB = 1 << 20
 POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 15) for shift in range(1, 13)]

@@ -8,8 +8,7 @@ from textual.app import App, ComposeResult
 
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.results import Half, NcclTest, Row
-from screens.widgets.charts.nccl_curve import average_so_far, summary
-from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.charts.nccl_panel import NcclPanel, average_so_far, summary
 from screens.widgets.line import DARK
 from tests.screens.press import focus, screen_text, until
 from tests.screens.queue_scene import table
@@ -38,6 +37,10 @@ async def panel(width: int = 130, height: int = 30) -> AsyncIterator[tuple[NcclP
         yield app.query_one(NcclPanel), pilot, app
 
 
+def measured(tests: tuple[NcclTest, ...]) -> tuple[MeasuredTest, ...]:
+    return tuple(MeasuredTest(each, index=at) for at, each in enumerate(tests))
+
+
 def words(test: NcclTest) -> str:
     return "".join(run.text for run in summary(test))
 
@@ -64,7 +67,7 @@ async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
     async with panel() as (shown, pilot, app):
         assert "No NCCL test" in screen_text(app)
         for rows in range(1, 5):
-            shown.tests = table(*(500.0 + 40 * number for number in range(rows)))
+            shown.measured = measured(table(*(500.0 + 40 * number for number in range(rows))))
             await until(pilot, lambda rows=rows: len(shown.table.shown) == rows)  # type: ignore[misc]
             assert shown.table.row is not None
             assert shown.table.row.row.size == 512 << 20 << (rows - 1)
@@ -77,12 +80,12 @@ async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
 
 async def test_whoever_reads_an_older_row_is_left_there() -> None:
     async with panel() as (shown, pilot, _):
-        shown.tests = table(500.0, 540.0, 580.0)
+        shown.measured = measured(table(500.0, 540.0, 580.0))
         await focus(pilot, shown.table)
         await until(pilot, lambda: shown.table.cursor is not None)
         await pilot.press("up")
         before = shown.table.cursor
-        shown.tests = table(500.0, 540.0, 580.0, 600.0)
+        shown.measured = measured(table(500.0, 540.0, 580.0, 600.0))
         await until(pilot, lambda: len(shown.table.shown) == 4)
         assert shown.table.cursor == before
         assert shown.curve.marked == 1 << 30
@@ -100,7 +103,7 @@ def titles(app: Any) -> list[str]:
 @pytest.mark.parametrize("width", [80, 140, 200])
 async def test_columns_are_there_for_what_it_can_be_held_against(width: int) -> None:
     async with panel(width, 40) as (shown, pilot, app):
-        shown.tests = table(500.0, 600.0)
+        shown.measured = measured(table(500.0, 600.0))
         await until(pilot, lambda: "◐ low 84 %" in screen_text(app))
         assert not {"USUAL", "EARLIER"} & set(titles(app))
         assert "µs" in titles(app)
@@ -115,14 +118,14 @@ async def test_columns_are_there_for_what_it_can_be_held_against(width: int) -> 
 
 async def test_the_band_goes_on_to_the_largest_size() -> None:
     async with panel() as (shown, pilot, _):
-        shown.tests = table(*(600.0 for _ in range(6)))
+        shown.measured = measured(table(*(600.0 for _ in range(6))))
         await until(pilot, lambda: shown.curve.points)
         assert shown.curve.band[-1] == (16 << 30, *shown.curve.band[-2][1:])
 
 
 async def test_several_tests_are_turned_through() -> None:
     async with panel() as (shown, pilot, app):
-        shown.tests = (*table(100.0, finished=True), *table(600.0))
+        shown.measured = measured((*table(100.0, finished=True), *table(600.0)))
         await focus(pilot, shown.table)
         await until(pilot, lambda: "test 2 of 2" in screen_text(app))
         await pilot.press("less_than_sign")
@@ -136,7 +139,7 @@ async def test_several_tests_are_turned_through() -> None:
 
 async def test_a_low_narrow_terminal_keeps_the_table() -> None:
     async with panel(80, 10) as (shown, pilot, app):
-        shown.tests = table(500.0, 540.0)
+        shown.measured = measured(table(500.0, 540.0))
         await until(pilot, lambda: "540.0" in screen_text(app))
         assert not shown.curve.display
         await pilot.resize_terminal(20, 5)
