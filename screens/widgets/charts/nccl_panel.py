@@ -365,8 +365,7 @@ class NcclTable(ResourceTable[Line]):
     _without: frozenset[str] = frozenset()
 
     def hold_against(self, *, usual: bool, other: bool) -> None:
-        known = {_USUAL: usual, _OTHER: other}
-        without = frozenset(title for title, is_known in known.items() if not is_known)
+        without = frozenset(title for title, known in ((_USUAL, usual), (_OTHER, other)) if not known)
         if without != self._without:
             self._without = without
             self.set_columns([column for column in self.COLUMNS if column.title not in without])
