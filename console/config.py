@@ -15,8 +15,7 @@ from msgspec import Meta, Struct
 
 from console.errors import BadInput
 from console.folders import config_folder
-from console.lazy_pattern import lazy_pattern
-from console.patterns import LONGEST, compiled
+from console.patterns import LONGEST, compiled, lazy_pattern
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]

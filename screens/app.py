@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from textual.notifications import Notification
 
     from console.google.services import GoogleServices
-    from console.launch.automatic import AutomaticActions
+    from console.launch.launcher import AutomaticActions
     from console.metrics.notify import Outbox
     from console.session import Session
     from practice.child import PracticeProcess
@@ -206,7 +206,7 @@ class ConsoleApp(KeyOrderedApp):
     @cached_property
     def automatic(self) -> AutomaticActions:
         """What was announced to happen by itself to jobs that hang."""
-        from console.launch.automatic import AutomaticActions
+        from console.launch.launcher import AutomaticActions
 
         return AutomaticActions()
 

@@ -11,7 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from console.lazy_pattern import lazy_pattern
+from console.patterns import lazy_pattern
 from console.settings import YOU
 
 if TYPE_CHECKING:

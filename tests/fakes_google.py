@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound
-from console.google.pool_changes import NodePools
+from console.google.node_pools import NodePools
 from console.launch.choices import FieldChoices
 
 if TYPE_CHECKING:

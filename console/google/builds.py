@@ -1,11 +1,21 @@
-"""Data types of Cloud Build's builds and of images in registries."""
+"""Image builds: what is built, packed and sent, a record of it on this machine, and images in registries."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+from console import assets
+from console.errors import BadInput
+from console.folders import atomic_write, file_lock
+from console.kube.safe_yaml import load_yaml
 
 MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")  # the first is usual
 DEFAULT_TIMEOUT = 7200  # seconds that a build may take, as in the documents: two hours
@@ -194,3 +204,201 @@ _SIGNS = {  # programs -> variables that tell their version, and what stands in 
     "torchrun": (("PYTORCH_VERSION", "PYTORCH_BUILD_VERSION"), re.compile(r"\bpip3? install\b.*\btorch\b")),
     "git": (("GIT_VERSION",), re.compile(r"\b(?:apt-get|apt|yum|dnf)\b.* install\b.*\bgit\b|\bgit clone\b", re.DOTALL)),
 }
+
+
+DESCRIPTIONS = ("cloudbuild.yaml", "cloudbuild.yml", "cloudbuild.json")
+MAX_CONTEXT_BYTES = 1 << 30  # bytes in a folder beyond which it is surely another one that was meant
+MAX_DESCRIPTION_BYTES = 86400  # seconds that Cloud Build lets a build take
+_IGNORED_NAMES = {".git", "__pycache__", ".venv", "node_modules"}
+_SUBSTITUTION_USE = re.compile(r"\$\{?(_[A-Z][A-Z0-9_]*)\}?")
+_NAME = re.compile(r"^[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*$")
+_TAG = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
+_IMAGE = f"${{{REGISTRY}}}/${{{NAME}}}:${{{TAG}}}"
+
+
+def bundled_contexts() -> tuple[BuildContext, ...]:
+    folders = sorted(each for each in (assets.launchers_folder() / "images").iterdir() if each.is_dir())
+    return tuple(read_context(each) for each in folders)
+
+
+def read_context(place: Path) -> BuildContext:
+    """The build context in a folder, or around a Dockerfile; BadInput if there is none or it is broken."""
+    folder = place if place.is_dir() else place.parent
+    if not place.exists():
+        raise BadInput(f"There is no folder {place}.", "Name a folder with a Dockerfile, or one of `a4 images`.")
+    dockerfile = "" if place.is_dir() else place.name
+    described = read_build_description(folder, dockerfile)
+    given = described.get("substitutions") or {}
+    if not isinstance(given, dict):
+        raise BadInput(f"The substitutions of {folder} are not NAME: VALUE pairs.", "Write them as _NAME: value.")
+    defaults = {str(name): str(value) for name, value in given.items()}
+    used = dict.fromkeys([*_SUBSTITUTION_USE.findall(repr(described)), *defaults])
+    title = _read_title(folder / "Dockerfile" if place.is_dir() else place)
+    return BuildContext(
+        folder.resolve().name, folder, title, defaults, tuple(used), dockerfile, _image_names(described)
+    )
+
+
+def _image_names(described: Mapping[str, Any]) -> tuple[str, ...]:
+    """The images that a build description pushes, else those that its steps tag."""
+    said = described.get("images")
+    if isinstance(said, list) and said:
+        return tuple(map(str, said))
+    found = []
+    for step in described["steps"]:
+        words = [str(each) for each in step.get("args") or ()] if isinstance(step, dict) else []
+        for word, after in zip(words, [*words[1:], ""], strict=False):
+            if word.startswith("--tag=") or word in {"-t", "--tag"}:
+                found.append(word.removeprefix("--tag=") if "=" in word else after)
+    return tuple(dict.fromkeys(found))
+
+
+def read_build_description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
+    """The build description: its cloudbuild.yml, else one step that builds the Dockerfile; BadInput."""
+    for name in () if dockerfile else DESCRIPTIONS:
+        if (folder / name).is_file():
+            return _read_description(folder / name)
+    dockerfile = dockerfile or "Dockerfile"
+    if not (folder / dockerfile).is_file():
+        raise BadInput(f"{folder} has no {dockerfile}.", f"It needs one, or a {DESCRIPTIONS[0]}.")
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "image"
+    return {
+        "steps": [
+            {"name": "gcr.io/cloud-builders/docker", "args": ["build", f"--tag={_IMAGE}", f"--file={dockerfile}", "."]}
+        ],
+        "images": [_IMAGE],
+        "substitutions": {NAME: name, TAG: "latest"},
+        "options": {"logging": "CLOUD_LOGGING_ONLY"},
+    }
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    import yaml  # pages that only list builds do not wait for it
+
+    try:
+        found = load_yaml(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = " ".join(str(error).split())
+        raise BadInput(f"{path} cannot be read: {why}.") from error
+    if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
+        raise BadInput(f"{path} is not a build configuration.", "It needs a list of steps.")
+    return found
+
+
+def _read_title(dockerfile: Path) -> str:
+    try:
+        with dockerfile.open(errors="replace") as file:
+            first = file.readline().strip()
+    except OSError:
+        return ""
+    return first.removeprefix("#").strip() if first.startswith("#") and not first.startswith("# syntax") else ""
+
+
+def plan_problems(plan: BuildPlan) -> tuple[tuple[str, str], ...]:
+    """Why a plan cannot be built: (name of the substitution or empty, sentence)."""
+    return tuple(_iter_problems(plan))
+
+
+def _iter_problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
+    values, wanted = {**plan.context.defaults, **plan.substitutions}, plan.context.wanted
+    for name in values:
+        if name not in wanted:
+            yield name, f"{plan.context.name} has no substitution {name}: it uses {', '.join(wanted) or 'none'}."
+    for name in wanted:
+        if not values.get(name):
+            hint = ": LOCATION-docker.pkg.dev/PROJECT/REPOSITORY" if name == REGISTRY else ""
+            yield name, f"{name} has no value{hint}."
+    if (registry := values.get(REGISTRY)) and REGISTRY in wanted and repository_parts(registry) is None:
+        words = f"{registry} is not a repository of Artifact Registry"
+        yield REGISTRY, f"{words}: it is written LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."
+    if (image := values.get(NAME)) and NAME in wanted and not _NAME.match(image):
+        yield NAME, f"{image} cannot be the name of an image: small letters, digits and . _ - between them."
+    if (tag := values.get(TAG)) and TAG in wanted and not _TAG.match(tag):
+        yield TAG, f"{tag} cannot be a tag: letters, digits, _ . -, at most 128."
+    if not 1 <= plan.time_out <= MAX_DESCRIPTION_BYTES:
+        yield "", "A build may take from a second to 24 hours."
+
+
+def list_files(folder: Path) -> list[Path]:
+    """The files to upload; BadInput if the folder is implausibly large."""
+    found: list[Path] = []
+    size = 0
+    for path in sorted(folder.rglob("*")):
+        if _IGNORED_NAMES & set(path.relative_to(folder).parts) or not (path.is_file() or path.is_symlink()):
+            continue
+        found.append(path)
+        size += path.lstat().st_size
+        if size > MAX_CONTEXT_BYTES:
+            words = f"{folder} holds more than {MAX_CONTEXT_BYTES >> 30} GiB."
+            raise BadInput(words, "Everything in it is uploaded to the builder: name the folder of the Dockerfile.")
+    return found
+
+
+def pack_context(folder: Path, target: Path) -> int:
+    """Pack a folder as tar.gz without owners; returns the number of files. Blocking."""
+    found = list_files(folder)
+    with (
+        target.open("wb") as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
+        tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in found:
+            entry = archive.gettarinfo(path, str(path.relative_to(folder)))
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = ""
+            if entry.isreg():
+                with path.open("rb") as content:
+                    archive.addfile(entry, content)
+            else:
+                archive.addfile(entry)
+    return len(found)
+
+
+MAX_BUILT_IMAGES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltImage:
+    image: str
+    build: str
+    project: str
+    location: str
+    status: str
+    moment: float  # of the last change of its status, as far as it is known; seconds since the epoch
+
+    @property
+    def under_way(self) -> bool:
+        return self.status in RUNNING
+
+
+def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
+    """The recorded images, newest first; empty if there is no valid file."""
+    try:
+        return tuple(BuiltImage(**each) for each in json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+def record_builds(path: Path, builds: list[Build]) -> None:
+    """Record the images of builds; where the file cannot be written, only the registry shows them."""
+    with suppress(OSError), file_lock(path):
+        known = {(each.build, each.image): each for each in read_built_images(path)}
+        before = dict(known)
+        for build in builds:
+            for image in build.images:
+                moment = build.ended or build.created
+                new = BuiltImage(image, build.id, build.project, build.location, build.status, moment)
+                old = known.get((build.id, image), new)
+                known[build.id, image] = replace(old, status=build.status, moment=moment)
+        if known != before:
+            _write_record(path, sorted(known.values(), key=lambda each: -each.moment)[:MAX_BUILT_IMAGES])
+
+
+def forget_build(path: Path, build: str) -> None:
+    """Remove a build that Google does not know from the record."""
+    with suppress(OSError), file_lock(path):
+        _write_record(path, [each for each in read_built_images(path) if each.build != build])
+
+
+def _write_record(path: Path, found: list[BuiltImage]) -> None:
+    atomic_write(path, json.dumps([asdict(each) for each in found], indent=1).encode())

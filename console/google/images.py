@@ -13,9 +13,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, NotThere, Refused
-from console.google import build_context
 from console.google.api import loaded
-from console.google.builds import REGISTRY, Build, BuildContext, BuildLine, BuildPlan, Image, RegistrySurvey, Repository
+from console.google.builds import (
+    REGISTRY,
+    Build,
+    BuildContext,
+    BuildLine,
+    BuildPlan,
+    BuiltImage,
+    Image,
+    RegistrySurvey,
+    Repository,
+    bundled_contexts,
+    forget_build,
+    pack_context,
+    plan_problems,
+    read_build_description,
+    read_built_images,
+    read_context,
+    record_builds,
+)
 from console.google.storage import GcsPlace
 from console.launch.run_database import default_path
 
@@ -62,7 +79,7 @@ class Images:
 
     async def list_contexts(self) -> tuple[BuildContext, ...]:
         """The build contexts included in this program; needs no cluster."""
-        return await asyncio.to_thread(build_context.bundled_contexts)
+        return await asyncio.to_thread(bundled_contexts)
 
     async def find_context(self, word: str) -> BuildContext:
         """The included context of that name; NotThere lists the known ones."""
@@ -75,7 +92,7 @@ class Images:
 
     async def read_context(self, place: Path) -> BuildContext:
         """The build context in the person's folder; BadInput."""
-        return await asyncio.to_thread(build_context.read_context, place)
+        return await asyncio.to_thread(read_context, place)
 
     async def new_plan(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
         """A new build plan, with the region's first Docker repository if there is one."""
@@ -94,13 +111,11 @@ class Images:
 
     def plan_problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
         """Why the plan cannot be built: (name of the substitution or empty, sentence)."""
-        return build_context.plan_problems(plan)
+        return plan_problems(plan)
 
     async def describe_build(self, plan: BuildPlan) -> Mapping[str, Any]:
         """The build request without its source, as it would be sent; BadInput."""
-        description = await asyncio.to_thread(
-            build_context.read_build_description, plan.context.folder, plan.context.dockerfile
-        )
+        description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await loaded("console.google.api.build")
         message: Any = module.build_message(plan, description)
         told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
@@ -112,9 +127,7 @@ class Images:
         self._cloud.require_writable(f"build {plan.image}")
         if wrong := self.plan_problems(plan):
             raise BadInput(wrong[0][1])
-        description = await asyncio.to_thread(
-            build_context.read_build_description, plan.context.folder, plan.context.dockerfile
-        )
+        description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await loaded("console.google.api.build")
         module.build_message(plan, description)  # what is wrong with it is said before anything is sent
         source = await self._upload_context(plan)
@@ -133,7 +146,7 @@ class Images:
             name = f"source/{time.time():.3f}-{uuid.uuid4().hex}.tgz"
             with tempfile.TemporaryDirectory(prefix="a4-build-") as folder:
                 packed = Path(folder) / "source.tgz"
-                await asyncio.to_thread(build_context.pack_context, plan.context.folder, packed)
+                await asyncio.to_thread(pack_context, plan.context.folder, packed)
                 await buckets.upload(GcsPlace(bucket, name), packed)
         finally:
             await buckets.close()
@@ -241,19 +254,19 @@ class Images:
         return (self._cloud.practice_folder or default_path().parent) / "images.json"
 
     async def _record_in_thread(self, builds: list[Build]) -> None:
-        await asyncio.to_thread(build_context.record_builds, self._record_path, builds)
+        await asyncio.to_thread(record_builds, self._record_path, builds)
 
     async def _record_builds(self, builds: Sequence[Build]) -> None:
         """Record the state of builds that are recorded or have succeeded."""
-        known = {each.build for each in await asyncio.to_thread(build_context.read_built_images, self._record_path)}
+        known = {each.build for each in await asyncio.to_thread(read_built_images, self._record_path)}
         await self._record_in_thread([each for each in builds if each.id in known or each.succeeded])
 
     async def image_choices(self, offer: FieldChoices) -> FieldChoices:
         """The image choices: recently built ones, then those in `offer`, then those in the registry."""
-        made = await asyncio.to_thread(build_context.read_built_images, self._record_path)
+        made = await asyncio.to_thread(read_built_images, self._record_path)
         if any(each.under_way for each in made):
             await self._refresh_recorded([each for each in made if each.under_way])
-            made = await asyncio.to_thread(build_context.read_built_images, self._record_path)
+            made = await asyncio.to_thread(read_built_images, self._record_path)
         about = dict(offer.about)
         names: dict[str, None] = {}
         for each in made:
@@ -267,7 +280,7 @@ class Images:
                 about.setdefault(reference, "in the registry")
         return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
 
-    async def _refresh_recorded(self, made: Sequence[build_context.BuiltImage]) -> None:
+    async def _refresh_recorded(self, made: Sequence[BuiltImage]) -> None:
         """Update the recorded state of builds that were running; it stays if Google does not answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_TIMEOUT):
@@ -276,7 +289,7 @@ class Images:
                         try:
                             await self.read_build(each.build, each.project, each.location)
                         except NotFound:
-                            await asyncio.to_thread(build_context.forget_build, self._record_path, each.build)
+                            await asyncio.to_thread(forget_build, self._record_path, each.build)
 
 
 def _drop_empty(told: Any) -> Any:

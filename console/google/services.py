@@ -13,7 +13,7 @@ from console.launch.choices import ChoicesState, FieldChoices
 
 if TYPE_CHECKING:
     from console.google.images import Images
-    from console.google.pool_changes import NodePools
+    from console.google.node_pools import NodePools
     from console.google.storage import CloudStorage, FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value
     from console.kube.watched_cluster import WatchedCluster
@@ -37,7 +37,7 @@ class GoogleServices:
 
     @property
     def node_pools(self) -> NodePools:
-        from console.google.pool_changes import NodePools
+        from console.google.node_pools import NodePools
 
         return NodePools(self._watch or _raise_no_cluster(), self.cloud)
 
@@ -55,8 +55,17 @@ class GoogleServices:
         return CloudStorage(self.cloud, self._logs)
 
     async def field_choices(self, kind: str) -> FieldChoices:
-        """The choices for one kind of field (one of `GOOGLE_KINDS`), or why there are none."""
-        return await field_choices_of(self, kind)
+        """The choices for one kind of field (one of GOOGLE_KINDS), or why there are none."""
+        try:
+            await self.cloud.place()
+        except NotFound as error:
+            return FieldChoices(kind, state=ChoicesState.ABSENT, why=error.message)
+        except ConsoleError as error:
+            return _failed_choices(kind, error)
+        try:
+            return await _CHOICE_READERS[kind](self)
+        except ConsoleError as error:
+            return _failed_choices(kind, error)
 
     async def close(self) -> None:
         async with AsyncExitStack() as ending:
@@ -67,20 +76,6 @@ class GoogleServices:
 
 def _raise_no_cluster() -> NoReturn:
     raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")
-
-
-async def field_choices_of(google: GoogleServices, kind: str) -> FieldChoices:
-    """The choices for one kind of field (one of GOOGLE_KINDS), or why there are none."""
-    try:
-        await google.cloud.place()
-    except NotFound as error:
-        return FieldChoices(kind, state=ChoicesState.ABSENT, why=error.message)
-    except ConsoleError as error:
-        return _failed_choices(kind, error)
-    try:
-        return await _CHOICE_READERS[kind](google)
-    except ConsoleError as error:
-        return _failed_choices(kind, error)
 
 
 def _failed_choices(kind: str, error: ConsoleError) -> FieldChoices:

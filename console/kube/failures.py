@@ -27,7 +27,7 @@ from console.errors import (
 )
 from console.kube.objects.meta import UNREADABLE, Wire
 from console.kube.objects.pod import AFTER_THE_END
-from console.lazy_pattern import lazy_pattern
+from console.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.http import HttpResponse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound, Unreachable
 from console.kube.snapshot import Fleet, WatchState
-from console.lazy_pattern import lazy_pattern
+from console.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet

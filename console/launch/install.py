@@ -22,7 +22,6 @@ from console.kube.nested_values import Value, get_path, merge_values, overlay_va
 from console.kube.objects.meta import ObjectWire
 from console.launch.helm import POLICY, RECIPE_LABEL, Helm, Removal, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
-from console.launch.save_interval import EVERY, MeasuredSaves, save_note
 from console.launch.schema import (
     Schema,
     ValuesChecker,
@@ -34,7 +33,7 @@ from console.launch.schema import (
     recipe_changes,
     recipe_launchers,
 )
-from console.launch.value_checks import fit_notes, fit_problems, iterations
+from console.launch.value_checks import EVERY, MeasuredSaves, fit_notes, fit_problems, iterations, save_note
 from console.launch.yaml_write import defaults_yaml
 from practice.programs.faults import FAULT_VARIABLE, fault_kinds_of, impossible_faults
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from console.lazy_pattern import lazy_pattern
+from console.patterns import lazy_pattern
 from console.scheduling.ranks import format_ranges
 
 FAILURE = lazy_pattern(  # how a test says that it has failed; the second way is that of 2018

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.lazy_pattern import lazy_pattern
 from console.logs.failure_kinds import FAILURE_WORDS
+from console.patterns import lazy_pattern
 
 
 class LogLine(Struct, frozen=True):

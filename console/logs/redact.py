@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from console.lazy_pattern import lazy_pattern
 from console.logs.word_search import WordSearch
+from console.patterns import lazy_pattern
 
 REDACTED = "‹secret›"  # what stands in place of a secret
 _SECRET_NAMES = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from console.config import Thresholds
-from console.lazy_pattern import lazy_pattern
 from console.metrics.alarm import INSPECTED, STOPPED, Alarm, AlarmKind
 from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, StepCadence, format_duration, format_late_step
+from console.patterns import lazy_pattern
 
 SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
 OLD_LINE_SECONDS = 1.0  # seconds after an old line in which the next one may come

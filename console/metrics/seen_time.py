@@ -10,7 +10,7 @@ from statistics import median
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from console.lazy_pattern import lazy_pattern
+from console.patterns import lazy_pattern
 
 
 class SpanKind(StrEnum):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Container
 from console.kube.snapshot import Fleet, WatchState
-from console.lazy_pattern import lazy_pattern
+from console.patterns import lazy_pattern
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why import why

@@ -12,8 +12,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from console.attach.container_facts import FactState
-from console.attach.exec_many import OutputGroup, RankOutput, group_outputs, worst_exit_code
+from console.attach.exec_many import FactState, OutputGroup, RankOutput, group_outputs, worst_exit_code
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.objects.pod import Pod
 from console.scheduling.ranks import PodFate, Rank, pod_fate

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO, cast
 
 from console.errors import BadInput, ConsoleError
-from console.lazy_pattern import lazy_pattern
+from console.patterns import lazy_pattern
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from console.config import Actions
 from console.errors import ConsoleError, NotThere
-from console.launch.automatic import stop_and_relaunch
+from console.launch.launcher import stop_and_relaunch
 from console.settings import YOU
 from screens.alarm_notices import announce
 from screens.dialogs.launch import begin_with_saved
 from screens.widgets.form.launch_words import free_name
 
 if TYPE_CHECKING:
-    from console.launch.automatic import PlannedAction
+    from console.launch.launcher import PlannedAction
     from screens.app import ConsoleApp
 
 Key = tuple[str, str]

@@ -17,8 +17,8 @@ from console.checkpoints.saved import STARTING_WEIGHTS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet
-from console.launch.automatic import avoid_nodes
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
+from console.launch.launcher import avoid_nodes
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
 from console.preflight.check import Check, summarize_unanswered, tally

@@ -91,7 +91,7 @@ async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bo
 
     With a `reason` it is cordoned too, so that nothing new comes until Google takes it.
     """
-    from console.google.pool_changes import FAULTS
+    from console.google.node_pools import FAULTS
 
     choices = [Choice(fault, words) for fault, words in FAULTS.items()]
     fault = await screen.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))

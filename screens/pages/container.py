@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.container_facts import ContainerFact, FactState, unanswered_facts
+from console.attach.exec_many import ContainerFact, FactState, unanswered_facts
 from console.attach.files.copies import ContainerCopies
 from console.attach.files.entries import EntryKind, FileEntry
 from console.errors import ConsoleError

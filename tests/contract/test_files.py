@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.attach.container_facts import FactState
-from console.attach.exec_many import group_outputs, worst_exit_code
+from console.attach.exec_many import FactState, group_outputs, worst_exit_code
 from console.attach.files.entries import CopyMethod, EntryKind
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 from console.scheduling.ranks import Rank

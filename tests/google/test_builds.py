@@ -11,8 +11,7 @@ import grpc
 import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
-from console.google import build_context
-from console.google import build_context as remembered
+from console.google import builds
 from console.google.builds import REGISTRY, TAG, Build, BuildPlan
 from console.google.services import GoogleServices
 from console.google.storage import GcsPlace
@@ -289,22 +288,22 @@ async def test_without_a_right_to_list_a_bucket_of_somebody_else_gets_no_source(
 
 def test_the_image_is_the_one_that_the_description_names(tmp_path: Path) -> None:
     folder = own(tmp_path, "FROM debian\n")
-    plan = BuildPlan(build_context.read_context(folder), "practice", "us-central1", {"_ARTIFACT_REGISTRY": ADDRESS})
+    plan = BuildPlan(builds.read_context(folder), "practice", "us-central1", {"_ARTIFACT_REGISTRY": ADDRESS})
     assert plan.image == f"{ADDRESS}/{folder.name}:latest"
     steps = "steps: [{name: docker, args: [build, -t, '$LOCATION-docker.pkg.dev/$PROJECT_ID/own/trainer:$_TAG', .]}]\n"
     (folder / "cloudbuild.yaml").write_text(f"{steps}substitutions: {{_TAG: v2}}\n")
-    plan = dataclasses.replace(plan, context=build_context.read_context(folder))
+    plan = dataclasses.replace(plan, context=builds.read_context(folder))
     assert plan.image == "us-central1-docker.pkg.dev/practice/own/trainer:v2"
     (folder / "cloudbuild.yaml").write_text(
         f"{steps}images: ['${{_ARTIFACT_REGISTRY}}/a:1', '$_ARTIFACT_REGISTRY/b']\n"
     )
-    assert dataclasses.replace(plan, context=build_context.read_context(folder)).image == f"{ADDRESS}/a:1, {ADDRESS}/b"
+    assert dataclasses.replace(plan, context=builds.read_context(folder)).image == f"{ADDRESS}/a:1, {ADDRESS}/b"
     (folder / "cloudbuild.yaml").write_text("steps: [{name: bash, script: make}]\n")
-    assert dataclasses.replace(plan, context=build_context.read_context(folder)).image == folder.name
+    assert dataclasses.replace(plan, context=builds.read_context(folder)).image == folder.name
 
 
 def test_the_documents_images_are_there_with_their_defaults() -> None:
-    found = {each.name: each for each in build_context.bundled_contexts()}
+    found = {each.name: each for each in builds.bundled_contexts()}
     assert set(found) == {"pai-megatron-patch", "testbed", "unified-testbed"}
     images = {
         f"{each.defaults['_IMAGE_NAME']}:{each.defaults['_IMAGE_TAG']} from {each.defaults['_BASE_IMAGE']}"
@@ -335,25 +334,25 @@ def test_the_documents_images_are_there_with_their_defaults() -> None:
     ],
 )
 def test_what_cannot_be_built_is_said_before_anything_is_sent(values: dict[str, str], word: str) -> None:
-    context = next(each for each in build_context.bundled_contexts() if each.name == "testbed")
-    assert word in " ".join(words for _, words in build_context.plan_problems(BuildPlan(context, "p", "l", values)))
+    context = next(each for each in builds.bundled_contexts() if each.name == "testbed")
+    assert word in " ".join(words for _, words in builds.plan_problems(BuildPlan(context, "p", "l", values)))
 
 
 def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has no Dockerfile"):
-        build_context.read_context(tmp_path)
+        builds.read_context(tmp_path)
     with pytest.raises(BadInput, match="There is no folder"):
-        build_context.read_context(tmp_path / "nowhere")
+        builds.read_context(tmp_path / "nowhere")
     (tmp_path / "cloudbuild.yaml").write_text("steps: {a: 1}")
     with pytest.raises(BadInput, match="not a build configuration"):
-        build_context.read_context(tmp_path)
+        builds.read_context(tmp_path)
     (tmp_path / "cloudbuild.yaml").write_text("steps: [")
     with pytest.raises(BadInput, match="cannot be read"):
-        build_context.read_context(tmp_path)
+        builds.read_context(tmp_path)
     (tmp_path / "Other.Dockerfile").write_text("# Something of mine\nFROM debian\n")
-    found = build_context.read_context(tmp_path / "Other.Dockerfile")
+    found = builds.read_context(tmp_path / "Other.Dockerfile")
     assert (found.title, found.dockerfile) == ("Something of mine", "Other.Dockerfile")
-    described = build_context.read_build_description(found.folder, found.dockerfile)
+    described = builds.read_build_description(found.folder, found.dockerfile)
     assert "--file=Other.Dockerfile" in described["steps"][0]["args"]
 
 
@@ -376,7 +375,7 @@ def test_what_is_packed_is_the_folder_without_what_nobody_builds_from(tmp_path: 
     (folder / "src" / "a.py").write_text("pass")
     (folder / "link").symlink_to("src/a.py")
     target = tmp_path / "out.tgz"
-    assert build_context.pack_context(folder, target) == 3
+    assert builds.pack_context(folder, target) == 3
     with tarfile.open(target) as packed:
         assert sorted(packed.getnames()) == ["Dockerfile", "link", "src/a.py"]
         assert {each.uid for each in packed.getmembers()} == {0}
@@ -405,7 +404,7 @@ async def test_many_consoles_remember_at_once(tmp_path: Path) -> None:
             True,
             "",
         )
-        remembered.record_builds(path, [build])
+        builds.record_builds(path, [build])
 
     await asyncio.gather(*(asyncio.to_thread(built, number) for number in range(20)))
-    assert {each.image for each in remembered.read_built_images(path)} == {f"i:{number}" for number in range(20)}
+    assert {each.image for each in builds.read_built_images(path)} == {f"i:{number}" for number in range(20)}

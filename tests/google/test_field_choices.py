@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
-from console.google.services import field_choices_of
+from console.google.services import GoogleServices
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from practice.google.bucket_store import BUCKET
 from practice.google.cloud import Fault
@@ -118,7 +118,7 @@ async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, st
             async def place() -> None:
                 raise error
 
-    found = await field_choices_of(Elsewhere(), kind)  # type: ignore[arg-type]
+    found = await GoogleServices.field_choices(Elsewhere(), kind)  # type: ignore[arg-type]
     assert (found.kind, found.names, found.state) == (kind, (), state)
     assert words in found.why
 

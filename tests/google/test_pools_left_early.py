@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from console.google.pool_changes import _answer_or_default
+from console.google.node_pools import _answer_or_default
 
 
 async def test_who_leaves_before_it_was_asked_leaves_no_question_behind() -> None:

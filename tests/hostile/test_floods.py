@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console import yielding
-from console.attach.container_facts import FactState
-from console.attach.exec_many import ContainerExec, QuickTest
+from console.attach.exec_many import ContainerExec, FactState, QuickTest
 from console.attach.files.pod_files import PodFiles
 from console.attach.ssh import client as ssh_client
 from console.config import Thresholds

@@ -13,7 +13,7 @@ import pytest
 from console.attach.tunnel import published
 from console.errors import BadInput
 from console.folders import make_private
-from console.google import build_context
+from console.google import builds
 from console.kube import kubeconfig
 from console.kube.rank_address import RankAddress
 from console.launch.run_database import RunHistory, default_path
@@ -62,7 +62,7 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
     ).touch()
     published.remember_port("https://server", RankAddress("default", "job", 0), 8888, 18888)
     await RunHistory(default_path()).list_runs()
-    build_context.record_builds(default_path().parent / "google" / "images.json", [])
+    builds.record_builds(default_path().parent / "google" / "images.json", [])
     entry = kubeconfig.KubeconfigEntry("c", "https://server", "", "plugin")
     kubeconfig.write_entry(tmp_path / "home" / ".kube" / "config", entry)
     folders = modes(tmp_path)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 from rich.cells import cell_len
 
-from console.attach.container_facts import ContainerFacts, FactState, unanswered_facts
+from console.attach.exec_many import ContainerFacts, FactState, unanswered_facts
 from console.attach.files.entries import CopyProgress
 from screens.cli.exec import LONGEST, RankOutputPrinter
 from screens.cli.files import bars

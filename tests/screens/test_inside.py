@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from textual.containers import Vertical
 
-from console.attach.container_facts import ContainerFacts, FactState, unanswered_facts
+from console.attach.exec_many import ContainerFacts, FactState, unanswered_facts
 from console.attach.files.entries import (
     CopyMethod,
     CopyProblem,

@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.lazy_pattern import lazy_pattern
 from console.logs.line_splitter import _IN_LABELS, _LABELS, split_label  # noqa: F401
 from console.logs.word_search import WordSearch
 from console.metrics.nccl.results import Half, NcclTest, Row
+from console.patterns import lazy_pattern
 
 _TYPE = lazy_pattern(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
 _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})

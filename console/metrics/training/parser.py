@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from console.lazy_pattern import lazy_pattern
 from console.logs.line import UnparsedCounter, UnparsedLines
 from console.logs.line_splitter import strip_terminal_codes
 from console.logs.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans_with
@@ -39,6 +38,7 @@ from console.metrics.training.reader import (
 )
 from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import StepReport, finite_total, parse_count
+from console.patterns import lazy_pattern
 
 _ITERATION = lazy_pattern(r"\biteration\s+\d")
 _STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from console.lazy_pattern import lazy_pattern
 from console.metrics.training.steps import Step
+from console.patterns import lazy_pattern
 
 NUMBER = (  # pattern of a number: thousands commas, exponents, nan and inf in any of their spellings
     r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|NaN|NAN|inf|INF|Inf)"

@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from console.attach.container_facts import QUESTIONS
+from console.attach.exec_many import QUESTIONS
 from console.attach.files import scripts
 
 if TYPE_CHECKING:

@@ -174,7 +174,7 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_shown() -> None:
 
 
 async def test_following_goes_on_over_a_look_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.google.pool_changes.ACTIVE_POLL_SECONDS", 0.01)
+    monkeypatch.setattr("console.google.node_pools.ACTIVE_POLL_SECONDS", 0.01)
     async with opened("nodes") as (session, cluster):
         world = await world_of(session, cluster)
         world.faults.append(Fault("GetCluster", grpc.StatusCode.PERMISSION_DENIED, "no"))

@@ -41,7 +41,7 @@ asyncio.run(look())
         MAIN.format(argv=["--demo", "pools", "--json"]),
         SCREENS,
         "import practice.cluster, practice.__main__",
-        "import console.google.account, console.google.pool_changes, screens.pages.clusters, screens.pages.nodepools",
+        "import console.google.account, console.google.node_pools, screens.pages.clusters, screens.pages.nodepools",
     ],
     ids=["help", "help of clusters", "a list", "the first screens", "the practice cluster", "modules"],
 )

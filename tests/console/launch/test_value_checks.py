@@ -8,7 +8,7 @@ from console.kube.nested_values import Value, set_path
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.launch.run_record import RunRecord
-from console.launch.save_interval import measure_saves
+from console.launch.value_checks import measure_saves
 from console.metrics.seen_time import SeenTime, Span, SpanKind
 
 CATALOGUE = ChartCatalog.from_chart()

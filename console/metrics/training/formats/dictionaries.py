@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from console.lazy_pattern import lazy_pattern
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
     NUMBER,
@@ -22,6 +21,7 @@ from console.metrics.training.values import (
     parse_number,
     plain_name,
 )
+from console.patterns import lazy_pattern
 
 _OPEN = lazy_pattern(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
 _PAIR = lazy_pattern(

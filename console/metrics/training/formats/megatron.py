@@ -11,7 +11,6 @@ import json
 import re
 from typing import Any
 
-from console.lazy_pattern import lazy_pattern
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
     NUMBER,
@@ -26,6 +25,7 @@ from console.metrics.training.values import (
     reciprocal,
     to_step_number,
 )
+from console.patterns import lazy_pattern
 
 _START = lazy_pattern(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
 _MARKS = ("elapsed time per iteration", "consumed samples")

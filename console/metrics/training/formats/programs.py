@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from console.lazy_pattern import lazy_pattern
 from console.metrics.training.formats.megatron import parse_nemo
 from console.metrics.training.formats.own import OwnFormat, parse_own_formats
 from console.metrics.training.steps import ProgressBar, Step
@@ -24,6 +23,7 @@ from console.metrics.training.values import (
     parse_seconds,
     reciprocal,
 )
+from console.patterns import lazy_pattern
 
 _TITAN = lazy_pattern(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
 _MEMORY = lazy_pattern(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from console.lazy_pattern import lazy_pattern
 from console.metrics.training import values
 from console.metrics.training.steps import Step
+from console.patterns import lazy_pattern
 
 _PAIR = lazy_pattern(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
