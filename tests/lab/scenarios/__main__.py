@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.control_plane import Lab
@@ -27,37 +27,44 @@ def main() -> int:
     options = parser.parse_args()
     if options.records:
         options.records.mkdir(exist_ok=True)
-    seeds = range(options.seed, options.seed + options.count)
+    seeds: Sequence[int] = range(options.seed, options.seed + options.count)
     if options.replay:
-        found = [compare(load(path)) for seed in seeds if (path := options.records / f"{seed}.json").exists()]
+        seeds = [seed for seed in seeds if (options.records / f"{seed}.json").exists()]
+        found = [compare(load(options.records / f"{seed}.json")) for seed in seeds]
     else:
         with Lab() as lab:
             records = asyncio.run(record_all(lab, seeds, options.records))
         found = [compare(each) for each in records]
-    sys.stdout.write(table(found) + "\n")
+    sys.stdout.write(table(found, sorted({*seeds} - {each.seed for each in found})) + "\n")
     return 0
 
 
-async def record_all(lab: Lab, seeds: Iterable[int], folder: Path | None = None) -> list[Record]:
-    """What the real Kueue did in each scenario; those that were disturbed are played again."""
-    records: list[Record] = []
-    left = list(map(draw, seeds))
+async def record_all(lab: Lab, seeds: Sequence[int], folder: Path | None = None) -> list[Record]:
+    """What the real Kueue did in each scenario; those that were disturbed or did not come to rest are played again.
+
+    Those that are in the folder already are read from there.
+    """
+    kept = {seed: load(path) for seed in seeds if folder is not None and (path := folder / f"{seed}.json").exists()}
+    records = list(kept.values())
+    left = [draw(seed) for seed in seeds if seed not in kept]
     tries: Counter[int] = Counter()
     async with RealKueue.open(lab.kubeconfig, lab.processes.logs / "kueue.log") as kueue:
         while left:
             now, left = left[:BESIDE], left[BESIDE:]
-            found = await kueue.run(now)
+            tries.update(each.seed for each in now)
+            played = await kueue.run(now)
+            found = {scenario: record for scenario, record in played.items()
+                     if not record.restless or tries[scenario.seed] == MAX_TRIES}  # fmt: skip
             records += found.values()
             if folder is not None:
                 for scenario, record in found.items():
                     save(record, folder / f"{scenario.seed}.json")
-            tries.update(each.seed for each in now)
             left += [each for each in now if each not in found and tries[each.seed] < MAX_TRIES]
     return sorted(records, key=lambda each: each.seed)
 
 
-def table(found: Sequence[Comparison]) -> str:
-    """Agreement, and every difference."""
+def table(found: Sequence[Comparison], missing: Sequence[int]) -> str:
+    """Agreement, and every difference; of `missing` there is no record."""
     totals: Counter[str] = Counter()
     for each in found:
         totals.update(admitted=each.admitted, evicted=each.evicted, placed=each.placed)
@@ -68,6 +75,8 @@ def table(found: Sequence[Comparison]) -> str:
     for what in ("order", "victims", "domains"):
         same = sum(each.same(what) for each in found)
         lines.append(f"same {what}: {same} of {len(found)} ({same / max(1, len(found)):.1%})")
+    if missing:
+        lines.append(f"not recorded, each time disturbed by something else than their events: {missing}")
     lines += [
         f"  {one.seed} step {one.step} {one.what}: {one.words}{' [another flavor had its turn]' if one.by_turn else ''}"
         for each in found

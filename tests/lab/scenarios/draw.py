@@ -47,11 +47,17 @@ class Scenario:
     def root_cohort(self, queue: str) -> str:
         """The cohort at the top of a queue's tree."""
         (found,) = (each for each in self.of_kind("ClusterQueue") if each["metadata"]["name"] == queue)
-        parents = {each["metadata"]["name"]: each["spec"].get("parentName") for each in self.of_kind("Cohort")}
-        name = str(found["spec"]["cohortName"])
-        while parent := parents.get(name):
-            name = str(parent)
-        return name
+        return self.top_cohort(str(found["spec"]["cohortName"]))
+
+    @property
+    def cohorts(self) -> dict[str, str | None]:
+        """Cohorts that are objects, and their parents."""
+        return {each["metadata"]["name"]: each["spec"].get("parentName") for each in self.of_kind("Cohort")}
+
+    def top_cohort(self, cohort: str) -> str:
+        while parent := self.cohorts.get(cohort):
+            cohort = parent
+        return cohort
 
 
 def draw(seed: int) -> Scenario:

@@ -34,12 +34,13 @@ each of its flavors.
 SETTLE_LIMIT = 120.0
 CALM_AFTER = 40
 """Cycles without a retry: Kueue collects events of nodes for a second or two."""
+MOST_CYCLES = 8  # that are told of one that did not come to rest
 ENDLESS = 40
 """Decisions after one event, from which on they go round."""
 FENCE = "fence"
 _FOLLOWED = re.compile(
     rb'"msg":"(Scheduling cycle (starts|complete)|Attempting to (move workloads|schedule workload)|Preempted"'
-    rb"|Workload (create event|update event|assumed in the cache))"
+    rb"|Workload (create event|update event|assumed in the cache)|Cohort is being created or updated)"
 )
 """The few lines of Kueue's log that are read."""
 
@@ -55,6 +56,8 @@ class Step:
     """In the order of decisions: a workload that is admitted, or a victim and for whom."""
     holding: dict[str, Object] = field(default_factory=dict)
     """Afterwards: the Workload objects of all that hold quota."""
+    cycles: list[list[Any]] = field(default_factory=list)
+    """From the step before: how often in a row Kueue tried the same heads, and those; what happened between has 0."""
 
 
 @dataclass(slots=True)
@@ -67,6 +70,8 @@ class Record:
     steps: list[Step]
     endless: bool = False
     """Whether the last step never ended: workloads evicted each other in turn."""
+    restless: str = ""
+    """Why it ends early, where Kueue did not come to rest after an event that is not among the steps."""
 
 
 @dataclass(slots=True)
@@ -80,6 +85,7 @@ class Follower:
     quiet: int = 0
     quiet_heads: list[str] | None = None
     moves: list[list[str]] = field(default_factory=list)
+    cycles: list[list[Any]] = field(default_factory=list)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     busy: bool = False  # an event was sent, and all that follows from it has not happened yet
     disturbed: bool = False  # meanwhile Kueue tried all again for another reason, as when a node's state was written
@@ -92,6 +98,17 @@ class Follower:
         self.quiet, self.quiet_heads = 0, None
         self.settled.clear()
 
+    def note(self, what: list[str], cycles: int) -> None:
+        """Cycles with these heads, or something that happened between two."""
+        if cycles and self.cycles and self.cycles[-1][0] and self.cycles[-1][1] == what:
+            self.cycles[-1][0] += cycles
+        else:
+            self.cycles.append([cycles, what])
+
+
+class NotAtRestError(LabError):
+    """Kueue goes on trying for longer than anybody waits for it."""
+
 
 class KueueLog:
     """Reads Kueue's log while it is written and follows each scenario in it."""
@@ -99,7 +116,7 @@ class KueueLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.followers: dict[str, Follower] = {}
-        self.roots: dict[str, str] = {}  # the cohort at the top of each workload's tree
+        self.roots: dict[str, str] = {}  # the cohort at the top of the tree, of each workload and each Cohort
         self.evictions: asyncio.Queue[str] = asyncio.Queue()
         self.calm = asyncio.Event()  # all nodes and flavors that came or went have been heard of
         self._still = 0  # cycles since all of a cohort was last tried again
@@ -134,10 +151,14 @@ class KueueLog:
             self._still = 0
             self.calm.clear()
             self._on_move(str(line["rootCohort"]))
+        elif what == "Cohort is being created or updated":
+            self._on_cohort(str(line["name"]))
         elif isinstance(workload := line.get("workload"), dict) and workload.get("namespace") == NAMESPACE:
             self._on_workload(what, str(workload["name"]), line)
 
     def _end_cycle(self, name: str, follower: Follower) -> None:
+        follower.heads.sort()  # Kueue looks at its queues in an order of chance: that of a Go map
+        follower.note(follower.heads, 1)
         if len(follower.moves) >= ENDLESS:
             follower.settled.set()
         if follower.awaited or name in self._cycle_counts:
@@ -162,12 +183,19 @@ class KueueLog:
 
     def _on_move(self, cohort: str) -> None:
         if follower := self._changed(cohort):
+            follower.note(["move"], 0)
             follower.disturbed |= follower.busy and f"move {cohort}" not in follower.awaited
             follower.awaited.discard(f"move {cohort}")
+
+    def _on_cohort(self, cohort: str) -> None:
+        """A Cohort is looked at anew when the status of a queue in it changes; a second later all are tried again."""
+        if follower := self._changed(cohort):
+            follower.awaited.add(f"move {self.roots[cohort]}")
 
     def _on_preempted(self, victim: str, by: str) -> None:
         if follower := self._changed(victim):
             follower.moves.append([victim, by])
+            follower.note([victim, by], 0)
             follower.releases.add(victim)
             follower.leaving.append(victim)
 
@@ -179,10 +207,12 @@ class KueueLog:
             follower.heads.append(name)
         elif what == "Workload create event":
             self._changed(name)
+            follower.note([name, "created"], 0)
             follower.awaited.discard(f"create {name}")
         elif what == "Workload assumed in the cache":
             self._changed(name)
             follower.moves.append([name])
+            follower.note([name], 0)
             follower.awaited.add(f"admit {name}")
         elif what == "Workload update event" and line.get("prevStatus", line["status"]) != line["status"]:
             self._changed(name)
@@ -191,6 +221,7 @@ class KueueLog:
             self._on_preempted(str(line["targetWorkload"]["name"]), name)
 
     def _on_status(self, follower: Follower, name: str, status: str) -> None:
+        follower.note([name, status], 0)
         if status in ("finished", "pending"):  # a second later those that wait are tried again
             follower.awaited.add(f"move {self.roots[name]}")
         follower.awaited.discard({"finished": "finish", "admitted": "admit"}.get(status, "") + f" {name}")
@@ -326,6 +357,7 @@ class RealKueue:
         for node in scenario.nodes:
             await self._create(f"{CORE}/nodes", node)
         picked = f"{SCENARIO}={scenario.name}"
+        self.log.roots |= {name: scenario.top_cohort(name) for name in scenario.cohorts}
 
         async def ready() -> list[Object]:
             found = (await self.api.get(f"{CORE}/nodes", labelSelector=picked)).made["items"]
@@ -346,7 +378,15 @@ class RealKueue:
         return [{"apiVersion": "v1", "kind": "Node", **each} for each in nodes] + stored
 
     async def _play(self, scenario: Scenario, objects: list[Object]) -> Record:
-        follower, record = self.log.followers[scenario.name], Record(scenario.seed, objects, [], [])
+        record = Record(scenario.seed, objects, [], [])
+        try:
+            await self._play_steps(scenario, record)
+        except NotAtRestError as error:
+            record.restless = str(error)
+        return record
+
+    async def _play_steps(self, scenario: Scenario, record: Record) -> None:
+        follower = self.log.followers[scenario.name]
         coming, ends, jobs = list(scenario.jobs), dict[str, float](), {each.name: each for each in scenario.jobs}
         while coming or ends:
             if record.jobs:  # Kueue tries heads created in the same second in an order of chance: that of a Go map
@@ -366,6 +406,7 @@ class RealKueue:
             await self._settled(scenario)
             follower.busy = False
             step.moves, follower.moves = follower.moves, []
+            step.cycles, follower.cycles = follower.cycles, []
             if len(step.moves) >= ENDLESS:
                 record.steps.append(step)
                 record.endless = True
@@ -383,7 +424,6 @@ class RealKueue:
             }
             assert step.holding.keys() == ends.keys(), (scenario.name, step.job, step.holding.keys(), ends.keys())
             record.steps.append(step)
-        return record
 
     async def _settled(self, scenario: Scenario) -> None:
         follower = self.log.followers[scenario.name]
@@ -391,7 +431,11 @@ class RealKueue:
             async with asyncio.timeout(SETTLE_LIMIT):
                 await follower.settled.wait()
         except TimeoutError:
-            raise LabError(f"Kueue did not come to rest in scenario {scenario.seed}: {follower}") from None
+            recent = "; ".join(f"{count} x {', '.join(heads)}" for count, heads in follower.cycles[-MOST_CYCLES:])
+            raise NotAtRestError(
+                f"Kueue did not come to rest in {SETTLE_LIMIT:.0f} s: awaited {sorted(follower.awaited)}, "
+                f"to be released {sorted(follower.releases)}, last cycles {recent}"
+            ) from None
 
     async def _arrive(self, scenario: Scenario, job: Job, follower: Follower, record: Record) -> None:
         self.log.roots[job.name] = scenario.root_cohort(job.queue)

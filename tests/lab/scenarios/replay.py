@@ -3,8 +3,10 @@
 Kueue runs its cycles every few milliseconds, whether anything happened or not, and a workload that stays in front of
 its queue tries another flavor in each: the head of a StrictFIFO queue, one with several pod sets, one that waits for
 its victims. Which flavor's turn it is when a workload ends or arrives, when those set aside come back a second later,
-or when victims are gone, depends on how many cycles had passed, and nothing that is recorded says how many. A
-difference that is gone once ours lets some idle cycles pass there is named as such; it counts as one all the same.
+or when victims are gone, depends on how many cycles had passed, and nothing that is recorded says how many. It begins
+with the first flavor again once the message that Kueue wrote to the workload has come back from the API server, which
+may be before the next cycle or after it. A difference that is gone once ours lets some idle cycles pass there, or some
+messages come back late, is named as such; it counts as one all the same.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import cycle, groupby, product, repeat
+from itertools import combinations, cycle, groupby, product, repeat
 from pathlib import Path
 
 from msgspec import structs
 
+from console.scheduling.kueue.flavor_turns import FlavorTurns
+from console.scheduling.kueue.flavors import FlavorChoice
 from console.scheduling.kueue.state import Snapshot, Workload
 from console.scheduling.virtual_cluster import Move, VirtualCluster
 from practice.controllers.kueue.info import read_workload
@@ -35,9 +39,18 @@ _RESOURCES = {
 MOST_WORDS = 12  # moves in words
 MOST_IDLE = 6  # so many flavors and pod sets does no workload go through before it begins anew
 WAITS = 3
+MOST_LATE = 4
 
 Waits = tuple[int, ...]
 """How many cycles pass before the event of a step, and then, in turn, each time that ours has come to rest in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a step leaves to chance: cycles that pass, and workloads whose messages come back after the next cycle."""
+
+    waits: Waits = (0,) * WAITS
+    late: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +62,7 @@ class Difference:
     step: int
     words: str
     by_turn: bool = False
-    """Whether ours decides the same in that step after some idle cycles."""
+    """Whether ours decides the same in that step with other timing."""
 
 
 @dataclass(slots=True)
@@ -81,23 +94,41 @@ def read_record(found: Object) -> Record:
 
 def compare(record: Record) -> Comparison:
     """Ours goes the way of the record: its clock, its domains where they differ; it ends where order or victims do."""
-    waits: dict[int, Waits] = {}
+    timings: dict[int, Timing] = {}
     by_turn: list[Difference] = []
-    while True:
-        found = _Replay(record, waits).run()
-        if not found.differences:
-            break
+    while (found := _Replay(record, timings).run()).differences:
         first = found.differences[0].step
-        for more in product(range(MOST_IDLE), repeat=WAITS):
-            again = _Replay(record, {**waits, first: more}).run()
+        for timing in _possible_timings(record.steps[first]):
+            again = _Replay(record, {**timings, first: timing}).run()
             if all(each.step > first for each in again.differences):
-                waits[first] = more
+                timings[first] = timing
                 by_turn += [replace(each, by_turn=True) for each in found.differences if each.step == first]
                 break
         else:
             break
     found.differences[:0] = by_turn
+    if record.restless:
+        found.differences.append(Difference(record.seed, "order", len(record.steps), record.restless))
     return found
+
+
+def _possible_timings(step: Step) -> Iterator[Timing]:
+    heads = sorted({name for count, names in step.cycles if count for name in names})[:MOST_LATE]
+    for number in range(len(heads) + 1):
+        for late in map(frozenset, combinations(heads, number)):
+            for waits in product(range(MOST_IDLE if not late else MOST_IDLE // 2), repeat=WAITS):
+                yield Timing(waits, late)
+
+
+class _LateTurns(FlavorTurns):
+    """Messages of some workloads come back too late for the next try to begin with the first flavor."""
+
+    late: frozenset[str] = frozenset()
+
+    def note(self, workload: Workload, message: str, choice: FlavorChoice | None = None) -> bool:
+        if workload.key[1] in self.late:
+            self._messages[workload.key] = message
+        return super().note(workload, message, choice)
 
 
 class _IdlingCluster(VirtualCluster):
@@ -106,11 +137,12 @@ class _IdlingCluster(VirtualCluster):
     def __init__(self, snapshot: Snapshot, strict: Iterable[str]) -> None:
         super().__init__(snapshot, strict)
         self._waits: Iterator[int] = repeat(0)
+        self._turns: _LateTurns = _LateTurns()
 
-    def begin_step(self, waits: Waits) -> None:
+    def begin_step(self, timing: Timing) -> None:
         """Let cycles pass before its event."""
-        first, *rest = waits
-        self._waits = cycle(rest)
+        first, *rest = timing.waits
+        self._waits, self._turns.late = cycle(rest), timing.late
         for _ in range(first):
             super()._cycle([], 0.0)
 
@@ -122,8 +154,8 @@ class _IdlingCluster(VirtualCluster):
 
 
 class _Replay:
-    def __init__(self, record: Record, waits: Mapping[int, Waits]) -> None:
-        self._record, self._waits, self._found = record, waits, Comparison(record.seed)
+    def __init__(self, record: Record, timings: Mapping[int, Timing]) -> None:
+        self._record, self._timings, self._found = record, timings, Comparison(record.seed)
         self._real: dict[str, Workload] = {}  # those that hold quota after a step
         storage = Storage()
         for each in record.objects:
@@ -151,7 +183,7 @@ class _Replay:
         return self._cluster.snapshot.queues[job.cluster_queue].workloads[job.key]
 
     def _same_decisions(self, at: int, step: Step) -> bool:
-        self._cluster.begin_step(self._waits.get(at, (0,) * WAITS))
+        self._cluster.begin_step(self._timings.get(at, Timing()))
         if step.event == "arrives":
             self._cluster.submit(self._jobs[step.job])
         else:
