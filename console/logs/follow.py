@@ -93,84 +93,6 @@ class _RankPods(Struct, frozen=True):
     again: bool = False  # whether the JobSet, or it alone, was started again
 
 
-class PreviousLogReader:
-    def __init__(self, cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str]) -> None:
-        self._cluster = cluster
-        self._streams = streams
-        self._folder = folder
-        self._key = key
-        self._room = asyncio.Semaphore(MAX_CONCURRENT_LOGS)
-
-    async def read(
-        self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[LogSegment]
-    ) -> PreviousLogs:
-        """The ranks' last `tail` lines, also `followed` ones; NotFound, or the error that kept all from being read."""
-        fleet, (namespace, name) = self._cluster.fleet, self._key
-        jobset = fleet.jobsets.get(self._key)
-        uid, server = jobset.uid if jobset else "", self._cluster.server
-        shelf = await asyncio.to_thread(
-            find_stored_job, self._folder, self._cluster.context, namespace, name, uid, server=server
-        )
-        if jobset is None and shelf is None:
-            require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
-            hint = other_namespaces_hint(fleet, namespace, name) or "a4 jobs -A lists all there are."
-            raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.", hint)
-        kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.load_segments())) if shelf else [])
-        every = (
-            _ranks_in_cluster(jobset, fleet, kept)
-            if jobset
-            else _ranks_in_store(shelf.note.ranks if shelf else 0, kept)
-        )
-        asked = [each for each in every if wanted is None or each.number in wanted]
-        found = await asyncio.gather(*(self._read_rank(each, tail) for each in asked))
-        runs = tuple(each for each in found if isinstance(each, PreviousLog))
-        without = [
-            (rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _NoPreviousLog)
-        ]
-        for _, each in without if not runs else ():
-            if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):  # nobody can know
-                raise each.error
-        reasons = tuple((number, each.why) for number, each in without)
-        return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
-
-    async def _read_rank(self, rank: _RankPods, tail: int | None) -> PreviousLog | _NoPreviousLog:
-        main = rank.pod.main if rank.pod else None
-        known = "not started again" if rank.pod is not None else "it has no pod"
-        nothing = _NoPreviousLog(
-            f"{'its earlier pod is gone' if rank.again else known}, and no log of an earlier run was kept"
-        )
-        if rank.pod is not None and main is not None and main.restarts:
-            try:
-                return await self._read_pod_log(rank.number, rank.pod, tail, previous=True)
-            except ConsoleError as error:
-                nothing = _NoPreviousLog(f"started again, but its log of before cannot be read: {error.message}", error)
-        if rank.earlier is not None:
-            try:
-                return await self._read_pod_log(rank.number, rank.earlier, tail, previous=False)
-            except ConsoleError as error:
-                nothing = _NoPreviousLog(f"had another pod, whose log cannot be read: {error.message}", error)
-        # The newest of what was kept: of a pod its last container, which is the one that does the work.
-        part = max((part for part in rank.kept if len(part)), key=_segment_order, default=None)
-        if part is None:
-            return nothing
-        start = 0 if tail is None else max(0, len(part) - tail)
-        first, lines = next(iter(part.times[start:]), 0.0), partial(part.iter_timed_lines, start)
-        return PreviousLog(
-            part.rank, part.attempt, part.pod, part.container, lines, first, 0 < (tail or 0) <= len(part)
-        )
-
-    async def _read_pod_log(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
-        from console.logs.container_log import LogRequest, ResumeCursor
-
-        container = pod.main.name if pod.main else ""
-        wanted = LogRequest(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
-        found: list[TimedLine] = []
-        async with self._room:
-            await self._streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).run(found.extend)
-        first = found[0][0] if found else 0.0
-        return PreviousLog(rank, pod.attempt, pod.name, container, lambda: found, first, 0 < (tail or 0) <= len(found))
-
-
 def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_RankPods]:
     numbers, found = rank_numbers(jobset), list[_RankPods]()
     pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
@@ -211,45 +133,6 @@ READ_TIMEOUT = 4.0  # seconds that reading them may take
 FAILURE_TAIL_LINES = 400  # last lines that are looked through for failures that they name
 
 
-async def failure_summary(
-    cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str], parts: Sequence[LogSegment]
-) -> FailureCard | None:
-    """The first failure of a job; None if nothing failed. `parts`: its log segments, if it is being followed."""
-    jobset = cluster.fleet.jobsets.get(key)
-    shelf = await asyncio.to_thread(
-        find_stored_job, folder, cluster.context, *key, jobset.uid if jobset else "", server=cluster.server
-    )
-    found = rank_failures(jobset, cluster.fleet) if jobset else []
-    found += await asyncio.to_thread(shelf.read_failures) if shelf else ()
-    first = first_of_latest_attempt(deduplicate(found))
-    if first is None:
-        return None
-    texts, unread = await _last_lines(streams, key[0], first[0], parts, shelf)
-    named = parse_failures("\n".join(texts).encode())
-    step = find_failed_step(texts, named)
-    return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
-
-
-async def _last_lines(
-    streams: OpenStream, namespace: str, ending: RankFailure, parts: Sequence[LogSegment], shelf: JobLogStore | None
-) -> tuple[list[str], str]:
-    """The rank's last lines in that attempt, and why its pod's are not there."""
-    found, unread = _read_stored_tail(ending, parts), ""
-    if not found and ending.pod:
-        try:
-            async with asyncio.timeout(READ_TIMEOUT):
-                found = await _read_log_tail(streams, namespace, ending.pod)
-        except TimeoutError:
-            unread = f"The end of the log of pod {ending.rank} did not come within {READ_TIMEOUT:g} s"
-        except NotFound:
-            pass  # the pod is gone, and the card says the rest
-        except ConsoleError as error:
-            unread = error.message.rstrip(".")
-    if not found and shelf is not None:
-        found = _read_stored_tail(ending, await asyncio.to_thread(lambda: list(shelf.load_segments())))
-    return found, "" if found else unread
-
-
 def _read_stored_tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[str]:
     for part in reversed(parts):
         # Of the pod that ended, not of one in its place; unknown of what older versions kept.
@@ -259,15 +142,6 @@ def _read_stored_tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[
                 text.decode("utf-8", "replace") for text in part.read_texts(len(part) - FAILURE_TAIL_LINES, len(part))
             ]
     return []
-
-
-async def _read_log_tail(streams: OpenStream, namespace: str, pod: str) -> list[str]:
-    from console.logs.container_log import LogRequest, ResumeCursor
-
-    found: list[TimedLine] = []
-    wanted = LogRequest(namespace, pod, tail=FAILURE_TAIL_LINES, follow=False)
-    await streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).run(found.extend)
-    return [decode_line(raw).decode("utf-8", "replace") for _, raw in found]
 
 
 class LogService:
@@ -351,17 +225,123 @@ class LogService:
     async def read_previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
-        """What ranks (all unless given) printed before their containers' restart; NotFound if nothing is kept."""
-        log = self._shared.get((namespace, name))
-        finder = PreviousLogReader(self._cluster, self._streams, self.folder, (namespace, name))
-        return await finder.read(wanted, tail, log.parts if log else ())
+        """What ranks (all unless given) printed before their containers' restart, their last `tail` lines.
+
+        NotFound if nothing is kept, or the error that kept all from being read.
+        """
+        fleet, key = self._cluster.fleet, (namespace, name)
+        jobset, log = fleet.jobsets.get(key), self._shared.get(key)
+        shelf = await self._find_stored(key)
+        if jobset is None and shelf is None:
+            require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
+            hint = other_namespaces_hint(fleet, namespace, name) or "a4 jobs -A lists all there are."
+            raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.", hint)
+        kept = list(log.parts) if log else []
+        if not kept and shelf:
+            kept = await asyncio.to_thread(lambda: list(shelf.load_segments()))
+        every = (
+            _ranks_in_cluster(jobset, fleet, kept)
+            if jobset
+            else _ranks_in_store(shelf.note.ranks if shelf else 0, kept)
+        )
+        asked = [each for each in every if wanted is None or each.number in wanted]
+        room = asyncio.Semaphore(MAX_CONCURRENT_LOGS)
+        found = await asyncio.gather(*(self._read_previous_of(each, tail, room) for each in asked))
+        runs = tuple(each for each in found if isinstance(each, PreviousLog))
+        without = [
+            (rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _NoPreviousLog)
+        ]
+        for _, each in without if not runs else ():
+            if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):  # nobody can know
+                raise each.error
+        reasons = tuple((number, each.why) for number, each in without)
+        return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
+
+    async def _read_previous_of(
+        self, rank: _RankPods, tail: int | None, room: asyncio.Semaphore
+    ) -> PreviousLog | _NoPreviousLog:
+        main = rank.pod.main if rank.pod else None
+        known = "not started again" if rank.pod is not None else "it has no pod"
+        nothing = _NoPreviousLog(
+            f"{'its earlier pod is gone' if rank.again else known}, and no log of an earlier run was kept"
+        )
+        if rank.pod is not None and main is not None and main.restarts:
+            try:
+                async with room:
+                    return await self._read_pod_log(rank.number, rank.pod, tail, previous=True)
+            except ConsoleError as error:
+                nothing = _NoPreviousLog(f"started again, but its log of before cannot be read: {error.message}", error)
+        if rank.earlier is not None:
+            try:
+                async with room:
+                    return await self._read_pod_log(rank.number, rank.earlier, tail, previous=False)
+            except ConsoleError as error:
+                nothing = _NoPreviousLog(f"had another pod, whose log cannot be read: {error.message}", error)
+        # The newest of what was kept: of a pod its last container, which is the one that does the work.
+        part = max((part for part in rank.kept if len(part)), key=_segment_order, default=None)
+        if part is None:
+            return nothing
+        start = 0 if tail is None else max(0, len(part) - tail)
+        first, lines = next(iter(part.times[start:]), 0.0), partial(part.iter_timed_lines, start)
+        return PreviousLog(
+            part.rank, part.attempt, part.pod, part.container, lines, first, 0 < (tail or 0) <= len(part)
+        )
+
+    async def _read_pod_log(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
+        container = pod.main.name if pod.main else ""
+        found = await self._read_once(pod.namespace, pod.name, container, tail, previous=previous)
+        first = found[0][0] if found else 0.0
+        return PreviousLog(rank, pod.attempt, pod.name, container, lambda: found, first, 0 < (tail or 0) <= len(found))
+
+    async def _read_once(
+        self, namespace: str, pod: str, container: str, tail: int | None, *, previous: bool = False
+    ) -> list[TimedLine]:
+        from console.logs.container_log import LogRequest, ResumeCursor
+
+        found: list[TimedLine] = []
+        wanted = LogRequest(namespace, pod, container, tail, previous=previous, follow=False)
+        await self._streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).run(found.extend)
+        return found
 
     async def first_failure(self, namespace: str, name: str) -> FailureCard | None:
         """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
-        log = self._shared.get((namespace, name))
-        return await failure_summary(
-            self._cluster, self._streams, self.folder, (namespace, name), log.parts if log else ()
-        )
+        key = namespace, name
+        jobset, shelf = self._cluster.fleet.jobsets.get(key), await self._find_stored(key)
+        found = rank_failures(jobset, self._cluster.fleet) if jobset else []
+        found += await asyncio.to_thread(shelf.read_failures) if shelf else ()
+        first = first_of_latest_attempt(deduplicate(found))
+        if first is None:
+            return None
+        texts, unread = await self._last_lines(key, first[0], shelf)
+        named = parse_failures("\n".join(texts).encode())
+        step = find_failed_step(texts, named)
+        return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
+
+    async def _last_lines(
+        self, key: tuple[str, str], ending: RankFailure, shelf: JobLogStore | None
+    ) -> tuple[list[str], str]:
+        """The rank's last lines in that attempt, and why its pod's are not there."""
+        log = self._shared.get(key)
+        found, unread = _read_stored_tail(ending, log.parts if log else ()), ""
+        if not found and ending.pod:
+            try:
+                async with asyncio.timeout(READ_TIMEOUT):
+                    lines = await self._read_once(key[0], ending.pod, "", FAILURE_TAIL_LINES)
+                found = [decode_line(raw).decode("utf-8", "replace") for _, raw in lines]
+            except TimeoutError:
+                unread = f"The end of the log of pod {ending.rank} did not come within {READ_TIMEOUT:g} s"
+            except NotFound:
+                pass  # the pod is gone, and the card says the rest
+            except ConsoleError as error:
+                unread = error.message.rstrip(".")
+        if not found and shelf is not None:
+            found = _read_stored_tail(ending, await asyncio.to_thread(lambda: list(shelf.load_segments())))
+        return found, "" if found else unread
+
+    async def _find_stored(self, key: tuple[str, str]) -> JobLogStore | None:
+        jobset, cluster = self._cluster.fleet.jobsets.get(key), self._cluster
+        uid = jobset.uid if jobset else ""
+        return await asyncio.to_thread(find_stored_job, self.folder, cluster.context, *key, uid, server=cluster.server)
 
     def on_context_changed(self) -> None:
         """Stop following the jobs of the previous cluster."""

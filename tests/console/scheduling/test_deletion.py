@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec import structs
@@ -13,7 +13,7 @@ from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
-from console.logs.follow import failure_summary
+from console.logs.follow import LogService
 from console.logs.segment import LogSegment
 from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
 from console.scheduling.why_job import why_jobset
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from console.kube.objects.jobset import JobSet
     from console.logs.container_log import LogStream
+    from console.logs.job_log import JobLog
 
 RANKS = 16
 BEGAN = int(NOW) - 99.7
@@ -125,8 +126,11 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
     def gone(*_: object, **__: object) -> LogStream:
         raise NotFound("There is no such pod.")
 
+    logs = LogService(cluster, gone, tmp_path)
+
     async def told(*parts: LogSegment) -> list[str]:
-        found = await failure_summary(cluster, gone, tmp_path, ("default", "train"), parts)
+        logs._shared["default", "train"] = cast("JobLog", SimpleNamespace(parts=parts))
+        found = await logs.first_failure("default", "train")
         assert found is not None
         return found.text_lines()
 
