@@ -1,9 +1,12 @@
-"""A whole log read at once."""
+"""A whole log read at once, and the steps of launchers in it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from console.metrics.job_measures import LAUNCHER_STEP
 from console.metrics.log_results import LmEvalParser
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.training.parser import TrainingParser
@@ -33,3 +36,38 @@ def parse_lm_eval(data: bytes) -> tuple[EvalScore, ...]:
     parser.feed(data)
     parser.close()
     return tuple(parser.scores)
+
+
+class StepState(Enum):
+    RUNNING = "running"
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class LauncherStep:
+    number: int
+    name: str
+    state: StepState
+    seconds: int | None = None
+    """How long it took, once it is done."""
+    why: str = ""
+    """Why it was skipped."""
+    exit_code: int | None = None
+    """Of a step that failed."""
+
+
+def parse_launcher_step(line: str) -> LauncherStep | None:
+    """Parse a launcher's progress line; None if it is none."""
+    found = LAUNCHER_STEP.search(line)
+    if found is None:
+        return None
+    number, name, running, seconds, why, code = found.groups()
+    if running:
+        return LauncherStep(int(number), name, StepState.RUNNING)
+    if seconds is not None:
+        return LauncherStep(int(number), name, StepState.DONE, seconds=int(seconds))
+    if why is not None:
+        return LauncherStep(int(number), name, StepState.SKIPPED, why=why.strip())
+    return LauncherStep(int(number), name, StepState.FAILED, exit_code=int(code))

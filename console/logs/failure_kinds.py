@@ -132,35 +132,21 @@ class Xid(Struct, frozen=True):
     number: int
     bus: str
     switch: bool = False  # an SXid: of an NVSwitch, not of a GPU
-    pid: int | None = None
-    process: str = ""
-    text: str = ""
+    text: str = ""  # what it says, without the process
 
 
-_XID = lazy_pattern(r"(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,40})\)\s?: (\d{1,9})(?:, (.{0,2000}))?")
-_PID = lazy_pattern(r"pid='?(\d{1,10}|<unknown>|)'?(?:, |$)")
-_NAME = lazy_pattern(r"name=([^,]{0,300})(?:, |$)")
+_XID = lazy_pattern(
+    r"(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,40})\)\s?: (\d{1,9})"
+    r"(?:, *(?:pid='?(?:\d{1,10}|<unknown>|)'?(?:, |$))?(?:name=[^,]{0,300}(?:, |$))?(.{0,2000}))?"
+)
 
 
 def parse_xid(line: str) -> Xid | None:
     found = _XID.search(line) if "Xid" in line else None
     if found is None:
         return None
-    switch, bus, number, text = found.group(1), found.group(2), int(found.group(3)), (found.group(4) or "").strip()
-    pid = _PID.match(text)
-    if pid:
-        text = text[pid.end() :]
-    name = _NAME.match(text)
-    if name:
-        text = text[name.end() :]
-    return Xid(
-        number=number,
-        bus=bus,
-        switch=bool(switch),
-        pid=int(pid.group(1)) if pid and pid.group(1).isdecimal() else None,
-        process=name.group(1).strip() if name and name.group(1).strip() != "<unknown>" else "",
-        text=text.strip(),
-    )
+    switch, bus, number, text = found.groups()
+    return Xid(int(number), bus, bool(switch), (text or "").strip())
 
 
 class NcclMessage(Struct, frozen=True):

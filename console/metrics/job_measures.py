@@ -8,12 +8,10 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
@@ -42,41 +40,12 @@ if TYPE_CHECKING:
     Listener = Callable[[float, str, float], None]  # told when a line was read, its text, and its node's time
 
 
-class StepState(Enum):
-    RUNNING = "running"
-    DONE = "done"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-
-
-class LauncherStep(Struct, frozen=True):
-    number: int
-    name: str
-    state: StepState
-    seconds: int | None = None  # how long it took, once it is done
-    why: str = ""  # why it was skipped
-    exit_code: int | None = None  # of a step that failed
-
-
-_STEP = re.compile(
-    r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
-    r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
+LAUNCHER_STEP = (
+    re.compile(  # how a launcher tells of its steps: groups number, name, run, seconds, why skipped, exit code
+        r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
+        r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
+    )
 )
-
-
-def parse_launcher_step(line: str) -> LauncherStep | None:
-    """Parse a launcher's progress line; None if it is none."""
-    found = _STEP.search(line) if "step " in line else None
-    if found is None:
-        return None
-    number, name, running, seconds, why, code = found.groups()
-    if running:
-        return LauncherStep(int(number), name, StepState.RUNNING)
-    if seconds is not None:
-        return LauncherStep(int(number), name, StepState.DONE, seconds=int(seconds))
-    if why is not None:
-        return LauncherStep(int(number), name, StepState.SKIPPED, why=why.strip())
-    return LauncherStep(int(number), name, StepState.FAILED, exit_code=int(code))
 
 
 class RankProgress:
@@ -92,7 +61,9 @@ class RankProgress:
     def add_line(self, rank: int, moment: float, text: str) -> None:
         """Take a line, or a frame of a progress bar."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
-        found = parse_step(text, self._own) if parse_launcher_step(text) is None else None
+        if "step " in text and LAUNCHER_STEP.search(text):
+            return
+        found = parse_step(text, self._own)
         if found is None:
             return
         step, total = found

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.job_measures import LauncherStep, StepState, parse_launcher_step
 from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE
 from tests.chart.typed import Typist
-from tests.parsing import parse_lm_eval, parse_nccl
+from tests.parsing import LauncherStep, StepState, parse_launcher_step, parse_lm_eval, parse_nccl
 from tests.practice.test_programs import launcher_steps
 
 if TYPE_CHECKING:

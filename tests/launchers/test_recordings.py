@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.job_measures import StepState, parse_launcher_step
 from console.metrics.nccl.parser import NcclParser
 from screens.__main__ import main
+from tests.parsing import StepState, parse_launcher_step
 
 if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from console.logs.failure_kinds import NcclMessage, Xid, parse_nccl_message, parse_xid
 from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, parse_pyspy
 from console.metrics.gpu_metrics import Gpu, NvidiaSmiParser, parse_nvidia_smi
-from console.metrics.job_measures import LauncherStep, StepState, parse_launcher_step
 from console.metrics.log_results import EvalScore, LmEvalParser
-from tests.parsing import parse_lm_eval
+from tests.parsing import LauncherStep, StepState, parse_launcher_step, parse_lm_eval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +158,7 @@ def test_the_last_of_repeated_readings_counts() -> None:
         ),
         (
             "kernel: NVRM: Xid (PCI:0000:3b:00.0): 31, pid=1234, name=python3, Ch 00000010, MMU Fault",
-            Xid(31, "0000:3b:00.0", pid=1234, process="python3", text="Ch 00000010, MMU Fault"),
+            Xid(31, "0000:3b:00.0", text="Ch 00000010, MMU Fault"),
         ),
         ("NVRM: Xid (0000:03:00): 8, Channel 00000001", Xid(8, "0000:03:00", text="Channel 00000001")),
         (
