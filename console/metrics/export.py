@@ -162,9 +162,7 @@ def draw_training_svg(
         *_metric_lines("", track, metric),
         *(line for name, each in earlier for line in _metric_lines(name, each, metric)[-1:]),
     ]
-    pins = [
-        EventMarker(mark.step, f"{mark.kind}: {mark.words}") for mark in track.list_events() if mark.step is not None
-    ]
+    pins = [(mark.step, f"{mark.kind}: {mark.words}") for mark in track.list_events() if mark.step is not None]
     unit = f"{shown.title} {shown.unit}".strip()
     return draw_line_chart(title, lines, x="step", y=unit, pins=pins)
 
@@ -221,14 +219,6 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class EventMarker:
-    """An event at a position of the x axis."""
-
-    x: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Scale:
     """Converts values to pixels."""
 
@@ -265,10 +255,10 @@ def draw_line_chart(
     log_x: bool = False,
     from_zero: bool = False,
     band: Sequence[tuple[float, float, float]] = (),
-    pins: Sequence[EventMarker] = (),
+    pins: Sequence[tuple[float, str]] = (),
     x_words: Callable[[float], str] = "{:,.6g}".format,
 ) -> str:
-    """A line chart as SVG; `band` has (x, low, high) of the expected range."""
+    """A line chart as SVG; `band` has (x, low, high) of the expected range, `pins` (x, words) of events."""
     points = [point for line in lines for point in line.points]
     values = [value for _, value in points] + [value for _, low, high in band for value in (low, high)]
     places = [place for place, _ in points] + [place for place, *_ in band]
@@ -285,7 +275,7 @@ def draw_line_chart(
         around = [(place, high) for place, _, high in band] + [(place, low) for place, low, _ in reversed(band)]
         parts.append(f'<polygon points="{_draw_path(around, across, up)}" fill="#999" fill-opacity="0.2"/>')
     parts += [_draw_line(line, number, across, up) for number, line in enumerate(lines)]
-    parts += [_draw_marker(pin, across) for pin in pins if across.low <= pin.x <= across.high]
+    parts += [_draw_marker(across(at), words) for at, words in pins if across.low <= at <= across.high]
     parts += _draw_legend(lines)
     return "\n".join([*parts, "</svg>\n"])
 
@@ -323,12 +313,11 @@ def _draw_line(line: Line, number: int, across: Scale, up: Scale) -> str:
     return drawn
 
 
-def _draw_marker(pin: EventMarker, across: Scale) -> str:
-    at = across(pin.x)
+def _draw_marker(at: float, words: str) -> str:
     return (
-        f'<g><title>{escape(pin.words)}</title><path d="M{at:.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#d55e00" '
+        f'<g><title>{escape(words)}</title><path d="M{at:.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#d55e00" '
         f'stroke-dasharray="2 3"/><text x="{at + 3:.1f}" y="{_TOP + 10}" font-size="10" fill="#a33">'
-        f"{escape(pin.words.partition(':')[0])}</text></g>"
+        f"{escape(words.partition(':')[0])}</text></g>"
     )
 
 

@@ -7,7 +7,8 @@ at once, which costs half a microsecond to two a line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from console.logs.line import UnparsedCounter, UnparsedLines
 from console.logs.line_splitter import strip_terminal_codes
@@ -59,43 +60,6 @@ def parse_partial_step(text: str) -> bool:
 
 _PIECE = 1 << 13  # bytes that are tried at once
 _WORTH = 8  # the part of a piece that has to be such lines, to be worth the search of a piece
-
-
-def pieces_without_layout(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, piece) of what must be parsed line by line; `take` returns how much it handled."""
-    at, size = 0, len(block)
-    while at < size:
-        end = find_line_end(block, at + _PIECE)
-        taken = take(block[at:end])
-        if 0 < taken < end - at:
-            end = find_line_end(block, at + taken)
-        if at + taken < end:
-            yield at + taken, block[at + taken : end]
-        at = end
-
-
-def add_rows(
-    piece: bytes, layout: LineLayout, epochs: EpochNumbering, runs: Mapping[str, RunReader], bar: ProgressBar | None
-) -> tuple[int, RunReader | None]:
-    """Add similar lines to the only run, each step after the last: (number of bytes, run); 0 if not certain."""
-    run = next(iter(runs.values())) if len(runs) == 1 else None
-    if run is None or run.finished or run.format != layout.format:
-        return 0, None
-    taken, found = layout.match_prefix(piece)
-    if not found or taken < len(piece) // _WORTH:
-        return 0, None
-    columns = layout.parse_columns(found)
-    if columns is None:
-        return 0, None
-    if not layout.has_step_number:
-        followed = run.add_following_unnumbered(layout.pack_columns(columns, len(found)), bar)
-    elif layout.format in BY_EPOCH and " epoch" in columns:
-        followed = epochs.renumber_columns(columns, layout, lambda more: run.add_following(more, layout.label))
-    else:
-        followed = run.add_following(layout.pack_columns(columns, len(found)), layout.label)
-    return (taken, run) if followed else (0, None)
-
-
 LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
 WORDS = WordSearch(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
 """A line without any of these says nothing of training."""
@@ -176,22 +140,49 @@ class TrainingParser:
         if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
             block = block.replace(b"^M", b" \n")
         puzzle.begin_block(self._blocks.raw, line)
-        for at, piece in pieces_without_layout(block, self._parse_rows):
+        for at, piece in self._iter_pieces_without_layout(block):
             for start, end in iter_spans_with(self._lines, piece, self.has_open_report):
                 puzzle.set_offset(at + start)
                 self._parse_raw_line(piece[start : min(end, start + LONGEST)])
         puzzle.end_block()
 
+    def _iter_pieces_without_layout(self, block: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield (offset, piece) of what must be parsed line by line, and parse the rest."""
+        at, size = 0, len(block)
+        while at < size:
+            end = find_line_end(block, at + _PIECE)
+            taken = self._parse_rows(block[at:end])
+            if 0 < taken < end - at:
+                end = find_line_end(block, at + taken)
+            if at + taken < end:
+                yield at + taken, block[at + taken : end]
+            at = end
+
     def _parse_rows(self, piece: bytes) -> int:
-        """Parse the lines at the beginning that are like the last one; returns their size in bytes."""
-        if self._layout is None or self.has_open_report() or self._timed is not None:
+        """Parse the lines at the beginning that are like the last one; returns their size in bytes, 0 if uncertain."""
+        layout, run = self._layout, next(iter(self._open.values())) if len(self._open) == 1 else None
+        if layout is None or self.has_open_report() or self._timed is not None:
             return 0
-        taken, run = add_rows(piece, self._layout, self._epochs, self._open, self._bar)
-        if run is not None:
-            self._alone = 0
-            self._puzzle.add_parsed()
-            self._changed.append(run)
+        if run is None or run.finished or run.format != layout.format:
+            return 0
+        taken, found = layout.match_prefix(piece)
+        if not found or taken < len(piece) // _WORTH:
+            return 0
+        columns = layout.parse_columns(found)
+        if columns is None or not self._add_columns(columns, len(found), layout, run):
+            return 0
+        self._alone = 0
+        self._puzzle.add_parsed()
+        self._changed.append(run)
         return taken
+
+    def _add_columns(self, columns: dict[str, list[Any]], size: int, layout: LineLayout, run: RunReader) -> bool:
+        """Add similar lines to a run, each step after the last; returns whether that is certain."""
+        if not layout.has_step_number:
+            return run.add_following_unnumbered(layout.pack_columns(columns, size), self._bar)
+        if layout.format in BY_EPOCH and " epoch" in columns:
+            return self._epochs.renumber_columns(columns, layout, lambda more: run.add_following(more, layout.label))
+        return run.add_following(layout.pack_columns(columns, size), layout.label)
 
     def close(self) -> list[RunReader]:
         """Parse an unterminated last line; returns the changed runs."""

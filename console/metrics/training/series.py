@@ -47,8 +47,6 @@ class MetricColumn:
         self.values: array[float] = array("d")
         self._lows: array[float] = array("d")
         self._highs: array[float] = array("d")
-        self._low_lows: array[float] = array("d")
-        self._high_highs: array[float] = array("d")  # the same of every 64 of these
         self._sums: array[float] = array("d", (0.0,))
         self._counts: array[int] = array("q", (0,))
 
@@ -70,9 +68,6 @@ class MetricColumn:
             low, high = self._extremes_of_values(len(self.values) - BLOCK, len(self.values))
             self._lows.append(low)
             self._highs.append(high)
-            if len(self._lows) % BLOCK == 0:
-                self._low_lows.append(min(self._lows[-BLOCK:]))
-                self._high_highs.append(max(self._highs[-BLOCK:]))
 
     def truncate(self, length: int) -> None:
         """Keep only the first `length` values."""
@@ -81,8 +76,6 @@ class MetricColumn:
         del self._counts[length + 1 :]
         del self._lows[length // BLOCK :]
         del self._highs[length // BLOCK :]
-        del self._low_lows[length // BLOCK**2 :]
-        del self._high_highs[length // BLOCK**2 :]
 
     def mean_of(self, start: int, stop: int) -> float:
         """Mean of the values from `start` up to `stop` (exclusive); nan if there are none."""
@@ -98,16 +91,8 @@ class MetricColumn:
             return self._extremes_of_values(start, stop)
         first, last = -(-start // BLOCK), stop // BLOCK
         left, right = self._extremes_of_values(start, first * BLOCK), self._extremes_of_values(last * BLOCK, stop)
-        low, high = self._extremes_of_blocks(first, last)
+        low, high = min(self._lows[first:last]), max(self._highs[first:last])
         return min(left[0], right[0], low), max(left[1], right[1], high)
-
-    def _extremes_of_blocks(self, start: int, stop: int) -> tuple[float, float]:
-        if stop - start <= 2 * BLOCK:
-            return min(self._lows[start:stop]), max(self._highs[start:stop])
-        first, last = -(-start // BLOCK), stop // BLOCK
-        lows = self._lows[start : first * BLOCK] + self._lows[last * BLOCK : stop] + self._low_lows[first:last]
-        highs = self._highs[start : first * BLOCK] + self._highs[last * BLOCK : stop] + self._high_highs[first:last]
-        return min(lows), max(highs)
 
     def _extremes_of_values(self, start: int, stop: int) -> tuple[float, float]:
         if start >= stop:

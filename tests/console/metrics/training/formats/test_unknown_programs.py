@@ -29,7 +29,7 @@ def read(lines: list[str], piece: int = 1 << 20) -> RunReader:
 def by_themselves(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> RunReader:
     """As read without any layout."""
     with monkeypatch.context() as patch:
-        patch.setattr("console.metrics.training.parser.add_rows", lambda *_: (0, None))
+        patch.setattr("console.metrics.training.parser.TrainingParser._parse_rows", lambda *_: 0)
         return read(lines)
 
 
@@ -91,7 +91,7 @@ def test_many_at_once_are_read_as_each_by_itself(form: str, seed: int, monkeypat
     data = ("\n".join(lines) + "\n").encode()
     together = parse_training(data)
     with monkeypatch.context() as patch:
-        patch.setattr("console.metrics.training.parser.add_rows", lambda *_: (0, None))
+        patch.setattr("console.metrics.training.parser.TrainingParser._parse_rows", lambda *_: 0)
         assert repr(together) == repr(parse_training(data))
 
 
