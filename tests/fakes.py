@@ -359,7 +359,7 @@ class FakeLogs(LogService):
     """The real ones, over what containers of a FakeSession print."""
 
     def __init__(self, session: FakeSession, folder: Path | None = None) -> None:
-        super().__init__(cast("Any", session), session._stream, folder or logs_folder())
+        super().__init__(cast("Any", session), cast("Any", session._stream), folder or logs_folder())
         self._session = session
 
     def follow_pod(self, *args: Any, **kwargs: Any) -> Any:

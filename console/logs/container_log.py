@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
     TimedLine = tuple[float, bytes]  # moment and the whole line, its timestamp in front
 
-OVERLAP_SECONDS = (
-    2  # seconds that are asked for again after a drop: lines of two streams may be out of order by a little
-)
+OVERLAP_SECONDS = 2  # that are asked for again after a drop: lines of two streams may be a little out of order
 MAX_REMEMBERED_LINES = 4096  # lines of one stream that are remembered
 RUNTIME_PART_BYTES = 1 << 14  # bytes of a part of a line, as the runtime writes it
 MAX_BEFORE = 8  # lines of one moment that are remembered beyond those seconds

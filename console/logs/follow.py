@@ -24,13 +24,13 @@ from console.logs.line_splitter import decode_line
 from console.logs.redact import Redactor
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
-from console.logs.stream import OpenStream
 from console.scheduling.failure import FailureCard, RankFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.ranks import rank_numbers, ranks
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogRequest, LogStream, ResumeCursor, TimedLine
+    from console.logs.stream import OpenStream
 
 
 MAX_CONCURRENT_LOGS = 16  # logs that are read at the same time

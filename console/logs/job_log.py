@@ -26,8 +26,6 @@ from console.logs.segment import LogSegment
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
 from console.logs.stream import (
     FollowedContainer,
-    OpenStream,
-    Stream,
     count_coverage,
     fetch_older_lines,
     find_gaps,
@@ -39,7 +37,8 @@ from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.container_log import TimedLine
+    from console.logs.container_log import LogStream, TimedLine
+    from console.logs.stream import OpenStream
 
 
 class ChangeSubscription:
@@ -272,7 +271,7 @@ class JobLog:
             return followed.is_retry_due
         return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
 
-    def _open_stream(self, given: list[TimedLine], pod: Pod, container: Container, redactor: Redactor) -> Stream:
+    def _open_stream(self, given: list[TimedLine], pod: Pod, container: Container, redactor: Redactor) -> LogStream:
         from console.logs.container_log import LogRequest, ResumeCursor
 
         memory = ResumeCursor(given, whole=self._tail is None and len(given) < MAX_REMEMBERED_PAGES)

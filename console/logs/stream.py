@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from tempfile import TemporaryFile
 from time import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,8 +20,11 @@ from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Container, Pod
-    from console.logs.container_log import LogRequest, ResumeCursor, TimedLine
+    from console.logs.container_log import LogRequest, LogStream, ResumeCursor, TimedLine
     from console.logs.segment import LogSegment
+
+    OpenStream = Callable[[LogRequest, ResumeCursor, Callable[[list[bytes]], list[bytes]], int], LogStream]
+    """Opens a log: which, the lines given before, what cleans all whole lines, restarts of the container."""
 
 
 REFUSED_RETRY_SECONDS = 30.0  # seconds until a refused log is asked for again, at most
@@ -29,34 +32,11 @@ _BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
 MAX_CONCURRENT_STREAMS = 600.0  # seconds by which the clocks of machines may differ
 
 
-class Stream(Protocol):
-    """Connection to the log of one container; see `console.logs.container_log.LogStream`."""
-
-    state: StreamState
-    gaps: list[tuple[float, float]]
-    restarts: int
-    memory: ResumeCursor
-    open: bytes
-
-    def batches(self) -> AsyncGenerator[list[TimedLine], None]:
-        """Yield batches of new lines; an empty batch if only `open` changed."""
-
-    async def run(self, to: Callable[[list[TimedLine]], None]) -> None:
-        """Like `batches`, but calls `to` with each batch."""
-
-
-class OpenStream(Protocol):
-    def __call__(
-        self, wanted: LogRequest, memory: ResumeCursor, clean: Callable[[list[bytes]], list[bytes]], restarts: int
-    ) -> Stream:
-        """Open a log. `memory`: lines given before; `clean` gets all whole lines; `restarts`: of the container."""
-
-
 class FollowedContainer(Struct):
     """A container whose log is followed, with its connection and its segment."""
 
     part: LogSegment
-    stream: Stream
+    stream: LogStream
     main: bool
     task: asyncio.Task[None] | None = None
     error: ConsoleError | None = None

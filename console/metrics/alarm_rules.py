@@ -11,9 +11,7 @@ from console.patterns import lazy_pattern
 
 SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
 OLD_LINE_SECONDS = 1.0  # seconds after an old line in which the next one may come
-MAX_CATCH_UP_SECONDS = (
-    60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
-)
+MAX_CATCH_UP_SECONDS = 60.0  # that reading a log again may take; a restarted run never comes to where it was
 MAX_ALARMS = 200  # alarms that are kept
 _PAUSE = lazy_pattern(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.metrics.nccl.results import reference_curve
-from console.metrics.training.series import METRICS
+from console.metrics.training.steps import METRICS
 
 if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest

@@ -33,9 +33,7 @@ RETRY_SECONDS = 10.0  # seconds until a pod that failed is tried again
 MAX_OF_REPORT = 256 << 10  # bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB
 MAX_EARLY_READINGS = 10  # readings of a GPU that may come sooner than asked for; a pod that prints more is stopped
 FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
-ROUNDS_PER_STREAM = (
-    900  # readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches
-)
+ROUNDS_PER_STREAM = 900  # readings until a stream is opened anew: none runs for ever in a pod that nobody watches
 DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"  # the usual port, and the name that counts where a pod has it
 DCGM_EVERY = 5.0  # seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself
 _EXPORTERS = ("dcgm-exporter", "dcgm_exporter")

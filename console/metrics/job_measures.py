@@ -22,8 +22,8 @@ from console.logs.line import LogLine, RankLine, UnparsedLines
 from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_measures
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
-from console.metrics.training.formats.own import load_own_formats
 from console.metrics.training.formats.programs import parse_step
+from console.metrics.training.formats.unknown_programs import load_own_formats
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import RunPosition, Step, position_of_steps
 from console.scheduling.ranks import ranks
@@ -40,11 +40,9 @@ if TYPE_CHECKING:
     Listener = Callable[[float, str, float], None]  # told when a line was read, its text, and its node's time
 
 
-LAUNCHER_STEP = (
-    re.compile(  # how a launcher tells of its steps: groups number, name, run, seconds, why skipped, exit code
-        r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
-        r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
-    )
+LAUNCHER_STEP = re.compile(  # number and name of a launcher's step; run, seconds, why skipped, or exit code
+    r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
+    r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
 )
 
 
@@ -81,9 +79,7 @@ class RankProgress:
 
 
 CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
-MAX_REPLAY_SPEED = (
-    100  # seconds of printing that are read in a second while it goes on; a practice cluster may run 20 times as fast
-)
+MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
 MAX_LINE = 1000  # characters of a line that are kept for whoever comes later
 MAX_REPLAYED_LINES = 1000  # latest lines that are told to whoever begins to listen
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from console.config import config_in_force
 from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.step_cadence import StepCadence, format_late_step, is_overdue
-from console.metrics.training.series import MetricColumn
-from console.metrics.training.steps import RunPosition
+from console.metrics.training.steps import MetricColumn, RunPosition
 
 if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures

@@ -16,7 +16,7 @@ from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.formats.megatron import shorten_iteration_line
-from console.metrics.training.series import METRICS
+from console.metrics.training.steps import METRICS
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
 from console.settings import YOU

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.series import METRICS
-from console.metrics.training.steps import Step
+from console.metrics.training.steps import METRICS, Step
 from screens.widgets.charts.training_panel import TrainingChartData, draw
 from screens.widgets.charts.training_plot import View
 

@@ -16,7 +16,6 @@ from console.logs.word_search import ANSI, LineBlocks, WordSearch, find_line_end
 from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
 from console.metrics.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
-from console.metrics.training.formats.own import StepLineFinder, load_own_formats, parse_own_formats
 from console.metrics.training.formats.programs import (
     find_verl_start,
     parse_drawn_bar,
@@ -24,7 +23,12 @@ from console.metrics.training.formats.programs import (
     parse_known_program,
     parse_verl,
 )
-from console.metrics.training.formats.unknown_programs import LearnedFormat
+from console.metrics.training.formats.unknown_programs import (
+    LearnedFormat,
+    StepLineFinder,
+    load_own_formats,
+    parse_own_formats,
+)
 from console.metrics.training.layout import LineLayout, find_layout
 from console.metrics.training.reader import (
     BESIDE,

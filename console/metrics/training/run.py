@@ -19,8 +19,16 @@ from console.metrics.seen_time import TimeRecorder
 from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, PauseHistory, StepCadence, format_late_step, is_overdue
 from console.metrics.training.formats.programs import parse_checkpoint
 from console.metrics.training.reader import RunReader
-from console.metrics.training.series import BLOCK, METRICS, MetricColumn
-from console.metrics.training.steps import Rollback, RunPosition, Step, describe_nan, position_of_steps
+from console.metrics.training.steps import (
+    BLOCK,
+    METRICS,
+    MetricColumn,
+    Rollback,
+    RunPosition,
+    Step,
+    describe_nan,
+    position_of_steps,
+)
 from console.scheduling.failure import RankFailure
 
 SETTLED_STEPS = 10  # finite losses after which a spike can be told from the beginning
@@ -201,9 +209,7 @@ class TrainingRun:
         self._looked = 0
         self._standing: tuple[int, Step | None, RunPosition] | None = None  # for so many steps, the last this
         self._pauses = PauseHistory()
-        self._paced_from = (
-            MIN_STEPS_FOR_PACE  # place of the first step before which a pause counts: none do after a start
-        )
+        self._paced_from = MIN_STEPS_FOR_PACE  # the first step before which a pause counts: none do after a start
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -18,7 +18,7 @@ from textual.reactive import reactive
 from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
-from console.metrics.training.series import METRICS, StepMetric
+from console.metrics.training.steps import METRICS, StepMetric
 from screens import wording
 from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
 from screens.widgets.charts.training_plot import LETTERS, SIGNS, Chart, View, clock_words, draw_chart, reach, start_of

@@ -15,7 +15,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
-from console.metrics.training.series import MetricColumn, StepMetric
+from console.metrics.training.steps import MetricColumn, StepMetric
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_step, tick_words
 
 

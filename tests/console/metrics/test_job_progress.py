@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from console.metrics.job_measures import MAX_LINE, JobMeasures
 from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_tests, trend_means
 from console.metrics.nccl.results import Half, NcclResult, NcclTest, Row
-from console.metrics.training.series import MetricColumn
+from console.metrics.training.steps import MetricColumn
 
 
 def test_nobody_waits_for_a_run_that_has_diverged() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from console.metrics.training.formats.megatron import parse_nemo
-from console.metrics.training.formats.own import OwnFormat, parse_own_formats
+from console.metrics.training.formats.unknown_programs import OwnFormat, parse_own_formats
 from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import (
     NUMBER,

@@ -1,12 +1,19 @@
-"""Progress lines of unknown programs, `key value`: believed if they begin with the step, else the second time."""
+"""Lines of programs that are not known here: `key value`, and those that a person described in the settings.
+
+Progress lines of the first kind are believed if they begin with the step, else the second time. Of the others a pattern
+has named groups, which are a step's figures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from console.config import config_in_force
+from console.logs.word_search import WordSearch
 from console.metrics.training import values
 from console.metrics.training.steps import Step
-from console.patterns import lazy_pattern
+from console.patterns import Pattern, compiled, lazy_pattern
 
 _PAIR = lazy_pattern(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
@@ -148,3 +155,63 @@ def _parse_step_time(pairs: dict[str, tuple[str, str, str]], text: str) -> float
     if values.is_per_second(source):
         return values.reciprocal(value)
     return values.milliseconds_to_seconds(value) if short else value
+
+
+class OwnFormat(NamedTuple):
+    name: str
+    pattern: Pattern
+
+    def parse_line(self, text: str) -> values.StepReport | None:
+        """The step that the line tells of; None if it is no such line."""
+        found = self.pattern.search(text[:LONGEST])
+        if found is None:
+            return None
+        at, groups = found
+        said = values.parse_figures(groups.items())
+        number = values.to_step_number(said.pop("step", None))
+        if number is None:
+            return None
+        loss, grad_norm, rate = (said.pop(each, None) for each in ("loss", "grad_norm", "lr"))
+        times = (
+            said.pop("time", None),
+            values.milliseconds_to_seconds(said.pop("time_ms", None)),
+            values.reciprocal(said.pop("steps_per_s", None)),
+        )
+        step = Step(
+            step=number,
+            total=values.finite_total(values.to_step_number(said.pop("total", None))),
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=rate,
+            step_time_s=next((each for each in times if each is not None and 0 < each < float("inf")), None),
+            tflops_per_gpu=said.pop("tflops", None) or None,
+            tokens_per_s=said.pop("tokens", None) or None,
+            nan=values.is_broken(loss, grad_norm),
+            extra=said,
+        )
+        return values.StepReport(f"{self.name} (own)", step, at)
+
+
+def load_own_formats() -> tuple[OwnFormat, ...]:
+    """Those of the settings as they are now."""
+    return tuple(OwnFormat(each.name, compiled(each.pattern)) for each in config_in_force().config.formats)
+
+
+def parse_own_formats(formats: tuple[OwnFormat, ...], text: str) -> values.StepReport | None:
+    return next((found for each in formats if (found := each.parse_line(text))), None)
+
+
+class StepLineFinder:
+    """Finds lines that may tell of a step: those that hold one of the words, and those of one's own formats."""
+
+    def __init__(self, words: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
+        self._words, self._formats = words, formats
+
+    def find_lines(self, block: bytes) -> dict[int, int]:
+        """As `WordSearch.lines`."""
+        found = self._words.find_lines(block)
+        for each in self._formats:
+            for at in each.pattern.places(block):
+                end = block.find(b"\n", at)
+                found[block.rfind(b"\n", 0, at) + 1] = end if end >= 0 else len(block)
+        return found

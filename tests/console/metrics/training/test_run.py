@@ -12,8 +12,7 @@ from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.training.run import NEW_PACE, RunEvent, RunEventKind, TrainingRun
-from console.metrics.training.series import BLOCK, MetricColumn
-from console.metrics.training.steps import _PACKED, Rollback, Step, Steps
+from console.metrics.training.steps import _PACKED, BLOCK, MetricColumn, Rollback, Step, Steps
 from console.scheduling.failure import RankFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
 from tests.fakes import fleet_of
