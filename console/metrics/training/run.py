@@ -225,20 +225,15 @@ class TrainingRun:
             at = next((back for back in looked if not _is_same(known[back], steps[back])), at)
             # Of a step that was only told more of, the time stays; after a step back all is new.
             times = self.times[at:] if len(steps) >= len(known) and not rewound else array("d")
-            self._truncate(at)
+            del self.steps[at:], self.numbers[at:], self.times[at:]
+            self._asked.clear()
+            for column in self.columns.values():
+                column.truncate(at)
             times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
             times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
             for step, when in zip(steps[at:], times, strict=True):
                 self._append(step, when)
             return at
-
-    def _truncate(self, length: int) -> None:
-        del self.steps[length:]
-        del self.numbers[length:]
-        del self.times[length:]
-        self._asked.clear()
-        for column in self.columns.values():
-            column.truncate(length)
 
     def _append(self, step: Step, time: float) -> None:
         place = len(self.numbers)
@@ -295,24 +290,21 @@ class TrainingRun:
             if start < self._seen:
                 self._paced_from = start + MIN_STEPS_FOR_PACE
             for place in range(start, len(self)):
+                step, number, when = self.steps[place], self.numbers[place], self.times[place]
                 if place >= self._paced_from:
-                    self._pauses.add_pause(self.times[place] - self.times[place - 1])
-                self._finder.add_step(self.steps[place], self.numbers[place], self.times[place])
-                self._see_step(place)
+                    self._pauses.add_pause(when - self.times[place - 1])
+                self._finder.add_step(step, number, when)
+                self.seen.feed_step(int(number), when, step.step_time_s)
+                if step.total and number >= step.total:
+                    self.seen.finish(when)
                 if place >= self._paced_from and (took := self._step_seconds_at(place)) is not None:
-                    self._finder.check_pace(self.numbers[place], self.times[place], took)
+                    self._finder.check_pace(number, when, took)
             self._seen = len(self)
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
                 self._looked = self._seen
                 if (column := self.columns.get("loss")) is not None:
                     self._finder.check_plateau(self, column)
             return at
-
-    def _see_step(self, place: int) -> None:
-        step, number, time = self.steps[place], int(self.numbers[place]), self.times[place]
-        self.seen.feed_step(number, time, step.step_time_s)
-        if step.total and number >= step.total:
-            self.seen.finish(time)
 
     def sync_reader(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
         """Update the run from the reader of its log."""
