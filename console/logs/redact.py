@@ -21,19 +21,9 @@ _SECRET_NAMES = {
     "DSN", "AUTHORIZATION",
 }  # fmt: skip
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
-_ESCAPED_QUOTES = {
-    "PUBLIC",
-    "PAD",
-    "EOS",
-    "BOS",
-    "UNK",
-    "MASK",
-    "CLS",
-    "SEP",
-    "STOP",
-    "SPECIAL",
-    "SSHPUBLICKEY",
-}  # no secrets
+_NOT_SECRET = {
+    "PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY",
+}  # fmt: skip
 _WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HARMLESS = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
 """A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
@@ -112,7 +102,7 @@ AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"  # after words that announce a secret; ke
 def is_confidential(name: str, value: object = None) -> bool:
     """Whether the variable's name suggests a secret, so that its value is neither shown nor stored."""
     words = [word.upper() for word in _WORD.findall(name)]
-    if _ESCAPED_QUOTES.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
+    if _NOT_SECRET.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
         return False
     return not (isinstance(value, str) and _HARMLESS.fullmatch(value))
 

@@ -11,7 +11,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import GpuState, Host, Pool, host
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
-from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span, count, duration, sentence
+from screens.wording import BAD, CARE, HOUR, IDLE, OK, WAITS, Span, count, duration, sentence
 
 if TYPE_CHECKING:
     from console.metrics.nccl.history import NodeBandwidth
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 FALLEN = 0.1  # a bandwidth that fell by more than this share is bad
 
 
-def maintenance_words(at: float, now: float, *, active: bool) -> str:
+def maintenance_words(at: float, now: float, *, active: bool, whole_hours: bool = False) -> str:
     if active:
         return "maintenance under way"
-    return f"maintenance in {duration(at - now)}" if at > now else "maintenance due"
+    left = at - now
+    if whole_hours and left > 2 * HOUR:
+        left -= left % HOUR
+    return f"maintenance in {duration(left)}" if at > now else "maintenance due"
 
 
 def node_state(node: Node, now: float) -> list[Span]:
@@ -56,7 +59,7 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
         runs += [BAD, Span(f" {len(faulty)} faulty  ", "bad")]
     if pool.maintenance:
         first = min(pool.maintenance, key=lambda each: (not each.maintenance_active, each.maintenance_at))
-        words = maintenance_words(first.maintenance_at, now, active=first.maintenance_active)
+        words = maintenance_words(first.maintenance_at, now, active=first.maintenance_active, whole_hours=True)
         runs += [CARE, Span(f" {len(pool.maintenance)} {words}  ", "waits")]
     cordoned = sum(node.cordoned for node in pool.nodes)
     if cordoned:

@@ -143,7 +143,7 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
     Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
            sort=lambda run: run.seconds(time.time()) or 0.0, down=True),
-    Column("RESULT", measure_cell, least=12, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
+    Column("RESULT", measure_cell, least=7, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
     Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
     Column("CLUSTER", lambda run: run.context, least=7, most=24, sort=True, drop=7, cut="middle", ink="dim"),
@@ -202,7 +202,7 @@ def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
         inside = "with the logs, files and checkpoints inside"
         lines.append(f"        {wording.count(plan.pods, 'pod')} {inside}{freed}")
     lines += [f"  lost: {plan.lost}"] if plan.lost else []
-    return [*lines, f"  stays: {', '.join(plan.stays) or 'no file of it: no volume and no bucket is mounted'}"]
+    return [*lines, f"  stays: {', '.join(plan.stays) or 'none of its files, as no volume and no bucket is mounted'}"]
 
 
 LEFTOVERS: tuple[Column[Leftover], ...] = (

@@ -126,7 +126,8 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> 
     attach, jobset = screen.session.attach, line.jobset
     plan = await attach.plan_setup(jobset.namespace, jobset.name, rank.number, wait=WAIT)
     if plan.adds_key or plan.adds_line:
-        question = Confirm(f"Set up SSH to {plan.job}?", consequences(plan), verb="Set up", keep="Leave")
+        lines = ["VS Code and the other editors connect through it.", *consequences(plan)]
+        question = Confirm(f"Set up SSH to {plan.job}?", lines, verb="Set up", keep="Leave")
         if not await screen.app.push_screen_wait(question):
             return
     host = await attach.set_up(plan, wait=WAIT)

@@ -345,6 +345,18 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
     return [*lines, f"Stays: {stays or 'no file of them: no volume and no bucket is mounted'}."] if short else lines
 
 
+async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> bool:
+    """Ask once more about jobs that ended while the question was open: stopping these only removes what they left."""
+    now = (screen.app.fleet.jobsets.get(each.key) for each in asked if not each.finished)
+    ended = [each for each in now if each is not None and each.finished]
+    if not ended:
+        return True
+    lines = [f"{each.name}: {each.state}. Removing it deletes its pods with their logs and files." for each in ended]
+    names = ", ".join(each.name for each in ended[:3]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")
+    question = Confirm(f"{names} ended in the meantime. Go on all the same?", lines, verb="Remove")
+    return await screen.app.push_screen_wait(question)
+
+
 async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool:
     """Confirm once and stop each job; returns whether any was. To be run in a worker."""
     jobsets = screen.app.fleet.jobsets
@@ -355,7 +367,7 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool
     plans = await asyncio.gather(*(read_plan(screen, each) for each in found))
     others = launched_by_others([plan for plan, _ in plans], screen.app.whose)
     question = Confirm(f"Stop {names}{others}?", question_lines(screen, plans), verb="Stop")
-    if not await screen.app.push_screen_wait(question):
+    if not await screen.app.push_screen_wait(question) or not await _stops_what_has_ended(screen, found):
         return False
     for jobset, (plan, error) in zip(found, plans, strict=True):
         with screen.report_errors(f"Could not stop {jobset.name}"):

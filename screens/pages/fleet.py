@@ -191,7 +191,8 @@ class FleetScreen(PoolsScreen):
         runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
         for glyph, ink, word in marks:
             runs += [Span(glyph, ink), Span(f" {word}  ", "dim")]
-        return runs
+        bars = [] if partly else [Span("▒", "waits"), Span(" out of use", "dim")]
+        return [*runs, *bars] if cell_width([*runs, *bars]) <= self.size.width - 4 else runs
 
     def _about_subblock(self, hosts: tuple[Host, ...]) -> list[Span]:
         group = Floor(hosts[0].node.subblock, hosts)

@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import Unreachable
+from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.scheduling.ranks import Rank
 from screens import wording
@@ -146,9 +147,11 @@ class JobsScreen(PanedScreen):
         sentence, own = reasons(line)
         # the bar says nothing that the share beside it does not say
         progress = [Span("  "), *(run for run in runs_of(progress_cell(line)) if run.text.strip("█░"))]
+        told = Span(f"  {sentence or place_words(line)}")
+        waits = line.jobset.state is JobState.PENDING  # its start is what one looks for, so no sentence pushes it out
         self.reason.runs = (
-            glyph, Span(f" {line.jobset.name}", "strong"), state,
-            Span(f"  {sentence or place_words(line)}"), *progress, Span(f"  {own}" if own else "", "dim"),
+            glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, told) if waits else (told, *progress)),
+            Span(f"  {own}" if own else "", "dim"),
         )  # fmt: skip
 
     def action_log(self) -> None:

@@ -18,7 +18,7 @@ from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, WHAT_IF
-from screens.columns.jobs import JobLine
+from screens.columns.jobs import JobLine, start_time
 from screens.columns.queues import (
     LOCAL_QUEUES,
     QUEUES,
@@ -191,7 +191,10 @@ class QueuesScreen(PanedScreen):
             self.reason.runs = ()
             return
         told = line.why
-        runs = [Span(f"{name_of(line.workload)} ", "strong"), Span(wording.sentence(told.sentence) or "does not wait")]
+        runs = [Span(f"{name_of(line.workload)} ", "strong")]
+        if line.start is not None and line.start.at:
+            runs.append(Span(f"starts {start_time(line.start, line.fleet.at)}  "))
+        runs.append(Span(wording.sentence(told.sentence) or "does not wait"))
         self.reason.runs = (*runs, Span(f"  {wording.quotation(told, told.sentence)}", "dim"))
 
     def on_resize(self, event: events.Resize) -> None:

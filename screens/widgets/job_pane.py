@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from console.checkpoints.saved import find_loss, list_faults, saved_folder
@@ -145,7 +146,7 @@ def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room
 
     If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods.
     """
-    figures = _figures(job, width)
+    figures = _figures(job, measures, width)
     pods, cost, saved = _pods(job, width) if job.ranks else [], _cost(job, now), saved_runs(job, measures, now)
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
@@ -159,9 +160,12 @@ def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room
     return [*figures, *_curve(measures, width, high), *pods, *busy]
 
 
-def _figures(job: JobLine, width: int) -> Lines:
+def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
     """The progress of the job as bar and figures."""
     progress, found = job.job_progress, list[list[Span]]()
+    if progress is not None and progress.busbw is not None and measures is not None and measures.tests:
+        peak = measures.tests[-1].test.peak_busbw  # of the same rows as the curve below, which may be newer
+        progress = replace(progress, busbw=peak if peak is not None else progress.busbw)
     if progress is not None and progress.step is not None and progress.total and not job.jobset.finished:
         left = f"   {wording.age(progress.eta)} left" if progress.eta else ""
         share = f" {wording.percent(progress.step, progress.total)}  step {progress.step:,} of {progress.total:,}{left}"

@@ -11,6 +11,7 @@ from textual.widgets import Input
 
 from console.errors import Conflict, NotAllowed
 from console.kube.objects.jobset import JobState
+from console.kube.objects.meta import Condition
 from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
 from console.metrics.alarm import Alarm, AlarmKind
@@ -169,6 +170,26 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
         await pilot.press("y")
         await until(pilot, lambda: session.called("stop_job") == [("default", "llama")])
         await until(pilot, lambda: "Service llama" in toasts(app))
+
+
+async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() -> None:
+    session = FakeSession(queue_scene())
+    session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama",))
+    async with console(session) as (app, pilot, _):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        await pilot.press("x")
+        await until(pilot, lambda: "Stop llama" in screen_text(app))
+        jobsets = session.fleet.jobsets
+        ended = structs.replace(jobsets["default", "llama"], conditions=(Condition("Completed", "True"),))
+        session.show(jobsets={**jobsets, ended.key: ended})
+        await until(pilot, lambda: app.fleet.jobsets["default", "llama"].finished)
+        await pilot.press("y")
+        await until(pilot, lambda: "llama ended in the meantime" in screen_text(app))
+        assert "llama: succeeded. Removing it deletes its pods with their logs and files." in screen_text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen is screen)
+        assert session.called("stop_job") == []
 
 
 async def test_marked_jobs_stop_together_and_a_refusal_is_told() -> None:

@@ -18,6 +18,7 @@ from screens.widgets.table.listing import RowKey
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
+SQUEEZED = 12  # columns to which it shrinks before other texts are cut: those tell rows apart
 GAP = 2
 ALIKE, EMPTY = 1, 2
 EXTRA = 5  # columns with this `drop` or more are shown only where all others have their full width
@@ -44,11 +45,11 @@ def share(
     `idle` those that are EMPTY or say the same of all rows, ALIKE: before any text is cut, they go first.
     """
     kept = _fitting(columns, wants, room, idle or {})
-    widths = {id(column): column.floor for column, _ in kept}
+    widths = {id(column): min(column.floor, SQUEEZED) if column.fill else column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
     for column, want in sorted(kept, key=_width_order):
         if not column.width:
-            more = max(0, min(spare, min(column.most, want) - column.floor))
+            more = max(0, min(spare, min(column.most, want) - widths[id(column)]))
             widths[id(column)] += more
             spare -= more
     for number, want in (whole or {}).items():
@@ -91,9 +92,9 @@ def _fitting(
 
 
 def _width_order(pair: tuple[Column[RowT], int]) -> int:
-    """The order in which columns get width: cuttable text first, then fill columns, then bars."""
+    """The order in which columns get width: names, other texts, then fill columns, then bars."""
     column, _ = pair
-    return 2 if column.drawn else 1 if column.fill else 0
+    return 3 if column.drawn else 2 if column.fill else 0 if column.cut == "middle" else 1
 
 
 def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200) -> int:
@@ -197,10 +198,12 @@ class RowPainter(Generic[RowT]):
 
     # lines
 
-    def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool) -> Strip:
+    def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool, apart: bool = False) -> Strip:
+        """One line of the table; `apart`: another table of the page has the keys, so its cursor is a hollow one."""
         ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
         layout = self.columns_now()
-        look = (here, marked, ground, self.stale, *(column.cell(row) for column in self._aging))
+        cursor = Span("▹", "dim") if apart else Span("▸", "accent")
+        look = (here, marked, ground, apart, self.stale, *(column.cell(row) for column in self._aging))
         drawn = self._drawn.get(key)
         if drawn is not None and drawn[0] is row and drawn[1] == look:
             return drawn[2]
@@ -209,7 +212,7 @@ class RowPainter(Generic[RowT]):
             self._widget.refresh()
             layout = self.columns_now()
         ink_of = self._inks_on(ground)
-        glyph = Span("▸" if here else " ", "accent"), Span("▌" if marked else " ", "found")
+        glyph = cursor if here else Span(" "), Span("▌" if marked else " ", "found")
         segments = fit_runs(glyph, MARGIN, ink_of)
         room = self._widget.size.width - MARGIN
         for column, width in layout:

@@ -358,7 +358,9 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         if index >= len(self.shown):
             return Strip.blank(self.size.width, self.rich_style)
         key = self.shown[index]
-        return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=key in self.marks)
+        marked, focused = key in self.marks, self.screen.focused
+        apart = focused is not self and isinstance(focused, ResourceTable)
+        return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=marked, apart=apart)
 
     def _notice(self) -> Notice:
         if self.listing.rows and self.filter_text:
