@@ -72,10 +72,17 @@ def escape_path(path: str) -> str:
     return f"{first}.{_IN_NAMES.sub(_ESCAPED, rest)}" if first == "launchers" else path
 
 
-_NAME = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
-_PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]*>")
+_VARIABLE = r"\$(?:(?P<name>\w+)|\{(?P<braced>\w+)(?::?-(?P<default>[^}]*))?\})"
+_SUBSTITUTION = r"`[^`]*(?:`|\Z)|\$\([^)]*(?:\)|\Z)"
+_EXPANDED = rf"{_VARIABLE} | (?P<replaced>{_SUBSTITUTION}|<[A-Za-z][\w .-]*>)"  # what the person has to replace, too
+_SHELL = re.compile(
+    rf"""(?P<end>[\n;|&]) | (?P<blank>[^\S\n]+) | (?P<comment>(?<![^\s;|&])\#[^\n]*) | '(?P<single>[^']*)'
+    | "(?P<double>(?>\\.|{_SUBSTITUTION}|[^"\\])*+)" | (?P<open>['"]) | \\(?P<escaped>.\#*|\Z)
+    | {_EXPANDED} | (?P<text>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_DOUBLE_QUOTED = re.compile(rf"""\\(?P<escaped>["\\$`]) | {_EXPANDED} | (?P<text>.)""", re.VERBOSE | re.DOTALL)
 _SETS = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_COMMAND_ENDS = {"\n", ";", "|", "&"}
 
 
 @dataclass(slots=True)
@@ -85,13 +92,22 @@ class CommandWord:
     text: str = ""
     unknown: list[str] = field(default_factory=list)
 
+    def add(self, found: re.Match[str], variables: Mapping[str, str]) -> None:
+        """Append a character, the value of a variable, or a text that the person has to replace."""
+        given = found.groupdict()
+        name = given["name"] or given["braced"]
+        text = variables.get(name, given["default"]) if name else given["text"] or given["escaped"]
+        if text is None:
+            text = f"${name}" if name else given["replaced"]
+            self.unknown.append(text)
+        self.text += text
+
 
 def split_commands(text: str, variables: Mapping[str, str]) -> list[list[CommandWord]]:
     """All simple commands of a shell text; `export NAME=value` lines set variables for the following ones."""
     known = dict(variables)
     made: list[list[CommandWord]] = []
-    splitter = _ShellSplitter(text, known)
-    while (words := splitter.next_command()) is not None:
+    for words in _iter_commands(text, known):
         rest = list(words)
         while rest and (assigned := _SETS.fullmatch(rest[0].text)) and not rest[0].unknown:
             known[assigned[1]] = assigned[2]
@@ -106,98 +122,34 @@ def split_commands(text: str, variables: Mapping[str, str]) -> list[list[Command
     return made
 
 
-class _ShellSplitter:
-    def __init__(self, text: str, variables: dict[str, str]) -> None:
-        self._text = re.sub(r"\\[ \t]*\r?\n", " ", text).replace("\r\n", "\n")
-        self._variables = variables
-        self._at = 0
-
-    def next_command(self) -> list[CommandWord] | None:
-        """The words up to the end of a command; None at the end of the text."""
-        words: list[CommandWord] = []
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if char in _COMMAND_ENDS:
-                self._at += 1
-                if words:
-                    return words
-            elif char.isspace():
-                self._at += 1
-            elif char == "#" and (not words or self._text[self._at - 1].isspace()):
-                end = self._text.find("\n", self._at)
-                self._at = len(self._text) if end < 0 else end
-            else:
-                words.append(self._next_word())
-        return words or None
-
-    def _next_word(self) -> CommandWord:
-        word = CommandWord()
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if char.isspace() or (char in _COMMAND_ENDS and not _PLACEHOLDER.match(self._text, self._at)):
-                break
-            if char == "'":
-                word.text += self._read_until_quote("'")
-            elif char == '"':
-                self._read_double_quoted(word)
-            elif char == "\\":
-                word.text += self._text[self._at + 1 : self._at + 2]
-                self._at += 2
-            else:
-                self._read_unquoted(word)
-        return word
-
-    def _read_until_quote(self, quote: str) -> str:
-        end = self._text.find(quote, self._at + 1)
-        if end < 0:
-            line = self._text.count("\n", 0, self._at) + 1
-            raise BadInput(f"The quote {quote} in line {line} is never closed.")
-        inner = self._text[self._at + 1 : end]
-        self._at = end + 1
-        return inner
-
-    def _read_double_quoted(self, word: CommandWord) -> None:
-        opened = self._at
-        self._at += 1
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if char == '"':
-                self._at += 1
-                return
-            if char == "\\" and self._text[self._at + 1 : self._at + 2] in {'"', "\\", "$", "`"}:
-                word.text += self._text[self._at + 1]
-                self._at += 2
-            else:
-                self._read_unquoted(word)
-        line = self._text.count("\n", 0, opened) + 1
-        raise BadInput(f'The quote " in line {line} is never closed.')
-
-    def _read_unquoted(self, word: CommandWord) -> None:
-        """Read one character, a variable, or a placeholder that the person has to replace."""
-        char = self._text[self._at]
-        if char == "`" or self._text.startswith("$(", self._at):
-            close = "`" if char == "`" else ")"
-            end = self._text.find(close, self._at + 1)
-            end = len(self._text) if end < 0 else end + 1
-            self._add_placeholder(word, self._text[self._at : end])
-        elif found := _NAME.match(self._text, self._at):
-            name = found[1] or found[2]
-            self._at = found.end()
-            value = self._variables.get(name, found[3])
-            if value is None:
-                word.unknown.append(f"${name}")
-                value = f"${name}"
-            word.text += value
-        elif found := _PLACEHOLDER.match(self._text, self._at):
-            self._add_placeholder(word, found[0])
+def _iter_commands(text: str, variables: Mapping[str, str]) -> Iterator[list[CommandWord]]:
+    """Yield the words of each command; the variables may change between two of them."""
+    text = re.sub(r"\\[ \t]*\r?\n", " ", text).replace("\r\n", "\n")
+    words: list[CommandWord] = []
+    word: CommandWord | None = None
+    for found in _SHELL.finditer(text):
+        kind = found.lastgroup
+        if kind == "open":
+            line = text.count("\n", 0, found.start()) + 1
+            raise BadInput(f"The quote {found[0]} in line {line} is never closed.")
+        if kind in ("end", "blank", "comment"):
+            if kind == "end" and words:
+                yield words
+                words = []
+            word = None
+            continue
+        if word is None:
+            word = CommandWord()
+            words.append(word)
+        if kind == "single":
+            word.text += found["single"]
+        elif kind == "double":
+            for inside in _DOUBLE_QUOTED.finditer(found["double"]):
+                word.add(inside, variables)
         else:
-            word.text += char
-            self._at += 1
-
-    def _add_placeholder(self, word: CommandWord, text: str) -> None:
-        word.unknown.append(text)
-        word.text += text
-        self._at += len(text)
+            word.add(found, variables)
+    if words:
+        yield words
 
 
 KeyPath = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
@@ -212,7 +164,6 @@ _FLAG_OPTIONS = {
     "--render-subchart-notes", "--cleanup-on-fail", "--pass-credentials", "--insecure-skip-tls-verify", "--plain-http",
     "--enable-dns", "--skip-schema-validation", "--hide-secret", "--dry-run",
 }  # fmt: skip
-_COMMAND = re.compile(r"(^|[\s;&$/])helm\s+(install|upgrade|template)\b")
 _LONGEST_LIST = 1000
 
 
