@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
+from console.attach.files.copies import CopyMeter
 from console.attach.files.entries import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 
@@ -311,27 +312,30 @@ class CloudStorage:
                     wanted.append((each, folder / inside))
         if not wanted and not problems:
             raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
-        fetched = _FetchProgress(sum(each.bytes for each, _ in wanted), len(wanted), progress)
+        meter, kept = CopyMeter(progress), 0
+        meter.total, meter.all_files = sum(each.bytes for each, _ in wanted), len(wanted)
         room = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def bring(stored: StoredObject, target: Path) -> None:
+            nonlocal kept
             async with room:
-                fetched.begin_object(stored)
+                meter.report(stored.name)
                 try:
                     came: bool = await self._cloud.call(
                         "cloud_storage",
-                        lambda api, _: api.download_object(buckets, place.bucket, stored, target, fetched.add_bytes),
+                        lambda api, _: api.download_object(buckets, place.bucket, stored, target, meter.add_file),
                     )
                 except ConsoleError as error:
-                    fetched.problems.append((stored.name, str(error)))
+                    problems.append((stored.name, str(error)))
                 else:
-                    fetched.end_object(came)
+                    kept += not came
+                    meter.finish_file()
 
         async with asyncio.TaskGroup() as group:
             for stored, target in wanted:
                 group.create_task(bring(stored, target))
-        seconds, left_out = time.monotonic() - start, (*problems, *fetched.problems)
-        return FetchReport(str(place), str(folder), fetched.files, fetched.done, fetched.kept, seconds, left_out)
+        seconds = time.monotonic() - start
+        return FetchReport(str(place), str(folder), meter.files, meter.done, kept, seconds, tuple(problems))
 
     async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
         """Upload the logs of all ranks of a job to a bucket.
@@ -371,27 +375,6 @@ class CloudStorage:
         project = await self.project_or_default(project)
         found = await self._cloud.call("file_systems", lambda api, login: api.list_filestore(login, project))
         return _nearest_first(found, await self.cluster_region())
-
-
-class _FetchProgress:
-    def __init__(self, total: int, all_files: int, progress: Callable[[CopyProgress], None]) -> None:
-        self.total, self.all_files, self.progress = total, all_files, progress
-        self.done = self.files = self.kept = 0
-        self.now = ""
-        self.problems: list[tuple[str, str]] = []
-
-    def begin_object(self, stored: StoredObject) -> None:
-        self.now = stored.name
-        self.add_bytes(0)
-
-    def add_bytes(self, came: int) -> None:
-        self.done += came
-        self.progress(CopyProgress(self.done, self.total, self.files, self.all_files, self.now))
-
-    def end_object(self, came: bool) -> None:
-        self.files += 1
-        self.kept += not came
-        self.add_bytes(0)
 
 
 def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, ...]:

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -183,16 +184,20 @@ async def relay_stdio(
         await found(pod)
     splice = Relay()
     loop = asyncio.get_running_loop()
-    if _can_be_watched(1):
-        await loop.connect_write_pipe(lambda: splice, os.fdopen(os.dup(1), "wb", 0))
-    else:
-        splice.set_sink(_FileTransport(1, splice))
-    if _can_be_watched(0):
-        await loop.connect_read_pipe(lambda: splice, os.fdopen(os.dup(0), "rb", 0))
-    else:
-        splice.set_source(_ThreadTransport(0, splice))
+    output, source, copying = os.dup(1), os.dup(0), None
+    if not _can_be_watched(output):
+        ours, theirs = os.pipe()
+        output, copying = theirs, _copy_in_thread(ours, output)
+    if not _can_be_watched(source):
+        ours, theirs = os.pipe()
+        _copy_in_thread(source, theirs)
+        source = ours
+    await loop.connect_write_pipe(lambda: splice, os.fdopen(output, "wb", 0))
+    await loop.connect_read_pipe(lambda: splice, os.fdopen(source, "rb", 0))
     splice.attach(pipe)
     await splice.ended
+    if copying is not None:
+        await asyncio.to_thread(copying.join)
     if splice.why:
         raise Unreachable(splice.why)
 
@@ -203,64 +208,16 @@ def _can_be_watched(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-class _FileTransport(asyncio.WriteTransport):
-    """A transport that writes to a file or terminal directly."""
+def _copy_in_thread(source: int, target: int) -> threading.Thread:
+    """A thread that copies from one descriptor to another, and closes both when one ends."""
 
-    def __init__(self, descriptor: int, splice: Relay) -> None:
-        super().__init__()
-        self._descriptor, self._splice = descriptor, splice
-        self._closed = False
+    def copy() -> None:
+        with suppress(BrokenPipeError), os.fdopen(source, "rb", 0) as reading, os.fdopen(target, "wb", 0) as writing:
+            while data := reading.read(_CHUNK_SIZE):
+                left = memoryview(data)
+                while left:
+                    left = left[writing.write(left) :]
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Does nothing: nothing is buffered."""
-
-    def is_closing(self) -> bool:
-        return self._closed
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            asyncio.get_running_loop().call_soon(self._splice.connection_lost, None)
-
-    abort = close
-
-
-class _ThreadTransport(asyncio.ReadTransport):
-    """A transport that reads a file or terminal in a thread, which pauses while the tunnel is slow."""
-
-    def __init__(self, descriptor: int, splice: Relay) -> None:
-        super().__init__()
-        self._descriptor, self._splice = descriptor, splice
-        self._go = threading.Event()
-        self._loop = asyncio.get_running_loop()
-        self._closed = False
-        threading.Thread(target=self._read, name="standard input", daemon=True).start()
-
-    def _read(self) -> None:
-        while not self._closed:
-            self._go.wait()
-            data = os.read(self._descriptor, _CHUNK_SIZE)
-            if self._closed or self._loop.is_closed():
-                return
-            if not data:
-                self._loop.call_soon_threadsafe(self._splice.eof_received)
-                return
-            self._loop.call_soon_threadsafe(self._splice.data_received, data)
-
-    def pause_reading(self) -> None:
-        """Stop reading after the current chunk."""
-        self._go.clear()
-
-    def resume_reading(self) -> None:
-        self._go.set()
-
-    def is_closing(self) -> bool:
-        return self._closed
-
-    def close(self) -> None:
-        self._closed = True
+    thread = threading.Thread(target=copy, name="standard input and output", daemon=True)
+    thread.start()
+    return thread

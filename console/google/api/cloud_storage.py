@@ -24,6 +24,7 @@ from console.google.storage import Bucket, GcsPlace, StoredObject
 
 TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY = DEFAULT_RETRY.with_timeout(60.0)
+LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY}
 PAGE_SIZE = 1000  # objects in one answer
 AnswerT = TypeVar("AnswerT")
 
@@ -62,24 +63,21 @@ class Buckets:
             await asyncio.to_thread(made.close)
 
     async def list_buckets(self) -> tuple[Bucket, ...]:
-        def call(client: Any) -> list[Bucket]:
-            return [
-                _parse_bucket(each) for each in client.list_buckets(page_size=PAGE_SIZE, timeout=TIMEOUT, retry=RETRY)
-            ]
-
-        return tuple(await self.run_in_thread(f"list the buckets of {self.project}", call))
+        return await self.run_in_thread(
+            f"list the buckets of {self.project}",
+            lambda client: tuple(map(_parse_bucket, client.list_buckets(page_size=PAGE_SIZE, **LIMITS))),
+        )
 
     async def read_bucket(self, name: str) -> Bucket:
-        def call(client: Any) -> Bucket:
-            return _parse_bucket(client.get_bucket(name, timeout=TIMEOUT, retry=RETRY))
-
-        return await self.run_in_thread(f"read bucket {name}", call)
+        return await self.run_in_thread(
+            f"read bucket {name}", lambda client: _parse_bucket(client.get_bucket(name, **LIMITS))
+        )
 
     async def read_members(self, name: str) -> dict[str, frozenset[str]]:
         """The IAM policy of a bucket: role -> members; roles inherited from the project are not included."""
 
         def call(client: Any) -> dict[str, frozenset[str]]:
-            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, timeout=TIMEOUT, retry=RETRY)
+            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, **LIMITS)
             return members_by_role((each["role"], each.get("members", ())) for each in policy.bindings)
 
         return await self.run_in_thread(f"read the IAM policy of bucket {name}", call)
@@ -90,28 +88,32 @@ class Buckets:
         def call(client: Any) -> Bucket:
             made = api.Bucket(client, name)
             made.iam_configuration.uniform_bucket_level_access_enabled = True
-            made.create(location=location, timeout=TIMEOUT, retry=RETRY)
+            made.create(location=location, **LIMITS)
             return _parse_bucket(made)
 
         return await self.run_in_thread(f"create bucket {name}", call)
 
     async def is_owned(self, name: str) -> bool:
         """Whether the project owns the bucket: anybody may have taken a guessable name."""
-
-        def call(client: Any) -> bool:
-            found = client.list_buckets(prefix=name, page_size=PAGE_SIZE, timeout=TIMEOUT, retry=RETRY)
-            return any(each.name == name for each in found)
-
-        return await self.run_in_thread(f"list the buckets of {self.project}", call)
+        return await self.run_in_thread(
+            f"list the buckets of {self.project}",
+            lambda client: any(
+                each.name == name for each in client.list_buckets(prefix=name, page_size=PAGE_SIZE, **LIMITS)
+            ),
+        )
 
     async def list_folder(self, place: GcsPlace, most: int = 5 * PAGE_SIZE) -> tuple[list[StoredObject], bool]:
         """The contents of one folder, and whether there is more than `most`."""
 
         def call(client: Any) -> tuple[list[StoredObject], bool]:
             found = client.list_blobs(
-                place.bucket, prefix=place.folder, delimiter="/", include_folders_as_prefixes=True, page_size=PAGE_SIZE,
-                timeout=TIMEOUT, retry=RETRY,
-            )  # fmt: skip
+                place.bucket,
+                prefix=place.folder,
+                delimiter="/",
+                include_folders_as_prefixes=True,
+                page_size=PAGE_SIZE,
+                **LIMITS,
+            )
             objects: list[StoredObject] = []
             for page in found.pages:
                 objects += [_parse_object(each) for each in page if each.name != place.folder]
@@ -127,18 +129,13 @@ class Buckets:
 
         def begin(client: Any) -> Any:
             if place.path and not place.path.endswith("/"):
-                one = client.bucket(place.bucket).get_blob(place.path, timeout=TIMEOUT, retry=RETRY)
+                one = client.bucket(place.bucket).get_blob(place.path, **LIMITS)
                 if one is not None:
                     return iter([[one]])
-            return client.list_blobs(
-                place.bucket, prefix=place.folder, page_size=PAGE_SIZE, timeout=TIMEOUT, retry=RETRY
-            ).pages
+            return client.list_blobs(place.bucket, prefix=place.folder, page_size=PAGE_SIZE, **LIMITS).pages
 
         pages = await self.run_in_thread(f"list {place}", begin)
-        while True:
-            page = await self.run_in_thread(f"list {place}", lambda _: _parse_page(next(pages, None)))
-            if page is None:
-                break
+        while (page := await self.run_in_thread(f"list {place}", lambda _: _parse_page(next(pages, None)))) is not None:
             for each in page:
                 yield each
 
@@ -149,7 +146,7 @@ class Buckets:
             blob = client.bucket(place.bucket).blob(place.path)
             try:
                 came: bytes = blob.download_as_bytes(
-                    start=start, end=start + most - 1, raw_download=True, checksum=None, timeout=TIMEOUT, retry=RETRY
+                    start=start, end=start + most - 1, raw_download=True, checksum=None, **LIMITS
                 )
                 return came
             except (ApiNotFound, RequestRangeNotSatisfiable):
@@ -162,10 +159,8 @@ class Buckets:
 
         def call(client: Any) -> None:
             blob = client.bucket(place.bucket).blob(place.path)
-            blob.upload_from_filename(
-                str(file), checksum="crc32c", if_generation_match=None if replace else 0,
-                timeout=TIMEOUT, retry=RETRY,
-            )  # fmt: skip
+            expected = None if replace else 0
+            blob.upload_from_filename(str(file), checksum="crc32c", if_generation_match=expected, **LIMITS)
 
         try:
             await self.run_in_thread(f"write {place}", call)
@@ -173,11 +168,6 @@ class Buckets:
             if isinstance(error.__cause__, PreconditionFailed):
                 raise Conflict(f"{place} already exists.", "Choose another place, or replace it.") from error
             raise
-
-
-def is_replaced_error(error: ConsoleError) -> bool:
-    """Whether the error says that an object was deleted or overwritten."""
-    return isinstance(error.__cause__, ApiNotFound | PreconditionFailed)
 
 
 def _parse_bucket(found: Any) -> Bucket:
@@ -229,7 +219,7 @@ async def download_object(
             at += came
             progress(came)
     except ConsoleError as error:
-        if not is_replaced_error(error):
+        if not isinstance(error.__cause__, ApiNotFound | PreconditionFailed):
             raise
         raise CopyFailed(f"{stored.name} was replaced or deleted during the download.", "Fetch it again.") from error
     await asyncio.to_thread(_finish_download, part, target, stored, checksum)
@@ -239,10 +229,13 @@ async def download_object(
 def _download_chunk(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum, client: Any) -> int:
     """Download one piece and append it to the file; returns its size."""
     end = min(at + CHUNK_SIZE, stored.bytes) - 1
-    data = client.bucket(bucket).blob(stored.name).download_as_bytes(
-        start=at, end=end, raw_download=True, checksum=None, timeout=TIMEOUT, retry=RETRY,
-        if_generation_match=stored.generation,
-    )  # fmt: skip
+    data = (
+        client.bucket(bucket)
+        .blob(stored.name)
+        .download_as_bytes(
+            start=at, end=end, raw_download=True, checksum=None, if_generation_match=stored.generation, **LIMITS
+        )
+    )
     if len(data) != end + 1 - at:
         raise CopyFailed(f"{stored.name} ended early.", "Run it again: the downloaded part is kept.")
     try:
