@@ -10,7 +10,7 @@ from itertools import islice
 from posixpath import basename
 from typing import TYPE_CHECKING
 
-from console.attach.files.entries import EntryKind
+from console.attach.files.copies import EntryKind
 from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
 from console.errors import NotFound, Unreadable
 from console.google.storage import CloudStorage, GcsPlace

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
-from console.attach.files.copies import CopyMeter
-from console.attach.files.entries import CopyProgress
+from console.attach.files.copies import CopyMeter, CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 
 if TYPE_CHECKING:

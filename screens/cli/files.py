@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from console.attach.files.entries import CopyMethod, CopyProgress, CopyReport, EntryKind, RemotePath, parse_remote_path
+from console.attach.files.copies import CopyMethod, CopyProgress, CopyReport, EntryKind, RemotePath, parse_remote_path
 from console.errors import BadInput, ConsoleError
 from console.kube.snapshot import Fleet
 from console.scheduling.ranks import Rank

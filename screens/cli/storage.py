@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from console.attach.files.entries import RemotePath, parse_remote_path
+from console.attach.files.copies import RemotePath, parse_remote_path
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.sources import survey_bucket, survey_container
 from console.errors import BadInput, NotFound, NotThere

@@ -17,7 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from console.attach.files.entries import CopyProgress, CopyReport
+from console.attach.files.copies import CopyProgress, CopyReport
 from console.errors import BadInput, ConsoleError
 from console.logs.text import LogText
 from console.scheduling.ranks import Rank

@@ -10,8 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.attach.exec_many import ContainerFact, FactState, unanswered_facts
-from console.attach.files.copies import ContainerCopies
-from console.attach.files.entries import EntryKind, FileEntry
+from console.attach.files.copies import ContainerCopies, EntryKind, FileEntry
 from console.errors import ConsoleError
 from console.kube.snapshot import Fleet
 from console.scheduling.ranks import Rank

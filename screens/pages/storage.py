@@ -10,7 +10,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.files.entries import CopyProgress
+from console.attach.files.copies import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError
 from console.google.storage import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording

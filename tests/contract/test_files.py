@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.attach.exec_many import FactState, group_outputs, worst_exit_code
-from console.attach.files.entries import CopyMethod, EntryKind
+from console.attach.files.copies import CopyMethod, EntryKind
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.attach.files.entries import CopyProgress
+    from console.attach.files.copies import CopyProgress
     from console.kube.objects.pod import Pod
     from console.session import Session
     from tests.contract.space import Space

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.attach.files.entries import CopyMethod, CopyReport
+from console.attach.files.copies import CopyMethod, CopyReport
 from console.errors import ConsoleError
 from console.scheduling.ranks import ranks
 from tests.openssh import alone
@@ -17,7 +17,7 @@ from tests.openssh import alone
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.attach.files.entries import CopyProgress
+    from console.attach.files.copies import CopyProgress
     from console.session import Session
     from tests.contract.space import Space
 

@@ -20,7 +20,7 @@ from tests.google.practised import google
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.attach.files.entries import CopyProgress
+    from console.attach.files.copies import CopyProgress
 
 OUTPUT = "logs/output_mcore_qwen3_pretrain"
 CHECKPOINTS = f"gs://{BUCKET}/{OUTPUT}/checkpoint/{RUN}"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.attach.files import local, transfer
-from console.attach.files.entries import EntryKind, FileEntry, Verification
+from console.attach.files.copies import EntryKind, FileEntry, Verification
 from console.attach.files.pod_files import PodFiles
 from console.errors import ConsoleError, CopyFailed, Unreadable
 from tests.console.attach.files.pod import Pod

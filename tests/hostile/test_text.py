@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from rich.cells import cell_len
 
 from console.attach.exec_many import ContainerFacts, FactState, unanswered_facts
-from console.attach.files.entries import CopyProgress
+from console.attach.files.copies import CopyProgress
 from screens.cli.exec import LONGEST, RankOutputPrinter
 from screens.cli.files import bars
 from screens.cli.output import GuardedStream, guarded

@@ -11,7 +11,7 @@ from msgspec import structs
 from textual.containers import Vertical
 
 from console.attach.exec_many import ContainerFacts, FactState, unanswered_facts
-from console.attach.files.entries import (
+from console.attach.files.copies import (
     CopyMethod,
     CopyProblem,
     CopyProgress,

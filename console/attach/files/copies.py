@@ -1,4 +1,4 @@
-"""Copies between this machine and pods of the cluster, with progress and retries."""
+"""Copies between this machine and pods of the cluster, with progress and retries: what they deal with, and how."""
 
 from __future__ import annotations
 
@@ -6,20 +6,132 @@ import asyncio
 import functools
 import importlib
 import os
+import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.attach.files.entries import CopyMethod, CopyProgress, CopyReport
-from console.attach.files.local import format_size
 from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
 
 if TYPE_CHECKING:
     from console.attach.files.pod_files import PodFiles, PodFolder
     from console.attach.ssh.client import Sftp
     from console.kube.watched_cluster import WatchedCluster
+
+
+_JOB = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
+_REMOTE = re.compile(
+    rf"(?:(?P<pod>pod/{_JOB})|(?P<job>{_JOB}):(?P<rank>(?:{_JOB}/)?\d{{1,6}}|all|\*)):(?P<path>.*)", re.DOTALL
+)
+_PODLESS = re.compile(rf"({_JOB}):(/(?!/).*)", re.DOTALL)
+ALL_RANKS = "all"  # instead of a rank: each of them
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePath:
+    """A path in a rank of a job, written `JOB:RANK:PATH`, or in a pod, `pod/NAME:PATH`."""
+
+    job: str  # or pod/NAME
+    rank: str  # a number, REPLICATED/INDEX, `ALL`, or empty for a pod
+    path: str  # relative paths begin where the container's programs begin; empty is that folder itself
+
+    @property
+    def is_all_ranks(self) -> bool:
+        return self.rank == ALL_RANKS
+
+
+def parse_remote_path(text: str) -> RemotePath | None:
+    """The path in a pod that the text names; None for one on this machine, as `./a:0:b`; BadInput for `JOB:/PATH`."""
+    found = _REMOTE.fullmatch(text)
+    if found is None:
+        if podless := _PODLESS.fullmatch(text):
+            job, path = podless.groups()
+            raise BadInput(f"{text} names no pod of {job}.", f"Write its index, such as {job}:0:{path}")
+        return None
+    rank = found["rank"] or ""
+    return RemotePath(found["pod"] or found["job"], ALL_RANKS if rank == "*" else rank, found["path"])
+
+
+class EntryKind(StrEnum):
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    OTHER = "other"  # a device, socket or pipe: it has no content to copy
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    path: str  # relative to the top of the tree, with slashes; empty for the top itself
+    kind: EntryKind
+    size: int = 0  # bytes; 0 unless it is a file
+    mode: int = 0o644  # permission bits
+    modified: int = 0  # seconds since the epoch
+    target: str = ""  # what a link points to, as written in it
+
+    @property
+    def file(self) -> bool:
+        return self.kind is EntryKind.FILE
+
+    def seems_unchanged(self, other: FileEntry | None) -> bool:
+        """Whether a file seems unchanged: same size and modification time; for links the same target."""
+        if other is None or other.kind is not self.kind:
+            return False
+        if self.file:
+            return (self.size, self.modified) == (other.size, other.modified)
+        return self.target == other.target
+
+
+class CopyMethod(StrEnum):
+    SFTP = "sftp"
+    EXEC = "exec"  # `tar`, `head` and `tail` in the container
+
+
+class Verification(StrEnum):
+    """How a copy was compared with the original."""
+
+    SHA256 = "sha256"
+    SIZE = "size and time"  # the container has no `sha256sum`
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    done: int = 0  # bytes that are there, those from before included
+    total: int = 0
+    files: int = 0
+    all_files: int = 0
+    now: str = ""  # what is under way: a path, or what is done to all of them
+    resumed: int = 0  # bytes of `done` that were there when it began
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProblem:
+    path: str
+    why: str  # a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    source: str
+    target: str
+    files: int
+    bytes: int  # of those files
+    resumed: int  # bytes that had been there before
+    seconds: float
+    way: CopyMethod
+    proof: Verification
+    note: str = ""  # why it did not go the better way; empty if it did
+    problems: tuple[CopyProblem, ...] = ()
+
+
+def format_size(size: int) -> str:
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
 
 
 Listener = Callable[[CopyProgress], None]

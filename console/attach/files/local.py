@@ -17,7 +17,7 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
-from console.attach.files.entries import CopyProblem, EntryKind, FileEntry
+from console.attach.files.copies import CopyProblem, EntryKind, FileEntry, format_size
 from console.errors import BadInput, CopyFailed
 
 SUFFIX = ".a4-part"  # end of the names of what is not whole yet
@@ -111,13 +111,6 @@ def resolve_target(target: str, name: str, *, folder: bool) -> Path:
         if not folder and path.is_dir():
             raise BadInput(f"{path} is a folder: a file cannot be put in its place.")
     return path
-
-
-def format_size(size: int) -> str:
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
 
 
 async def open_in_thread(path: Path) -> BinaryIO:

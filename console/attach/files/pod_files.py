@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from console.attach.files import scripts
-from console.attach.files.entries import CopyMethod, CopyProblem, EntryKind, FileEntry
+from console.attach.files.copies import CopyMethod, CopyProblem, EntryKind, FileEntry
 from console.errors import BadInput, Conflict, ConsoleError, CopyFailed, NotAllowed, NotFound, Unreachable, Unreadable
 
 if TYPE_CHECKING:

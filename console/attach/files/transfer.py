@@ -10,8 +10,15 @@ from contextlib import aclosing
 from pathlib import Path
 
 from console.attach.files import local
-from console.attach.files.copies import CopyMeter
-from console.attach.files.entries import CopyProblem, CopyReport, EntryKind, FileEntry, Verification
+from console.attach.files.copies import (
+    CopyMeter,
+    CopyProblem,
+    CopyReport,
+    EntryKind,
+    FileEntry,
+    Verification,
+    format_size,
+)
 from console.attach.files.local import TarUnpacker, pack_tar, tar_length
 from console.attach.files.pod_files import PathInfo, PodFiles, safe_path
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
@@ -287,8 +294,8 @@ class SendCopy(_Copy):
     def _check_space(self, spot: PathInfo, needed: int, final: str) -> None:
         if spot.free is not None and needed > spot.free:
             raise CopyFailed(
-                f"{posixpath.dirname(final)} in {self._files.where} has {local.format_size(spot.free)} free, "
-                f"and the copy needs {local.format_size(needed)}.",
+                f"{posixpath.dirname(final)} in {self._files.where} has {format_size(spot.free)} free, "
+                f"and the copy needs {format_size(needed)}.",
                 "Free some space there, or choose another folder.",
             )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from console.attach.files.entries import CopyProgress, CopyReport
+    from console.attach.files.copies import CopyProgress, CopyReport
 
 
 class Pod:

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from console.attach.files import local
-from console.attach.files.entries import EntryKind, FileEntry
+from console.attach.files.copies import EntryKind, FileEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ import io
 import tarfile
 from typing import TYPE_CHECKING
 
-from console.attach.files.entries import EntryKind, FileEntry
+from console.attach.files.copies import EntryKind, FileEntry
 from console.attach.files.local import TarUnpacker, pack_tar, tar_length
 
 if TYPE_CHECKING:
