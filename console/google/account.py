@@ -282,7 +282,6 @@ async def kubeconfig_from_google(context: str) -> Kubeconfig:
 
 
 ANSWER_TIMEOUT = 4.0  # seconds in which an address has to take a connection
-ENDPOINT_KINDS = ("dns", "ip")
 _PLUGIN = "gke-gcloud-auth-plugin"
 _RUNNING_STATES = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 

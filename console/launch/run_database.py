@@ -33,20 +33,7 @@ class _Damaged(Exception):
 
 T = TypeVar("T")
 
-VERSION = 4  # of the tables below
-_MIGRATIONS = {  # statements that make of a version the next one
-    1: (
-        'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
-        'ALTER TABLE runs ADD COLUMN "nan" INTEGER',
-        'ALTER TABLE runs ADD COLUMN "nan_from" INTEGER',
-        'ALTER TABLE runs ADD COLUMN "alarms" TEXT',
-    ),
-    2: (
-        'ALTER TABLE runs ADD COLUMN "nan_by" INTEGER',
-        "UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'",
-    ),
-    3: ('ALTER TABLE runs ADD COLUMN "seen" TEXT',),
-}
+VERSION = 4  # of the tables below; one more for each column that is added
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})
@@ -227,12 +214,16 @@ class RunHistory:
         connection.execute("PRAGMA synchronous = NORMAL")
         with _transaction(connection, True):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
+            there = {row["name"] for row in connection.execute("PRAGMA table_info(runs)")}
             if version == 0:
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                     raise _Damaged  # a database, but of something else
                 statements = list(_TABLES)
             else:
-                statements = [each for older in range(version, VERSION) for each in _MIGRATIONS[older]]
+                added = {name: kind for name, kind in _COLUMNS.items() if name not in there}
+                statements = [f'ALTER TABLE runs ADD COLUMN "{name}" {kind}' for name, kind in added.items()]
+            if 0 < version < 3:  # what is stalled has not ended since then
+                statements.append("UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'")
             for statement in statements:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")

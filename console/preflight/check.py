@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed, NotFound, Unreachable
@@ -239,28 +240,15 @@ class Verdict:
     repair: Repair | None = None
 
 
-def ok(evidence: str) -> Verdict:
-    return Verdict(Result.OK, evidence)
-
-
-def warn(evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None) -> Verdict:
-    return Verdict(Result.WARN, evidence, reason, fix, command, repair)
-
-
-def fail(evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None) -> Verdict:
-    return Verdict(Result.FAIL, evidence, reason, fix, command, repair)
-
-
-def skip(why: str) -> Verdict:
-    return Verdict(Result.NOT_APPLICABLE, "Not checked.", why)
+ok, warn, fail = (partial(Verdict, result) for result in (Result.OK, Result.WARN, Result.FAIL))
+skip = partial(Verdict, Result.NOT_APPLICABLE, "Not checked.")
 
 
 def missing_verdict(
     need: Need, evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None
 ) -> Verdict:
     """The verdict that something is missing: a failure if the launch needs it, else a warning."""
-    result = Result.FAIL if need is Need.YES else Result.WARN
-    return Verdict(result, evidence, reason, fix, command, repair)
+    return (fail if need is Need.YES else warn)(evidence, reason, fix, command, repair)
 
 
 async def verdict_of(part: Awaitable[Verdict]) -> Verdict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import re
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from console.errors import BadInput
-from console.folders import atomic_write, make_private
+from console.folders import atomic_write, file_lock, make_private
 
 FOLDER_VARIABLE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
 
@@ -65,12 +64,8 @@ class SshPaths:
     def lock(self) -> Iterator[None]:
         """Hold the lock on a4's folder among all processes of this account; creates the folder."""
         self.create_folders()
-        lock = os.open(self.own / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with file_lock(self.config):
             yield
-        finally:
-            os.close(lock)
 
 
 _HASH, _SUFFIX, _SOCKET_NAME = 40, 18, 104  # bytes of ssh's %C, of its suffix, and of the longest name (macOS)
