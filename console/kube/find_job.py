@@ -18,7 +18,7 @@ def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
     """The JobSet of that name; NotFound lists the existing ones, others say why none can be listed."""
     job = fleet.jobsets.get((namespace, name))
     if job is None:
-        require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
+        require_listed(fleet, "jobsets", f"Whether there is a job {name} in namespace {namespace}")
         known = sorted(other for where, other in fleet.jobsets if where == namespace)
         there = other_namespaces_hint(fleet, namespace, name) or known_jobs_hint(name, known)
         raise NotFound(f"There is no job {name} in namespace {namespace}.", there)
@@ -46,11 +46,6 @@ def format_other_namespaces(namespaces: Sequence[str]) -> str:
         return ""
     noun = "namespace" if len(namespaces) == 1 else "namespaces"
     return f"A job of that name is in {noun} {', '.join(namespaces)}: add -n {namespaces[0]}."
-
-
-def require_jobs(fleet: Fleet, what: str) -> None:
-    """Raise NotAllowed or Unreachable if the JobSets cannot be listed; `what` says what remains unknown."""
-    require_listed(fleet, "jobsets", what)
 
 
 def require_listed(fleet: Fleet, kind: str, what: str) -> None:

@@ -101,7 +101,8 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
         name, address = _variable(environment, "all_proxy")
         if not _with_scheme(address).startswith(("http:", "https:")):
             return Secret()
-    if _is_left_out(host, port, _variable(environment, "no_proxy")[1]):
+    left_out = (each.strip().lower() for each in _variable(environment, "no_proxy")[1].split(","))
+    if any(_matches(each, host.lower(), _address(host), port) for each in left_out if each):
         return Secret()
     return _usable(address, name)
 
@@ -137,12 +138,6 @@ def _usable(address: str, where: str) -> Secret:
         hint = "Give an http:// or socks5:// one."
         raise BadKubeconfig(f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", hint)
     return Secret("socks5h" + whole[len("socks5") :] if parts.scheme == "socks5" else whole)
-
-
-def _is_left_out(host: str, port: int, listed: str) -> bool:
-    address = _address(host)
-    entries = [each.strip().lower() for each in listed.split(",")]
-    return any(_matches(each, host.lower(), address, port) for each in entries if each)
 
 
 def _matches(entry: str, host: str, address: Address | None, port: int) -> bool:

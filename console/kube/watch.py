@@ -25,8 +25,7 @@ from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client
-    from console.kube.kinds import Key, KindReader, WatchEvent
-    from console.kube.kinds import ListPage as ListPage
+    from console.kube.kinds import Key, KindReader, ListPage, WatchEvent
 
 
 M = TypeVar("M")
@@ -113,10 +112,6 @@ MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first p
 REST_PER_SECOND = 3.0  # seconds of rest after a second of work on changes: they are drawn, too
 MAX_BURST = 0.25  # seconds that work on changes may take until it is taken to have no end
 MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
-
-
-class _Truncated(Unreachable):
-    """A watch ended in the middle of a line."""
 
 
 DEFAULT_BACKOFF = Backoff()
@@ -229,18 +224,15 @@ async def _list(
 def _change(line: WatchEvent[Any]) -> Change:
     """Convert a watch event to a change; raises Gone, Unreachable and other errors for an event of type ERROR."""
     if line.type == "ERROR":
-        raise _error_of_event(line.status or StatusWire())
+        status = line.status or StatusWire()
+        if "resource version" in (said := (status.message or "").lower()) and "large" in said:
+            raise Gone(status.message or "")  # the server was restored from a backup, or replaced by another
+        raise error_from_status(status.code or 500, status, doing="watch for changes")
     if line.type == "DELETED":
         return Removed(line.key)
     if line.unreadable:
         return Unparsable(line.key, line.unreadable)
     return Changed(line.key, line.model) if line.model is not None else Heartbeat()
-
-
-def _error_of_event(status: StatusWire) -> ConsoleError:
-    if "resource version" in (status.message or "").lower() and "large" in (status.message or "").lower():
-        return Gone(status.message or "")  # the server was restored from a backup, or replaced by another
-    return error_from_status(status.code or 500, status, doing="watch for changes")
 
 
 class HttpSource:
@@ -293,7 +285,7 @@ class HttpSource:
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield whole lines of any length; _Truncated if the last one has no line end."""
+    """Yield whole lines of any length; Unreachable if the last one has no line end."""
     rest: list[bytes] = []
     length = 0
     async for chunk in chunks:
@@ -309,7 +301,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             if line:
                 yield line
     if any(rest):
-        raise _Truncated("Could not watch for changes: the watch broke off in the middle of a line.")
+        raise Unreachable("Could not watch for changes: the watch broke off in the middle of a line.")
 
 
 _OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}

@@ -14,7 +14,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -45,14 +45,6 @@ _SURE = 3  # lines that have to look alike where one could be of anything
 _RISING = 20  # lines whose numbers have to rise: srun puts the number of the task in front of a line, which does not
 
 
-class _LineUnwrapper(Protocol):
-    def unwrap_line(self, line: bytes) -> bytes:
-        """The program's text in that line, with its line end; the line itself if nothing is wrapped around it."""
-
-    def flush(self) -> bytes:
-        """The lines that were held back, now that the log has ended."""
-
-
 class CollectorUnwrapper:
     """Removes a log collector's wrapping from a log that comes in chunks."""
 
@@ -62,7 +54,7 @@ class CollectorUnwrapper:
         self._head, self._rest = b"", b""
         self._held: list[bytes] = []  # first lines that may be wrapped, until it is clear in what
         self._seen = 0
-        self._wrap: _LineUnwrapper | None = None
+        self._wrap: _JsonUnwrapper | _CsvUnwrapper | _AnsibleUnwrapper | _PrefixUnwrapper | None = None
         self._whole: bytearray | None = None  # all so far of a log that may be one JSON array
         self._plain = False
 
@@ -184,7 +176,7 @@ def _detect_utf16(head: bytes) -> str:
     return "utf-16-be" if odd.count(0) == 0 and even.count(0) == len(even) else ""
 
 
-def _find_unwrapper(line: bytes) -> _LineUnwrapper | None:
+def _find_unwrapper(line: bytes) -> _JsonUnwrapper | _AnsibleUnwrapper | _CsvUnwrapper | None:
     """The wrapping that can be recognised from this line alone; None if there is none."""
     if line.startswith(b"{"):
         record = _parse_record(line)
@@ -231,30 +223,23 @@ class _SortedRecords:
         return b"".join(kept if self._forward is not False else reversed(kept))
 
 
-class _JsonUnwrapper:
-    def __init__(self) -> None:
-        self._records = _SortedRecords()
-        self.flush = self._records.flush
-
+class _JsonUnwrapper(_SortedRecords):
     def unwrap_line(self, line: bytes) -> bytes:
         record = (_parse_record(line) if line[:1] == b"{" else None) or {}
         text = _record_text(record)
-        return (
-            line
-            if text is None
-            else self._records.add_record(text, _first_field(record, _TIMES), _first_field(record, _PODS))
-        )
+        if text is None:
+            return line
+        return self.add_record(text, _first_field(record, _TIMES), _first_field(record, _PODS))
 
 
-class _CsvUnwrapper:
+class _CsvUnwrapper(_SortedRecords):
     """One record per CSV row; a text may contain line ends."""
 
     def __init__(self, text: int, time: int, pod: int) -> None:
+        super().__init__()
         self._at = text, time, pod
         self._open = b""
         self._heading = True
-        self._records = _SortedRecords()
-        self.flush = self._records.flush
 
     def unwrap_line(self, line: bytes) -> bytes:
         if self._heading:
@@ -266,7 +251,7 @@ class _CsvUnwrapper:
         row, self._open = self._open.decode("utf-8", "replace").rstrip("\r\n"), b""
         cells = _split_cells(row)
         text, time, pod = (cells[at] if 0 <= at < len(cells) else "" for at in self._at)
-        return self._records.add_record(text.rstrip("\r\n"), time, pod)
+        return self.add_record(text.rstrip("\r\n"), time, pod)
 
 
 class _AnsibleUnwrapper:
@@ -281,7 +266,7 @@ class _AnsibleUnwrapper:
         text = line.decode("utf-8", "replace")
         if found := _TOLD.match(text):
             self._host = found.group(1)
-            return self._flush_text() + self._unwrap_object(found.group(2))
+            return self.flush() + self._unwrap_object(found.group(2))
         if _LISTS.match(text):
             self._in_list, self._kept = True, ""
             return b""
@@ -291,7 +276,7 @@ class _AnsibleUnwrapper:
             self._kept = _decode_escapes(found.group(2))
             return b""
         self._in_list = False
-        return self._flush_text() if text.startswith("}") else b""
+        return self.flush() if text.startswith("}") else b""
 
     def _unwrap_object(self, text: str) -> bytes:
         """Unwrap an Ansible result that is on one line."""
@@ -306,16 +291,13 @@ class _AnsibleUnwrapper:
                 return self._label_lines(lines)
         return b""
 
-    def _flush_text(self) -> bytes:
+    def flush(self) -> bytes:
         kept, self._kept = self._kept, ""
         return self._label_lines(kept) if kept else b""
 
     def _label_lines(self, text: str) -> bytes:
         label = f"[pod/{self._host}] " if self._host else ""
         return "".join(f"{label}{each}\n" for each in text.split("\n")).encode("utf-8", "replace")
-
-    def flush(self) -> bytes:
-        return self._flush_text()
 
 
 # marks in front of lines

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.kube.find_job import other_namespaces_hint, require_jobs
+from console.kube.find_job import other_namespaces_hint, require_listed
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
@@ -233,7 +233,7 @@ class LogService:
         jobset, log = fleet.jobsets.get(key), self._shared.get(key)
         shelf = await self._find_stored(key)
         if jobset is None and shelf is None:
-            require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
+            require_listed(fleet, "jobsets", f"Whether there is a job {name} in namespace {namespace}")
             hint = other_namespaces_hint(fleet, namespace, name) or "a4 jobs -A lists all there are."
             raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.", hint)
         kept = list(log.parts) if log else []

@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
 
 from console.logs.line import Gap, RankLine
 from console.logs.segment import LogSegment
@@ -26,20 +25,15 @@ from console.logs.text import (
 from console.scheduling.ranks import format_pods, format_ranges
 
 
-class TimedLines(Protocol):
-    """Lines of one source with their times, in ascending order."""
-
-    @property
-    def times(self) -> Sequence[float]:
-        """The time of each line, in seconds since the epoch."""
-
-
 class FilteredLines:
     def __init__(self, part: LogSegment) -> None:
         self.part = part
         self.numbers: array[int] = array("Q")
         self.times: array[float] = array("d")
         self.seen = 0  # lines of the part that were looked at
+
+
+TimedLines = LogSegment | FilteredLines  # lines of one source, whose `times` ascend
 
 
 def offsets_of_line(parts: Sequence[TimedLines], start: int) -> list[int]:
@@ -151,11 +145,13 @@ class MergedText(LogText):
                 picked.numbers[number] if isinstance(picked, FilteredLines) else number
             )
         texts = {index: iter(self._parts[index].read_texts_at(each)) for index, each in numbers.items()}
-        return [self._make_row(index, shown[index].times[number], next(texts[index])) for index, number in places]
-
-    def _make_row(self, index: int, moment: float, text: bytes) -> TextRow:
-        shown = text if len(text) <= MAX_ROW_WIDTH else text[:MAX_ROW_WIDTH] + BLOCK_LINES
-        return TextRow(shown.decode("utf-8", "replace"), moment, self._label(self._parts[index]))
+        rows = []
+        for index, number in places:
+            text = next(texts[index])
+            cut = text if len(text) <= MAX_ROW_WIDTH else text[:MAX_ROW_WIDTH] + BLOCK_LINES
+            moment, label = shown[index].times[number], self._label(self._parts[index])
+            rows.append(TextRow(cut.decode("utf-8", "replace"), moment, label))
+        return rows
 
     def start_search(self, pattern: re.Pattern[bytes] | None) -> None:
         self._pattern, self._matches_of = pattern, {}

@@ -467,13 +467,10 @@ class NetworkCounters:
     def rdma_rates(self) -> tuple[LinkRate, ...]:
         """All RDMA ports, also those whose rate is unknown."""
         names = sorted(name for name in (self._last[1] if self._last else ()) if isinstance(name, str))
-        return tuple(LinkRate(name, *self._rates_of(name)) for name in names)
+        return tuple(LinkRate(name, *self.rates_of(name)) for name in names)
 
-    def nvlink_rates(self, gpu: int) -> tuple[float | None, float | None]:
-        """Bytes per second (received, sent) of a GPU over all its NVLinks."""
-        return self._rates_of(gpu)
-
-    def _rates_of(self, name: str | int) -> tuple[float | None, float | None]:
+    def rates_of(self, name: str | int) -> tuple[float | None, float | None]:
+        """Bytes per second (received, sent) of an RDMA port, or of a GPU by its index over all its NVLinks."""
         if self._before is None or self._last is None:
             return None, None
         (began, before), (ended, last) = self._before, self._last

@@ -202,7 +202,7 @@ class GpuReader:
                 if heard > (MAX_EARLY_READINGS + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
                     raise Unreadable(f"Pod {pod.name} prints readings without a pause: nvidia-smi was stopped.")
                 said.reset()
-                rates = [(gpu, *counters.nvlink_rates(gpu.index)) for gpu in parser.gpus]
+                rates = [(gpu, *counters.rates_of(gpu.index)) for gpu in parser.gpus]
                 gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
                 reader.take(replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=time.time(), source=SMI))
 

@@ -67,7 +67,10 @@ class MeasuredLog:
     def _feed_data(self, data: bytes) -> bool:
         if not data:
             return False
-        self._keep_for_json(data)
+        if self._json is not None:
+            self._json += data if self._json else data.lstrip()
+            if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
+                self._json = None
         changed = bool(self._nccl.read(data)), self._training.feed_block(data), self._feed_parsers(data)
         return any(changed)
 
@@ -84,13 +87,6 @@ class MeasuredLog:
             self.from_json = parse_nccl_json(bytes(self._json))
         changed = self._nccl.close(), self._training.close()
         return rest or any(changed) or self.from_json is not None
-
-    def _keep_for_json(self, data: bytes) -> None:
-        if self._json is None:
-            return
-        self._json += data if self._json else data.lstrip()
-        if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
-            self._json = None
 
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun], dict[int, float]]:

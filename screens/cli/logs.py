@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput, NotFound, NotThere
-from console.kube.find_job import find_job, require_jobs
+from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
 from console.logs.line import LEVELS, Gap, RankLine, has_severity
 from console.logs.merged_text import AgreedLine, Consensus
@@ -282,7 +282,7 @@ async def logs(options: LogsOptions) -> int:
             options = with_pod_that_is_there(log, session, options)
             check_there(log, session, options)
             if log.gone:
-                require_jobs(session.fleet, f"Whether {options.job} is still in the cluster")
+                require_listed(session.fleet, "jobsets", f"Whether {options.job} is still in the cluster")
                 warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
             await print_all(log, options, picks)
     return 0

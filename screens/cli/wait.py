@@ -17,7 +17,7 @@ import msgspec
 
 from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
-from console.kube.find_job import find_job, require_jobs
+from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.metrics.alarm import Alarm, Coverage, format_alarm
 from console.metrics.health import job_health
@@ -270,7 +270,7 @@ async def alarms(options: AlarmsOptions) -> int:
     warn_of_settings()
     async with open_session(options, (*JOB_KINDS, "nodes"), listed=False) as session:
         fleet = await session.wait_until_listed(*JOB_KINDS)
-        require_jobs(fleet, "Which jobs run")
+        require_listed(fleet, "jobsets", "Which jobs run")
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
             await session.watch.require_namespace(session.namespace)
         watching = session.alarms

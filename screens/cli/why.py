@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from console.errors import NotAllowed, NotFound
-from console.kube.find_job import find_job, require_jobs
+from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
@@ -146,7 +146,7 @@ async def _require_unknown(session: Session, name: str) -> None:
     ]
     if not known:
         return
-    require_jobs(session.fleet, f"Whether there is a job {name} in namespace {session.namespace}")
+    require_listed(session.fleet, "jobsets", f"Whether there is a job {name} in namespace {session.namespace}")
     run = max(known, key=lambda each: (each.launched, each.number))
     why = run.why.rstrip(".")
     if run.open:

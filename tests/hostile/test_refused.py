@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from console.errors import NotAllowed, NotFound, Unreachable
-from console.kube.find_job import find_job, require_jobs, require_listed
+from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.cli.command_line import parse
@@ -56,7 +56,7 @@ def test_a_cluster_that_cannot_be_reached_has_no_jobs_known() -> None:
 def test_a_job_that_is_not_there_is_called_so() -> None:
     with pytest.raises(NotFound, match="There is no job llama-70b"):
         find_job(Fleet(links={"jobsets": WatchStatus("jobsets", WatchState.LIVE)}), "default", "llama-70b")
-    require_jobs(Fleet(), "Which jobs run")
+    require_listed(Fleet(), "jobsets", "Which jobs run")
 
 
 def test_a_job_that_is_in_another_namespace_is_found_there() -> None:

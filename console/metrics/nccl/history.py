@@ -45,17 +45,14 @@ class MeasuredTest(Struct, frozen=True):
     def comparison_key(self) -> tuple[str, int | None, str, str]:
         """Tests with the same key can be compared: (program, ranks, data type, GPU type)."""
         rows = self.test.rows
-        return _program_name(self.test), self.test.ranks, rows[0].type if rows else "", self.accelerator
+        program = (self.test.program or "").removesuffix("_mpi")
+        return program, self.test.ranks, rows[0].type if rows else "", self.accelerator
 
     @property
     def busbw(self) -> float | None:
         """The bus bandwidth (GB/s) that represents the test: the average over 2 to 8 GiB, else the best."""
         average = health_scan_average(self.test)
         return average if average is not None else self.test.peak_busbw
-
-
-def _program_name(test: NcclTest) -> str:
-    return (test.program or "").removesuffix("_mpi")
 
 
 def comparable_tests(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:

@@ -68,10 +68,6 @@ class GrowingTest(Struct, eq=False):
     unread: bool = False  # whether a row of it could not be read
     place: int = 0  # how many tests of the log began before it
 
-    def add_row(self, row: Row) -> None:
-        self.rows.append(row)
-        self.wrong = self.wrong or any(half is not None and half.wrong for half in (row.out_of_place, row.in_place))
-
     def to_test(self, *, with_rows: bool = True) -> NcclTest:
         """The test as known so far; without its rows the cost does not depend on their number."""
         bad = self.failed or self.error is not None or bool(self.bounds) or self.wrong
@@ -92,9 +88,10 @@ class GrowingTest(Struct, eq=False):
 class ProcessParser:
     """The lines of one process, or of several that cannot be distinguished."""
 
-    def __init__(self, start: Callable[[], GrowingTest]) -> None:
-        self._start = start
-        self._open: list[GrowingTest] = []
+    def __init__(self, tests: list[GrowingTest]) -> None:
+        """`tests`: all of the log, to which this adds those that begin here."""
+        self._tests = tests
+        self.open: list[GrowingTest] = []  # those that have begun here and not ended
         self._last: GrowingTest | None = None
         self._command: str | None = None
         self.torn: PartialRow | None = None
@@ -110,8 +107,8 @@ class ProcessParser:
 
     def add_failure(self, text: str) -> GrowingTest:
         """Record a failure: of the current test, else of the last one, else of one that printed nothing else."""
-        run = self._open[-1] if self._open else self._last or self._new_test()
-        self._open = [each for each in self._open if each is not run]
+        run = self.open[-1] if self.open else self._last or self._new_test()
+        self.open = [each for each in self.open if each is not run]
         if run.error is None or ("'" in text and "'" not in run.error):
             run.error = text
         self._last, self.torn = run, None
@@ -120,20 +117,17 @@ class ProcessParser:
     @property
     def is_blank(self) -> bool:
         """Whether nothing has been parsed yet."""
-        return self._last is None and self._command is None and self.torn is None and not self._open
-
-    @property
-    def is_busy(self) -> bool:
-        return bool(self._open)
+        return self._last is None and self._command is None and self.torn is None and not self.open
 
     def _new_test(self) -> GrowingTest:
-        run = self._start()
-        run.command, self._command = self._command, None
-        self._open.append(run)
+        run = GrowingTest(command=self._command, place=len(self._tests))
+        self._command = None
+        self._tests.append(run)
+        self.open.append(run)
         return run
 
     def _parse_table_line(self, text: str) -> GrowingTest | None:
-        units = self._open[0].units if self._open else _TODAYS
+        units = self.open[0].units if self.open else _TODAYS
         found = parse_row(text, units)
         if found is None:
             whole = complete_row(self.torn, text, units) if self.torn else None
@@ -148,18 +142,15 @@ class ProcessParser:
             return None
         self.torn = None
         run = self._test_for_row(found)
-        run.add_row(found)
+        run.rows.append(found)
+        run.wrong = run.wrong or any(half is not None and half.wrong for half in (found.out_of_place, found.in_place))
         self.rows += 1
         return run
-
-    def mark_unreliable(self) -> None:
-        """Mark the current test as having an unparsable row, so that it cannot pass."""
-        self._open[0].unread = True
 
     @property
     def only_running_test(self) -> GrowingTest | None:
         """The test to which the next plain row certainly belongs; None if that is uncertain."""
-        only = self._open[0] if len(self._open) == 1 else None
+        only = self.open[0] if len(self.open) == 1 else None
         return only if only and self.torn is None and only.units == _TODAYS else None
 
     def add_rows(self, run: GrowingTest, rows: PackedRows) -> None:
@@ -170,17 +161,17 @@ class ProcessParser:
     def flush(self) -> GrowingTest | None:
         """Add the values of a partial row once it is clear that the rest will not come."""
         torn, self.torn = self.torn, None
-        row = row_without_in_place(torn, self._open[0].units if self._open else _TODAYS) if torn else None
+        row = row_without_in_place(torn, self.open[0].units if self.open else _TODAYS) if torn else None
         return self._add_row(row) if row else None
 
     def _test_for_row(self, row: Row) -> GrowingTest:
         """The test that a row belongs to: sizes rise within a test, so it continues the one that it follows."""
-        alone = len(self._open) == 1
-        for run in self._open:
+        alone = len(self.open) == 1
+        for run in self.open:
             last = run.rows[-1].size if run.rows else -1
             if row.size > last or (alone and row.size == last):
                 return run
-        return self._open[0] if self._open else self._new_test()
+        return self.open[0] if self.open else self._new_test()
 
     def _parse_words(self, text: str) -> GrowingTest | None:
         for word, pattern, what in _ANNOUNCED:
@@ -198,8 +189,8 @@ class ProcessParser:
 
     def _set_announced(self, what: str, value: str) -> GrowingTest:
         """Record a header value; a second one of the same kind begins another test."""
-        run = next((each for each in self._open if not each.headed and what not in each.said and not each.rows), None)
-        if run is None and any(each.headed or each.rows for each in self._open):
+        run = next((each for each in self.open if not each.headed and what not in each.said and not each.rows), None)
+        if run is None and any(each.headed or each.rows for each in self.open):
             self._abort_test()
         run = run or self._new_test()
         run.said[what] = value
@@ -208,17 +199,17 @@ class ProcessParser:
     def _abort_test(self) -> None:
         """End the current tests without a footer."""
         self.flush()
-        self._last, self._open = self._open[-1] if self._open else self._last, []
+        self._last, self.open = self.open[-1] if self.open else self._last, []
 
     def _add_rank(self, number_: int) -> GrowingTest:
-        waiting = [each for each in self._open if not each.rows]
+        waiting = [each for each in self.open if not each.rows]
         run = next((each for each in waiting if number_ not in each.ranks), None) or (waiting or [self._new_test()])[-1]
         run.ranks.add(number_)
         return run
 
     def _begin_table(self, units: Units) -> GrowingTest | None:
-        run = next((each for each in self._open if not each.headed and not each.rows), None)
-        if run is None and any(not each.rows for each in self._open):
+        run = next((each for each in self.open if not each.headed and not each.rows), None)
+        if run is None and any(not each.rows for each in self.open):
             return None
         if run is None:
             self._abort_test()
@@ -239,29 +230,29 @@ class ProcessParser:
             return self._finish_test(run)
         if "concluded" in text and (found := _ENDED.search(text)):
             return self._conclude_test(found.group(1))
-        if "error" in text and (found := _ERROR.match(text)) and (run_ := self._open[0] if self._open else self._last):
+        if "error" in text and (found := _ERROR.match(text)) and (run_ := self.open[0] if self.open else self._last):
             run_.error = run_.error or found.group(1)
             return run_
         return None
 
     def _test_for_footer(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
         """The test that a footer belongs to: the first that has rows and no footer."""
-        printed = [each for each in self._open if each.rows] or self._open
+        printed = [each for each in self.open if each.rows] or self.open
         return next((each for each in printed if fits(each)), None) or (printed or [self._new_test()])[0]
 
     def _finish_test(self, run: GrowingTest) -> GrowingTest:
         run.finished = True
-        if run in self._open:
-            self._open.remove(run)
+        if run in self.open:
+            self.open.remove(run)
         self._last, self.torn = run, None
         return run
 
     def _conclude_test(self, program: str | None) -> GrowingTest | None:
-        half_done = next((each for each in self._open if each.bounds is not None), None)
+        half_done = next((each for each in self.open if each.bounds is not None), None)
         if half_done is None and self._last and not self._last.concluded:
             run = self._last
-        elif self._open:
-            run = self._finish_test(half_done or self._open[0])
+        elif self.open:
+            run = self._finish_test(half_done or self.open[0])
         else:
             return None
         run.concluded = True
@@ -359,7 +350,7 @@ class NcclParser:
             if run := self._parse_line(block[start : min(end, start + LONGEST)]):
                 changed[run] = None
                 rows += 1
-                self._busy = any(stream.is_busy for stream in self._streams.values())
+                self._busy = any(stream.open for stream in self._streams.values())
             if self._busy is not busy or (busy and rows == self._patience):
                 self._reach = _LEAST
                 return end + 1
@@ -376,7 +367,7 @@ class NcclParser:
                 said = True
             at = end + 1
         if said:
-            self._busy = any(stream.is_busy for stream in self._streams.values())
+            self._busy = any(stream.open for stream in self._streams.values())
             self._reach = _LEAST
         return at
 
@@ -386,25 +377,20 @@ class NcclParser:
         if not text.strip():
             return None
         known = self._streams.get(label)
-        own = stream = known or ProcessParser(self._start_test)
+        own = stream = known or ProcessParser(self.growing)
         failure = FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
-        if failure and not stream.is_busy:
-            stream = next((each for each in self._streams.values() if each.is_busy), stream)
+        if failure and not stream.open:
+            stream = next((each for each in self._streams.values() if each.open), stream)
         was = stream.torn
         rows = stream.rows
         run = stream.parse_line(text, failure)
-        if stream.rows == rows and text[0] != "#" and stream.is_busy and _is_row(text, torn=stream.torn is not None):
+        if stream.rows == rows and text[0] != "#" and stream.open and _is_row(text, torn=stream.torn is not None):
             self._puzzle.add_unparsed(text)
-            stream.mark_unreliable()
+            stream.open[0].unread = True
         elif stream.rows > rows:
             self._puzzle.add_parsed()
         if known is None and not own.is_blank:
             self._streams[label] = own
         if stream.torn is not was:
             self._look = _REST_WITHIN if any(each.torn for each in self._streams.values()) else 0
-        return run
-
-    def _start_test(self) -> GrowingTest:
-        run = GrowingTest(place=len(self.growing))
-        self.growing.append(run)
         return run

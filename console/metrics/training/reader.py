@@ -253,14 +253,10 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
     `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
     it, and of several iterations in a step it is the last one's. A loss that is not a number stays.
     """
-    if (
-        later
-        and new.loss is not None
-        and old.loss is not None
-        and not old.nan
-        and not _is_same_figure(old.loss, new.loss)
-    ):
-        old, new = new._replace(warm_up=old.warm_up), old
+    if later and new.loss is not None and old.loss is not None and not old.nan:
+        rounded = _is_rounded_from(old.loss, new.loss) or _is_rounded_from(new.loss, old.loss)
+        if old.loss != new.loss and not rounded:
+            old, new = new._replace(warm_up=old.warm_up), old
     changed: dict[str, Any] = {}
     for name in _NUMBERS:
         mine, other = getattr(old, name), getattr(new, name)
@@ -272,11 +268,6 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
     missing = old.nan and old.loss is None and new.loss is not None
     nan = new.nan if missing else old.nan or new.nan
     return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
-
-
-def _is_same_figure(one: float, other: float) -> bool:
-    """Whether one figure may be the other, rounded."""
-    return one == other or _is_rounded_from(one, other) or _is_rounded_from(other, one)
 
 
 def _is_rounded_from(short: float, full: float) -> bool:

@@ -83,7 +83,7 @@ def position_of_steps(steps: Sequence[Step]) -> RunPosition:
         at -= 1
     first_bad = steps[at] if at < len(steps) else None
     before = steps[at - 1] if at else None
-    while at and not _has_loss(steps[at - 1]):
+    while at and ((loss := steps[at - 1].loss) is None or not math.isfinite(loss) or steps[at - 1].nan):
         at -= 1
     good = steps[at - 1] if at else None
     # Programs count from 0 or from 1: nothing came before those. A step without figures says nothing of its loss.
@@ -105,10 +105,6 @@ def describe_nan(step: Step) -> str:
     if step.loss is None or math.isnan(step.loss):  # Megatron leaves out a loss that is no number
         return "loss is NaN"
     return f"loss is {step.loss}" if math.isinf(step.loss) else "gradients are NaN"
-
-
-def _has_loss(step: Step) -> bool:
-    return step.loss is not None and math.isfinite(step.loss) and not step.nan
 
 
 class Rollback(Struct, frozen=True):

@@ -73,7 +73,9 @@ def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, b
         return keys, None, False
     if pairs.get("iter", pairs[at])[0] != pairs[at][0]:
         pairs.pop("iter_time", None)  # of a part of a step
-    return keys, _build_report(pairs, at, loss, text), at == "global_step" or _begins_with_step(at, text)
+    label = _LABELS.match(text)
+    rest = text[label.end() if label else 0 :].lower().replace(" ", "_").replace("-", "_")
+    return keys, _build_report(pairs, at, loss, text), at == "global_step" or rest.startswith(at)
 
 
 def _parse_pairs(text: str) -> dict[str, tuple[str, str, str]]:
@@ -95,12 +97,6 @@ def _is_evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
     if others:
         return True
     return ("val" in text or "Val" in text or "est" in text) and _OTHER_DATA.search(text) is not None
-
-
-def _begins_with_step(step: str, text: str) -> bool:
-    start = _LABELS.match(text)
-    rest = text[start.end() if start else 0 :].lower().replace(" ", "_").replace("-", "_")
-    return rest.startswith(step)
 
 
 def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> values.StepReport | None:
