@@ -20,10 +20,11 @@ from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine, UnparsedLines
 from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_measures
-from console.metrics.measured_log import MeasuredLog, read_lines
+from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
 from console.metrics.training.formats.programs import parse_step
 from console.metrics.training.formats.unknown_programs import load_own_formats
+from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import RunPosition, Step, position_of_steps
 from console.scheduling.ranks import ranks
@@ -278,14 +279,14 @@ class NanOnsetFinder:
         return where
 
     async def _read_earlier_steps(self, uid: str, pod: Pod) -> Sequence[Step]:
-        reading = MeasuredLog()
+        parser = TrainingParser()
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
             async with asyncio.timeout(PATIENCE):
                 lines = await self._read_tail(pod, BACK)
-            await asyncio.to_thread(reading.feed, "".join(f"{line.text}\n" for line in lines).encode())
-            if reading.training:
+            await asyncio.to_thread(parser.feed_block, "".join(f"{line.text}\n" for line in lines).encode())
+            if parser.runs:
                 self._searched.add(uid)
-        return reading.training[-1].steps if reading.training else ()
+        return parser.runs[-1].steps if parser.runs else ()
 
 
 class JobProgressReader:
@@ -397,12 +398,12 @@ class JobProgressReader:
     async def _read_rank(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
         now = time.time()
         last = lines[-1].time if lines else now
-        reading, tracks, printed = read_lines(lines)
+        tests, tracks, printed = read_lines(lines)
         about = JobMeasures(jobset.key)
         about.uid = jobset.uid
         about.tests = tuple(
             MeasuredTest(test, attempt=jobset.restarts, rank=rank, index=at, at=printed.get(at, last))
-            for at, test in enumerate(reading.nccl)
+            for at, test in enumerate(tests)
         )
         about.tracks = tuple(tracks)
         about.set_job_facts(jobset, self._cluster.fleet, "")

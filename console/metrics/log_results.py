@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from console.logs.collectors import CollectorUnwrapper
 from console.logs.failure_kinds import LogFailure
 from console.logs.failures import FailureParser
+from console.logs.line import UnparsedLines
 from console.logs.line_splitter import LONGEST, strip_terminal_codes
 from console.logs.pyspy import ProcessStacks, PySpyParser, parse_pyspy
 from console.logs.word_search import LineBlocks, WordSearch, iter_spans_with
-from console.metrics.measured_log import MeasuredLog
+from console.metrics.nccl.formats import parse_nccl_json
+from console.metrics.nccl.parser import GrowingTest, NcclParser
+from console.metrics.nccl.results import NcclTest
+from console.metrics.training.parser import TrainingParser
+from console.metrics.training.reader import RunReader
 from console.metrics.training.values import parse_count, parse_number
 
 
@@ -106,16 +113,43 @@ _STACKS = WordSearch(b"Thread 0x", b"Stack dump for", b"Python v")  # in every d
 _PROCESS = WordSearch(b"Process ")
 
 
-class LogResults(MeasuredLog):
+_LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
+_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one begins: an object or an array of some
+
+
+class LogResults:
     """Parses one log, fed in pieces."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._failures = FailureParser()
-        self._scores = LmEvalParser()
+        self._collected = CollectorUnwrapper()
+        self._nccl, self._training = NcclParser(), TrainingParser()
+        self._failures, self._scores = FailureParser(), LmEvalParser()
         self._stacks, self._blocks = PySpyParser(), LineBlocks(LONGEST)
         self._above = b""  # the last line so far that is not empty
+        self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
+        self.from_json: NcclTest | None = None  # the test, if the log is nccl-tests' JSON output
         self._of_json: tuple[ProcessStacks, ...] = ()
+
+    @property
+    def nccl(self) -> tuple[NcclTest, ...]:
+        """Tests so far, in the order of their beginning."""
+        return (self.from_json,) if self.from_json else self._nccl.tests
+
+    @property
+    def growing_tests(self) -> Sequence[GrowingTest]:
+        """The tests parsed from text without a copy, for frequent callers."""
+        return () if self.from_json else self._nccl.growing
+
+    @property
+    def training(self) -> Sequence[RunReader]:
+        """Training runs so far, in the order of their beginning."""
+        return self._training.runs
+
+    @property
+    def unreadable(self) -> dict[str, UnparsedLines]:
+        """Counts of lines that look like a row ("nccl") or a step ("training") but could not be parsed."""
+        told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
+        return {what: each for what, each in told.items() if each is not None}
 
     @property
     def failures(self) -> tuple[LogFailure, ...]:
@@ -145,19 +179,34 @@ class LogResults(MeasuredLog):
         return bool(self.from_json or self._nccl.growing or self._training.runs or self.failures or self.unreadable
                     or self.scores or self.stacks)  # fmt: skip
 
-    def _feed_parsers(self, data: bytes) -> bool:
-        changed = self._failures.feed(data), bool(self._scores.feed(data)), self._feed_stacks(data)
+    def feed(self, data: bytes) -> bool:
+        """Parse more bytes, up to the last line end; returns whether anything changed."""
+        return self._feed_data(self._collected.feed(data))
+
+    def _feed_data(self, data: bytes) -> bool:
+        if not data:
+            return False
+        if self._json is not None:
+            self._json += data if self._json else data.lstrip()
+            if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
+                self._json = None
+        changed = (
+            self._nccl.read(data), self._training.feed_block(data), self._failures.feed(data), self._scores.feed(data),
+            self._feed_stacks(data),
+        )  # fmt: skip
         return any(changed)
 
     def close(self) -> bool:
         """Parse an unterminated last line; returns whether anything changed."""
-        changed = super().close()
-        if self._json and self._json[:1] == b"[":
-            self._of_json = tuple(each for each in parse_pyspy(bytes(self._json)) if each.threads)
+        rest = self._feed_data(self._collected.close())
+        if self._json:
+            self.from_json = parse_nccl_json(bytes(self._json))
+            if self._json[:1] == b"[":
+                self._of_json = tuple(each for each in parse_pyspy(bytes(self._json)) if each.threads)
         self._stacks.feed(self._blocks.flush())
         self._stacks.close()
-        ended = self._failures.close(), self._scores.close()
-        return changed or any(ended)
+        changed = self._nccl.close(), self._training.close(), self._failures.close(), self._scores.close()
+        return rest or any(changed) or self.from_json is not None
 
     def _feed_stacks(self, data: bytes) -> bool:
         block, dumps = self._blocks.feed(data), False

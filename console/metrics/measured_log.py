@@ -6,18 +6,15 @@ with many ranks only those two are read. Steps that several ranks tell are told 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from console.logs.collectors import CollectorUnwrapper
-from console.logs.line import LogLine, RankLine, UnparsedLines
+from console.logs.line import LogLine, RankLine
 from console.metrics.nccl.history import MeasuredTest
-from console.metrics.nccl.parser import GrowingTest, NcclParser
+from console.metrics.nccl.parser import NcclParser
 from console.metrics.nccl.results import NcclTest
 from console.metrics.training.parser import TrainingParser
-from console.metrics.training.reader import RunReader
 from console.metrics.training.run import TrainingRun
 
 if TYPE_CHECKING:
@@ -25,102 +22,42 @@ if TYPE_CHECKING:
 
 
 SHORT_LOG = 250  # lines; to learn a layout costs as much as to parse 300
-_LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
-_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one begins: an object or an array of some
+_NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
+_TOGETHER = 32  # lines that are read at once if they differ from a step line in numbers only
 
 
-class MeasuredLog:
-    """Parses one log, fed in pieces."""
+def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[TrainingRun], dict[int, float]]:
+    """Parse the lines of one log: its tests, its training runs, and when the last line of each test came."""
+    nccl, training = NcclParser(), TrainingParser(is_short=len(lines) < SHORT_LOG)
+    printed, tracks = dict[int, float](), list[TrainingRun]()
 
-    def __init__(self, *, is_short: bool = False) -> None:
-        self._collected = CollectorUnwrapper()
-        self._nccl = NcclParser()
-        self._training = TrainingParser(is_short=is_short)
-        self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
-        self.from_json: NcclTest | None = None  # the test, if the log is nccl-tests' JSON output
+    def advance(time: float, times: Sequence[float] = ()) -> None:
+        """Update all runs with what was printed at `time`, or with the last steps, printed at `times`."""
+        tracks.extend(TrainingRun(reader.format) for reader in training.runs[len(tracks) :])
+        for track, reader in zip(tracks, training.runs, strict=True):
+            track.sync_reader(reader, time, times)
 
-    @property
-    def nccl(self) -> tuple[NcclTest, ...]:
-        """Tests so far, in the order of their beginning."""
-        return (self.from_json,) if self.from_json else self._nccl.tests
-
-    @property
-    def growing_tests(self) -> Sequence[GrowingTest]:
-        """The tests parsed from text without a copy, for frequent callers."""
-        return () if self.from_json else self._nccl.growing
-
-    @property
-    def training(self) -> Sequence[RunReader]:
-        """Training runs so far, in the order of their beginning."""
-        return self._training.runs
-
-    @property
-    def unreadable(self) -> dict[str, UnparsedLines]:
-        """Counts of lines that look like a row ("nccl") or a step ("training") but could not be parsed."""
-        told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
-        return {what: each for what, each in told.items() if each is not None}
-
-    def feed(self, data: bytes) -> bool:
-        """Parse more bytes, up to the last line end; returns whether anything changed."""
-        return self._feed_data(self._collected.feed(data))
-
-    def _feed_data(self, data: bytes) -> bool:
-        if not data:
-            return False
-        if self._json is not None:
-            self._json += data if self._json else data.lstrip()
-            if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
-                self._json = None
-        changed = bool(self._nccl.read(data)), self._training.feed_block(data), self._feed_parsers(data)
-        return any(changed)
-
-    def _feed_parsers(self, data: bytes) -> bool:
-        """Hook for subclasses to parse the same bytes for more; returns whether anything changed."""
-        return False
-
-    def close(self) -> bool:
-        """Parse an unterminated last line; returns whether anything changed."""
-        rest = self._feed_data(self._collected.close())
-        if self._json:
-            from console.metrics.nccl.formats import parse_nccl_json
-
-            self.from_json = parse_nccl_json(bytes(self._json))
-        changed = self._nccl.close(), self._training.close()
-        return rest or any(changed) or self.from_json is not None
-
-
-def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun], dict[int, float]]:
-    """Parse lines: the reading, the TrainingRun of each run, and when the last line of each test came."""
-    reading, printed, tracks = MeasuredLog(is_short=len(lines) < SHORT_LOG), dict[int, float](), list[TrainingRun]()
     for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
         alike, at, size = list(group), 0, 1
         while batch := alike[at : at + size]:
-            at, before, were_steps = at + size, _count_steps(reading), False
-            if reading.feed("".join([f"{line.text}\n" for line in batch]).encode()):
-                after = _count_steps(reading)
+            at, before, were_steps = at + size, _count_steps(training), False
+            data = "".join([f"{line.text}\n" for line in batch]).encode()
+            nccl.read(data)
+            if training.feed_block(data):
+                after = _count_steps(training)
                 were_steps = after[0] - before[0] == len(batch) or after[1] > before[1]
-                _advance_tracks(tracks, reading, batch[-1].time, [line.time for line in batch] if were_steps else ())
-            printed[len(reading.growing_tests) - 1] = batch[-1].time  # `nccl` would make all rows anew at each line
-            size = _SAME_BATCH_SECONDS if were_steps else 1
-    reading.close()
-    _advance_tracks(tracks, reading, lines[-1].time if lines else 0.0)
-    return reading, tracks, printed
+                advance(batch[-1].time, [line.time for line in batch] if were_steps else ())
+            printed[len(nccl.growing) - 1] = batch[-1].time
+            size = _TOGETHER if were_steps else 1
+    nccl.close()
+    training.close()
+    advance(lines[-1].time if lines else 0.0)
+    return nccl.tests, tracks, printed
 
 
-_NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
-_SAME_BATCH_SECONDS = 32  # lines that are read at once if they differ from a step line in numbers only
-
-
-def _count_steps(reading: MeasuredLog) -> tuple[int, int]:
+def _count_steps(training: TrainingParser) -> tuple[int, int]:
     """The number of steps and of rollbacks in all runs."""
-    return sum(len(each.steps) for each in reading.training), sum(len(each.rewinds) for each in reading.training)
-
-
-def _advance_tracks(tracks: list[TrainingRun], reading: MeasuredLog, time: float, times: Sequence[float] = ()) -> None:
-    """Update all runs with what was printed at `time`, or with the last steps, printed at `times`."""
-    tracks += [TrainingRun(reader.format) for reader in reading.training[len(tracks) :]]
-    for track, reader in zip(tracks, reading.training, strict=True):
-        track.sync_reader(reader, time, times)
+    return sum(len(each.steps) for each in training.runs), sum(len(each.rewinds) for each in training.runs)
 
 
 MAX_RANKS_READ_ALL = 16  # ranks up to which all are read
