@@ -34,7 +34,8 @@ class _Required:
 class OptionField(NamedTuple):
     default: Any
     arguments: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = ()
-    """Flags and keyword arguments for each `add_argument` of argparse; none for what is not typed."""
+    """Flags and keyword arguments for each `add_argument` of argparse; none for what is not typed. Of those with the
+    same `apart` only one may be given; `group` is a heading of the help."""
 
 
 def word(metavar: str | None = None, *, default: Any = _Required, **given: Any) -> Any:
@@ -45,17 +46,17 @@ def word(metavar: str | None = None, *, default: Any = _Required, **given: Any) 
         given["default"] = default
     elif "choices" not in given:
         given.setdefault("type", _not_empty)
-    return _field_with_arguments((), default, {"metavar": metavar, **given})
+    return OptionField(default, (((), {"metavar": metavar, **given}),))
 
 
 def option(*flags: str, default: Any = "", **given: Any) -> Any:
     """An option `--name value`; with `action="append"` it may be repeated."""
-    return _field_with_arguments(flags, () if given.get("action") == "append" else default, given)
+    return OptionField(() if given.get("action") == "append" else default, ((flags, given),))
 
 
 def flag(*flags: str, default: bool = False, **given: Any) -> Any:
     """A flag that sets the field to True; with `default=True` to False."""
-    return _field_with_arguments(flags, default, {"action": "store_false" if default else "store_true", **given})
+    return OptionField(default, ((flags, {"action": "store_false" if default else "store_true", **given}),))
 
 
 def either(*choices: Any) -> Any:
@@ -79,11 +80,6 @@ def _not_empty(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("empty")
     return text
-
-
-def _field_with_arguments(flags: tuple[str, ...], default: Any, given: dict[str, Any]) -> Any:
-    """A field with argparse arguments; fields with the same `apart` exclude each other, `group` is a help heading."""
-    return OptionField(default, ((flags, given),))
 
 
 def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> None:

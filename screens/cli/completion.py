@@ -73,7 +73,11 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
         if action.metavar == "RECIPE":
             return [each.id for each in load_catalog().recipes()]
         if action.dest == "set" and given.get("recipe"):
-            return _complete_values(given["recipe"], prefix)
+            fields = load_catalog().fields(given["recipe"])
+            path, equals, _value = prefix.partition("=")
+            if equals:
+                return [f"{path}={choice}" for each in fields if each.path == path for choice in each.choices]
+            return [f"{each.path}=" for each in fields]
         if action.dest in _PLACES:
             files = FilesCompleter()(prefix) if action.metavar in _FILES else ()
             return [*(f"{job}:" for job in _cluster_names(given, "jobs")), *files]
@@ -86,15 +90,6 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
         return _cluster_names(given, kind) if kind else ()
 
     return found
-
-
-def _complete_values(recipe: str, prefix: str) -> list[str]:
-    """The values of a recipe, and the choices of those that have some."""
-    fields = load_catalog().fields(recipe)
-    path, equals, _ = prefix.partition("=")
-    if equals:
-        return [f"{path}={choice}" for each in fields if each.path == path for choice in each.choices]
-    return [f"{each.path}=" for each in fields]
 
 
 def _cluster_names(given: dict[str, Any], kind: str) -> list[str]:

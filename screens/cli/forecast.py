@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
 from console.errors import BadInput, NotFound
 from console.kube.find_job import find_job
+from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, score
@@ -61,34 +63,17 @@ async def forecast(options: ForecastOptions) -> int:
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
     missing = unread(KINDS, fleet)
     if options.json:
-        items = [
-            _item(each, position=queue_position(each, fleet))
-            | {"start" if key == "at" else key: value for key, value in start_json(starts[each.key], fleet.at).items()}
-            for each in found
-        ]
-        print_json(
-            {
-                "kind": "forecast",
-                "at": fleet.at,
-                "unread": missing,
-                "rollouts": measures.windows.rollouts,
-                "items": items,
-            }
-        )
+        items = [_item(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
+        told = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": measures.windows.rollouts}
+        print_json({**told, "items": items})
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
     rows = [
-        (
-            job_name(each),
-            each.namespace,
-            each.queue,
-            f"{queue_position(each, fleet) or ''}",
-            f"{each.total('nvidia.com/gpu')}",
-            start_words(starts[each.key], fleet.at),
-        )
+        (job_name(each), each.namespace, each.queue, f"{queue_position(each, fleet) or ''}", f"{each.total(GPU)}",
+         start_words(starts[each.key], fleet.at))
         for each in found
-    ]
+    ]  # fmt: skip
     if rows:
         titles = ("JOB", "NAMESPACE", "QUEUE", "POSITION", "GPUS", "STARTS")
         print_table(titles, rows, [title in {"POSITION", "GPUS"} for title in titles])
@@ -127,14 +112,11 @@ def _print_record(promises: Sequence[RecordedWindow], *, as_json: bool) -> int:
     return 0
 
 
-def _item(workload: Workload, *, position: int) -> dict[str, object]:
+def _item(workload: Workload, fleet: Fleet, start: dict[str, Any]) -> dict[str, object]:
     return {
-        "job": job_name(workload),
-        "namespace": workload.namespace,
-        "queue": workload.queue,
-        "gpus": workload.total("nvidia.com/gpu"),
-        "position": position,
-    }
+        "job": job_name(workload), "namespace": workload.namespace, "queue": workload.queue,
+        "gpus": workload.total(GPU), "position": queue_position(workload, fleet), "start": start.pop("at"), **start,
+    }  # fmt: skip
 
 
 class ForecastOptions(Options):
@@ -219,18 +201,14 @@ def _describe_consequence(each: Consequence) -> str:
 
 class WhatIfOptions(Options):
     submit: list[str] = option(
-        "--submit",
-        metavar="QUEUE:GPUS[:PRIORITY]",
-        action="append",
+        "--submit", metavar="QUEUE:GPUS[:PRIORITY]", action="append",
         help="a new job in a LocalQueue or ClusterQueue; may be repeated",
-    )
+    )  # fmt: skip
     stop: list[str] = option("--stop", metavar="JOB", action="append", help="a job is stopped; may be repeated")
     drain: list[str] = option(
-        "--drain",
-        metavar="NODE|POOL",
-        action="append",
+        "--drain", metavar="NODE|POOL", action="append",
         help="a node (or the end of its name: 0013), or all of a pool, takes no pods; its jobs leave; may be repeated",
-    )
+    )  # fmt: skip
     quota: list[str] = option(
         "--quota", metavar="QUEUE:FLAVOR:GPUS", action="append", help="another quota of a ClusterQueue; may be repeated"
     )
@@ -281,20 +259,13 @@ def _print_result(result: SimulationResult) -> None:
     print_line()
     rows = [
         (
-            each.queue,
-            f"{each.quota}",
-            f"{each.arrived}",
-            f"{each.started}",
-            f"{each.finished}",
+            each.queue, f"{each.quota}", f"{each.arrived}", f"{each.started}", f"{each.finished}",
             *(_wait(wait, each.arrived) for wait in (each.wait_median, each.wait_p90, each.wait_longest)),
             f"{each.waiting}" + (f", {age(each.waiting_longest)}" if each.waiting_longest else ""),
-            f"{each.preempted}",
-            f"{each.gpu_hours:,.0f}",
-            f"{each.lost_gpu_hours:,.0f}",
-            _percent(each.utilization),
+            f"{each.preempted}", f"{each.gpu_hours:,.0f}", f"{each.lost_gpu_hours:,.0f}", _percent(each.utilization),
         )
         for each in result.queues
-    ]
+    ]  # fmt: skip
     print_table(_TITLES, rows, [title != "QUEUE" for title in _TITLES])
     if result.never:
         names = ", ".join(result.never[:5]) + (f" and {len(result.never) - 5} more" if len(result.never) > 5 else "")

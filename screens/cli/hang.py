@@ -127,7 +127,8 @@ async def slow(options: SlowOptions) -> int:
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
             ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
             report = await session.hang_probe.find_slow_ranks(session.namespace, options.job, seconds)
-    print_result(options.json, slow_as_json(report), *slow_lines(report))
+    told = {**msgspec.to_builtins(report), "words": report.words, "told": report.has_verdict}
+    print_result(options.json, told, *slow_lines(report))
     return int(bool(report.slow) or not report.has_verdict)
 
 
@@ -156,12 +157,6 @@ def slow_lines(report: SlowReport) -> list[str]:
             f"{report.ranks:,} ranks{steps} ({report.form})."
         )
     return lines
-
-
-def slow_as_json(report: SlowReport) -> dict[str, object]:
-    """The report for programs; the keys are in `a4 slow --help`."""
-    found: dict[str, object] = msgspec.to_builtins(report)
-    return found | {"words": report.words, "told": report.has_verdict}
 
 
 class SlowOptions(Options):

@@ -15,8 +15,8 @@ from console.kube.snapshot import Fleet, WatchState
 from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, print_table, warn
-from screens.columns.column import COMMAND, Layout, as_json, as_text
+from screens.cli.output import print_json, print_listing, warn
+from screens.columns.column import COMMAND, Layout, as_json
 
 if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
@@ -182,10 +182,7 @@ def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
 
 
 def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
-    if rows:
-        print_table(*as_text(layout.columns, rows))
-    else:
-        print_line(f"No {what}.")
+    print_listing(False, None, layout.columns, rows, f"No {what}.")
 
 
 class ListOptions(Options):

@@ -93,7 +93,9 @@ async def training(options: TrainingOptions) -> int:
         if track is None or track.last is None:
             raise _no_results_error(options.job, job, "training", "step of training")
         now = time.time()
-        health = _health(session, options.job, track, now)
+        jobset = session.fleet.jobsets.get((session.namespace, options.job))  # None: it is not there any more
+        progress = progress_of_runs([track], now)
+        health = job_health(jobset, session.fleet, job_progress=progress) if jobset is not None else None
         if options.json:
             told = [training_json(each, job.accelerator, now=now) for each in job.tracks]
             print_json({"name": options.job, "health": health_json(health) if health else None, "training": told})
@@ -320,14 +322,6 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
 
 
 # training
-
-
-def _health(session: Session, name: str, track: TrainingRun, now: float) -> Health | None:
-    """The job's health as in `a4 jobs`; None if it is no longer in the cluster."""
-    jobset = session.fleet.jobsets.get((session.namespace, name))
-    if jobset is None:
-        return None
-    return job_health(jobset, session.fleet, job_progress=progress_of_runs([track], now))
 
 
 def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:

@@ -80,8 +80,6 @@ def warn(text: str) -> None:
 def show_progress(text: str) -> None:
     """On a terminal, replace the line of progress on standard error; "" clears it."""
     if sys.stderr.isatty():
-        from screens.cli.output import write_to_terminal
-
         write_to_terminal(sys.stderr, f"\r\x1b[K{text}")
         sys.stderr.flush()
 
@@ -141,9 +139,6 @@ class Parser(argparse.ArgumentParser):
         if file is not None or not colored:
             super().print_help(file)
             return
-        from screens.cli.output import write_to_terminal
-        from screens.wording import for_terminal
-
         text = for_terminal(self.format_help())
         for found, painted in _HELP_COLORS:
             text = found.sub(painted, text)

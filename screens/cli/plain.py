@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import Alarm
 from console.scheduling.topology import Pool, pools
 from screens import wording
 from screens.cli.arguments import Options
@@ -67,16 +66,9 @@ def _job(line: JobLine, namespace: str) -> Line:
     where = f" in {jobset.namespace}" if jobset.namespace != namespace else ""
     job_progress = line.job_progress
     tenths = 10 * (job_progress.step or 0) // job_progress.total if job_progress and job_progress.total else 0
-    return Line(
-        f"{jobset.name}{where} ({about}): {state}{'. '.join(filter(None, told))}",
-        (
-            line.health.state,
-            _without_age(words),
-            line.why.ahead,
-            tenths,
-            job_progress.passing if job_progress else None,
-        ),
-    )
+    passing = job_progress.passing if job_progress else None
+    text = f"{jobset.name}{where} ({about}): {state}{'. '.join(filter(None, told))}"
+    return Line(text, (line.health.state, _without_age(words), line.why.ahead, tenths, passing))
 
 
 def _queue(line: QueueLine) -> Line:
@@ -101,12 +93,9 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
     for pool in pools(fleet):
         yield ("pool", pool.name), _pool(pool, now)
     for node in sorted(fleet.nodes.values(), key=lambda each: each.name):
-        runs = node_state(node, now)
-        words = spoken(runs)
-        yield (
-            ("node", node.name),
-            Line(f"{wording.short_node(node.name)}: {words}", "" if words == "ready" else _without_age(words)),
-        )
+        words = spoken(node_state(node, now))
+        text = f"{wording.short_node(node.name)}: {words}"
+        yield ("node", node.name), Line(text, "" if words == "ready" else _without_age(words))
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         yield ("queue", queue.name), _queue(queue_line(queue, fleet))
     jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
@@ -114,12 +103,8 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
         yield ("job", "/".join(jobset.key)), _job(live_line(session, jobset, fleet), session.namespace)
     for alarm in reversed(session.alarms.latest_alarms):
         name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"
-        yield ("alarm", name), Line(_alarm(session, alarm), (alarm.over, alarm.more))
-
-
-def _alarm(session: Session, alarm: Alarm) -> str:
-    said = alarm_line(alarm, session.watch)
-    return f"{said} ({alarm.ended_text})" if alarm.over else said
+        ended = f" ({alarm.ended_text})" if alarm.over else ""
+        yield ("alarm", name), Line(f"{alarm_line(alarm, session.watch)}{ended}", (alarm.over, alarm.more))
 
 
 def _print_changes(lines: _Lines, before: _Lines) -> None:

@@ -147,21 +147,17 @@ async def code(options: CodeOptions) -> int:
     elif opened:
         print_line(f"{editor.title} opens {host.host}.")
     else:
-        # Print the editor's link, clickable if possible, and the manual steps.
+        # The editor's link, which can be clicked where a terminal knows OSC 8, and the steps by hand.
         if editor.link:
             if sys.stdout.isatty():
-                write_to_terminal(sys.stdout, clickable(for_terminal(editor.link)) + "\n")
+                link = for_terminal(editor.link)
+                write_to_terminal(sys.stdout, f"\x1b]8;;{link}\x1b\\{link}\x1b]8;;\x1b\\\n")
             else:
                 print_line(editor.link)
         for number, step in enumerate(editor.steps, 1):
             print_line(f"{number}. {step}")
         print_line(f"In a terminal: {' '.join(host.command)}")
     return 0
-
-
-def clickable(link: str) -> str:
-    """A link as OSC 8 escape sequence; other terminals show its text."""
-    return f"\x1b]8;;{link}\x1b\\{link}\x1b]8;;\x1b\\"
 
 
 async def doctor(options: DoctorOptions) -> int:

@@ -119,12 +119,17 @@ def _teller(first: Tunnel) -> Callable[[Tunnel], None]:
 
 
 async def tunnels(options: TunnelsOptions) -> int:
-    return await {"list": _list, "stop": _stop, "profiles": _profiles, "forget": _forget}[options.action](options)
-
-
-async def _list(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
+    match options.action:
+        case "stop":
+            return await _stop(options)
+        case "profiles":
+            profiles = await asyncio.to_thread(published.read_profiles)
+            none = "No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME"
+            return print_listing(options.json, {"kind": "profiles", "items": profiles}, PROFILES, profiles, none)
+        case "forget":
+            return await _forget(options)
     found = await published.list_tunnels()
     none = "No tunnel is open. Open one: a4 forward JOB POD 8888"
     return print_listing(options.json, {"kind": "tunnels", "items": found}, TUNNELS, found, none)
@@ -142,14 +147,6 @@ async def _stop(options: TunnelsOptions) -> int:
         for each in stopped
     ]
     return print_result(options.json, {"kind": "tunnels", "items": stopped}, *(lines or ["No tunnel was open."]))
-
-
-async def _profiles(options: TunnelsOptions) -> int:
-    from console.attach.tunnel import published
-
-    found = await asyncio.to_thread(published.read_profiles)
-    none = "No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME"
-    return print_listing(options.json, {"kind": "profiles", "items": found}, PROFILES, found, none)
 
 
 async def _forget(options: TunnelsOptions) -> int:
