@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
-from textual.containers import Horizontal
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 from textual.widgets._toast import ToastHolder
 
 from console.config import ListConfig
@@ -25,7 +24,7 @@ from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, Title, TitleBar, verb_of
+from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
 from screens.widgets.base import AbstractWidgetMeta
 from screens.widgets.line import SnapshotText
 from screens.widgets.table.row_painter import Notice
@@ -70,34 +69,21 @@ class FilterInput(Input):
     ]
 
 
-class FilterLine(Horizontal):
-    """The filter bar of a table: a slash, the words, and the number of matching rows."""
-
-    DEFAULT_CSS = """
-    FilterLine {
-        height: 1; background: $surface; color: $foreground;
-        & > .slash { width: 3; color: $accent; padding: 0 1; }
-        & > .found { width: auto; color: $ink-dim; padding: 0 1; }
-        & > FilterInput { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
-    }
-    """
+class FilterLine(SearchLine):
+    """The filter bar of a table, with the number of matching rows."""
 
     def __init__(self, table: ResourceTable[Any]) -> None:
-        super().__init__()
         self.table = table
-
-    def compose(self) -> ComposeResult:
-        yield Static("/", classes="slash")
-        yield FilterInput(self.table.filter_text, placeholder="words to keep, !word to drop", compact=True)
-        yield Static(self._match_count_text, classes="found", markup=False)
+        words = FilterInput(table.filter_text, placeholder="words to keep, !word to drop", compact=True)
+        super().__init__(words, self._match_count_text)
 
     @property
     def _match_count_text(self) -> str:
         return f"{len(self.table.shown):,} of {len(self.table.listing.rows):,}"
 
     def tell(self) -> None:
-        for found in self.query(".found").results(Static):  # none before it is mounted
-            found.update(self._match_count_text)
+        if self.found.is_mounted:
+            self.found.update(self._match_count_text)
 
 
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again

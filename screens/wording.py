@@ -27,7 +27,7 @@ JOB_INKS = 12  # jobs have this many colours; the thirteenth shares one
 
 
 class Span(NamedTuple):
-    """Text in one style; styles are defined in widgets/ink.py."""
+    """Text in one style; styles are defined in widgets/line.py."""
 
     text: str
     ink: str = ""

@@ -14,11 +14,13 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import ActiveBinding
+from textual.containers import Horizontal
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from console.folders import atomic_write, make_private, state_folder
 from console.kube.snapshot import WatchState, WatchStatus
@@ -271,6 +273,27 @@ class TabStrip(Inked):
             if event.x < left:
                 self.post_message(self.Picked(name))
                 return
+
+
+class SearchLine(Horizontal):
+    """A line to type in what is searched for: a slash, the words, and how much was found."""
+
+    DEFAULT_CSS = """
+    SearchLine { height: 1; background: $surface; color: $foreground;
+        & > .slash { width: 3; color: $accent; padding: 0 1; }
+        & > .found { width: auto; color: $ink-dim; padding: 0 1; }
+        & > Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
+    }
+    """
+
+    def __init__(self, words: Input, found: str = "") -> None:
+        super().__init__()
+        self.input = words
+        self.found = Static(found, classes="found", markup=False)
+
+    def compose(self) -> ComposeResult:
+        yield Static("/", classes="slash")
+        yield from (self.input, self.found)
 
 
 class Hint(NamedTuple):

@@ -23,7 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.scheduling.topology import Floor, GpuState, Host, HostGpu
-from screens.widgets.line import Inked, changed_columns, fit, fit_runs, joined, line
+from screens.widgets.line import PaintedLines, fit, fit_runs, joined, line
 from screens.wording import Span
 
 FREE = Span("·", "text")
@@ -151,7 +151,7 @@ class Spot(NamedTuple):
     hosts: tuple[Host, ...]
 
 
-class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
+class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False):
     """The hosts of the node pools; arrow keys move between hosts, Enter opens the node or zooms in on a subblock."""
 
     DEFAULT_CSS = "FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
@@ -186,7 +186,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._shape = SHAPES[0]
         self._starts = [0]
         self._drawn: dict[int, Strip] = {}
-        self._painted: dict[int, Strip] = {}
 
     def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], Floor]], ink_of: Callable[[str], str]) -> None:
         """Show these pools' floors; `ink_of` gives the style for a holder's uid."""
@@ -194,7 +193,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._held = {uid: Span(self.glyph(uid), ink) for uid, ink in self._inks.items()}
         self._floors = tuple(floors)
         self._arrange()
-        self._repaint_changed()
+        self.repaint_changed()  # a snapshot changes few marks of a large floor
 
     def move_to(self, floor: int) -> None:
         """Scroll to the floor with that index and put the cursor on its first host."""
@@ -339,34 +338,22 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     def on_blur(self) -> None:
         self.refresh()
 
-    def render_line(self, y: int) -> Strip:
-        strip = self._painted[y] = self._render_row(y)
-        return strip
-
-    def _repaint_changed(self) -> None:
-        """Repaint only the columns that changed: a snapshot changes few marks of a large floor."""
-        for y in range(self.size.height):
-            old, new = self._painted.get(y), self._render_row(y)
-            left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
-            if left < end:
-                self.refresh(Region(left, y, end - left, 1))
-
-    def _render_row(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
         if at >= self._starts[-1]:
             return Strip.blank(self.size.width, self.rich_style)
         index = self._index()
         if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._shape.rows:
-            return self._render_strip(at)
+            return self._draw_row(at)
         if at not in self._drawn:
-            self._drawn[at] = self._render_strip(at)
+            self._drawn[at] = self._draw_row(at)
         return self._drawn[at]
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self.__dict__["_drawn"] = {}
 
-    def _render_strip(self, at: int) -> Strip:
+    def _draw_row(self, at: int) -> Strip:
         width = self.size.width
         number = bisect_right(self._starts, at) - 1
         row, part = self._lines[number], at - self._starts[number]

@@ -33,7 +33,7 @@ from screens.columns.jobs import (
     state_cell,
 )
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
-from screens.widgets.charts.training_plot import Chart, View, draw_chart
+from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
 from screens.widgets.line import wrap
 from screens.widgets.pane import Lines, event_lines
 from screens.widgets.sentence_line import folded_runs
@@ -186,8 +186,8 @@ def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
     if track is not None and (column := track.columns.get(LOSS.name)) is not None and column.known > 1:
         with track.lock:
             title = f"loss, steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}"
-            draw_chart(canvas, Box(0, 0, width, high), Chart(LOSS, track, marks=track.list_events(), large=False),
-                       View(), title)  # fmt: skip
+            data = TrainingChartData(track, track.list_events())
+            draw_chart(canvas, Box(0, 0, width, high), data, LOSS, View(), title, large=False)
         return [*canvas.rows(), []]
     if test is not None and len(test.test.rows) > 1:
         _draw_busbw(canvas, test)

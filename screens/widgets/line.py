@@ -12,6 +12,7 @@ from functools import cached_property
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.theme import Theme
@@ -234,6 +235,31 @@ class Inked(Widget):
             plain = Style(color=colour or colours["ink-text"], bold=name in BOLD or None, underline=alone or None)
             style = mixed[kind + name] = Style(bgcolor=colour) if kind == "ground-" else plain
         return style
+
+
+class PaintedLines(Inked):
+    """A widget of many lines, of which only the columns that are other than what is painted are painted again."""
+
+    @cached_property
+    def _painted(self) -> dict[int, Strip]:
+        return {}
+
+    def draw_line(self, y: int) -> Strip:
+        """The line as it is now; what did not change may be the same object."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        strip = self._painted[y] = self.draw_line(y)
+        return strip
+
+    def repaint_changed(self) -> None:
+        for y in range(self.size.height):
+            old, new = self._painted.get(y), self.draw_line(y)
+            if old is new:
+                continue
+            left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
+            if left < end:
+                self.refresh(Region(left, y, end - left, 1))
 
 
 class SnapshotText(Inked):

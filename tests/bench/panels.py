@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import METRICS, Step
-from screens.widgets.charts.training_panel import TrainingChartData, draw
-from screens.widgets.charts.training_plot import View
+from screens.widgets.charts.training_panel import draw
+from screens.widgets.charts.training_plot import TrainingChartData, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -21,7 +21,16 @@ from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.steps import METRICS, StepMetric
 from screens import wording
 from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
-from screens.widgets.charts.training_plot import LETTERS, SIGNS, Chart, View, clock_words, draw_chart, reach, start_of
+from screens.widgets.charts.training_plot import (
+    LETTERS,
+    SIGNS,
+    TrainingChartData,
+    View,
+    clock_words,
+    draw_chart,
+    reach,
+    start_of,
+)
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
@@ -112,13 +121,6 @@ _SCROLL = 0.25  # share of what is in sight by which it is moved
 _SMALL_HIGH, _SMALL_WIDE = 6, 26
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingChartData:
-    track: TrainingRun
-    marks: Sequence[RunEvent] = ()
-    earlier: Sequence[TrainingRun] = ()
-
-
 def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[Box]:
     """The rectangles of the charts, the large one first; metrics without room get none."""
     others = 0 if alone else len(metrics) - 1
@@ -142,12 +144,11 @@ def draw(
 ) -> Canvas:
     """Draw all charts on one canvas; the first metric gets the large chart."""
     canvas = Canvas(width, height)
-    series = picture.track
-    with series.lock:
+    with picture.track.lock:
         for at, (metric, box) in enumerate(zip(metrics, boxes(width, height, metrics, alone=alone), strict=False)):
-            chart = Chart(metric, picture.track, picture.earlier, picture.marks, large=at == 0)
             own = view if metric.name == "loss" or at == 0 else replace(view, log=False)
-            draw_chart(canvas, box, chart, own, _title(picture, metric, own, large=at == 0))
+            title = _title(picture, metric, own, large=at == 0)
+            draw_chart(canvas, box, picture, metric, own, title, large=at == 0)
     return canvas
 
 
@@ -194,18 +195,11 @@ class TrainingCharts(Plot, can_focus=True):
         Binding("full_stop", "point(1)", "Point right", show=False, id="training.point-right", key_display="."),
         Binding("a", "switch('by_time')", "Steps/time", id="training.axis", tooltip="Steps or time on the axis"),
         Binding("g", "switch('log')", "Log", id="training.log", tooltip="Logarithmic or linear"),
-        Binding(
-            "w",
-            "switch('smooth')",
-            "Smooth",
-            show=False,
-            id="training.smooth",
-            tooltip="Smoothed beside raw, or raw alone",
-        ),
-        Binding(
-            "z", "toggle('alone')", "Large", show=False, id="training.alone", tooltip="The large chart alone, or all"
-        ),
-    ]
+        Binding("w", "switch('smooth')", "Smooth", show=False, id="training.smooth",
+                tooltip="Smoothed beside raw, or raw alone"),
+        Binding("z", "toggle('alone')", "Large", show=False, id="training.alone",
+                tooltip="The large chart alone, or all"),
+    ]  # fmt: skip
 
     picture: reactive[TrainingChartData | None] = reactive(None, always_update=True)
     view: reactive[View] = reactive(View())

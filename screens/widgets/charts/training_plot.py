@@ -102,32 +102,31 @@ def start_of(track: TrainingRun, view: View) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
-    metric: StepMetric
+class TrainingChartData:
     track: TrainingRun
-    earlier: Sequence[TrainingRun] = ()
     marks: Sequence[RunEvent] = ()
-    large: bool = True
+    earlier: Sequence[TrainingRun] = ()
 
 
-def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -> None:
-    """Draw the chart into its box; `title` is its first line."""
-    series = chart.track
-    column = series.columns.get(chart.metric.name)
-    canvas.text(box.x, box.y, title[: box.width], "text" if chart.large else "dim")
+def draw_chart(
+    canvas: Canvas, box: Box, chart: TrainingChartData, metric: StepMetric, view: View, title: str, *, large: bool
+) -> None:
+    """Draw the chart of a metric into its box; `title` is its first line."""
+    column = chart.track.columns.get(metric.name)
+    canvas.text(box.x, box.y, title[: box.width], "text" if large else "dim")
     if column is None or not column.known or box.height < 3 or box.width < 12:
         return
     sight = reach([chart.track, *chart.earlier], view)
     every = [
         (chart.track, column),
-        *((each, other) for each in chart.earlier if (other := each.columns.get(chart.metric.name))),
+        *((each, other) for each in chart.earlier if (other := each.columns.get(metric.name))),
     ]
     low, high = _scale(every, sight, view)
     if low > high:
         return
-    frame = Frame(box, low, high, log=view.log, below=2 if chart.large else 0)
-    frame.draw(canvas, _axis_labels(frame, sight, view) if chart.large else None)
-    _draw_marks(canvas, frame, chart, sight, view)
+    frame = Frame(box, low, high, log=view.log, below=2 if large else 0)
+    frame.draw(canvas, _axis_labels(frame, sight, view) if large else None)
+    _draw_marks(canvas, frame, chart, sight, view, large=large)
     for at, (track, other) in enumerate(every[1:]):
         _draw_earlier(canvas, frame, track, other, sight, view, at)
     edges = _edges(chart.track, sight, view, frame.dots())
@@ -212,7 +211,9 @@ def _axis_labels(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[i
         yield frame.left + min(frame.columns - 1, int(place * frame.columns)), words_of(number * step)
 
 
-def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: AxisRange, view: View) -> None:
+def _draw_marks(
+    canvas: Canvas, frame: Frame, chart: TrainingChartData, sight: AxisRange, view: View, *, large: bool
+) -> None:
     best: dict[int, RunEvent] = {}
     start, span = start_of(chart.track, view), (sight.high - sight.low) or 1.0
     for mark in chart.marks:
@@ -226,5 +227,5 @@ def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: AxisRange, vi
         letter, ink = SIGNS[mark.kind]
         if mark.kind in _LINES:
             frame.upright(canvas, x, ink, "┊")
-        if chart.large:
+        if large:
             canvas.mark(x, frame.base, letter, ink)

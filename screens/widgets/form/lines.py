@@ -9,7 +9,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -20,7 +20,7 @@ from console.logs.redact import is_confidential
 from screens import wording
 from screens.widgets.base import FixedHeightView
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
-from screens.widgets.line import Inked, changed_columns, cut_name, fit, line
+from screens.widgets.line import PaintedLines, cut_name, fit, line
 from screens.wording import Span, sentence
 
 MASK = "•"
@@ -208,7 +208,7 @@ def _cut(runs: Sequence[Span], width: int) -> list[Span]:
     return kept
 
 
-class FormLines(FixedHeightView, Inked):
+class FormLines(FixedHeightView, PaintedLines):
     """Draws the model of a form; its owner moves the cursor."""
 
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
@@ -229,7 +229,6 @@ class FormLines(FixedHeightView, Inked):
         self.model: FormModel | None = None
         self.offers: Mapping[str, FieldChoices] = {}
         self.here: Row | None = None
-        self._painted: dict[int, Strip] = {}
         self._looking = False
         self._mixes: dict[str, Style] = {}
 
@@ -253,21 +252,13 @@ class FormLines(FixedHeightView, Inked):
 
     def _repaint(self) -> None:
         self._looking = False
-        for y in range(self.size.height):
-            old, new = self._painted.get(y), self._render_strip(y)
-            left, end = changed_columns(old, new) if old is not None else (0, self.room)
-            if left < end:
-                self.refresh(Region(left, y, end - left, 1))
-
-    def render_line(self, y: int) -> Strip:
-        strip = self._painted[y] = self._render_strip(y)
-        return strip
+        super().repaint_changed()
 
     @property
     def room(self) -> int:
         return self.scrollable_content_region.width
 
-    def _render_strip(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         width = self.room
         at = y + int(self.scroll_y)
         if self.model is None or at >= len(self.model.rows):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
+from screens.widgets.bars import SearchLine
 from screens.widgets.form.editors import ChoiceList, Editor, Line, Lines
 from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_spans
 from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
@@ -40,28 +40,14 @@ class SearchInput(Input):
         self._form.leave_search(drop=drop)
 
 
-class FormSearch(Horizontal):
-    """The search bar: a slash, the typed words, and the number of matches."""
+class FormSearch(SearchLine):
+    """The search bar, with the number of fields that match."""
 
-    DEFAULT_CSS: ClassVar[str] = """
-    FormSearch {
-        height: 1; display: none; background: $surface;
-        & > .slash { width: 3; color: $accent; padding: 0 1; }
-        & > .found { width: auto; color: $text-muted; padding: 0 1; }
-        & > SearchInput { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
-    }
-    """
+    DEFAULT_CSS: ClassVar[str] = "FormSearch { display: none; }"
 
     def __init__(self, form: Form) -> None:
-        super().__init__()
+        super().__init__(SearchInput(form))
         self._form = form
-        self.input = SearchInput(form)
-        self.found = Static("", classes="found", markup=False)
-
-    def compose(self) -> ComposeResult:
-        yield Static("/", classes="slash")
-        yield self.input
-        yield self.found
 
     def open(self) -> None:
         self.display = True

@@ -29,7 +29,7 @@ from textual.strip import Strip
 from console.config import ListConfig
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import PAGE, Column, RowT
-from screens.widgets.line import Inked, changed_columns
+from screens.widgets.line import PaintedLines
 from screens.widgets.table.listing import Listing, RowKey
 from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
@@ -37,7 +37,7 @@ from screens.wording import runs_of
 _UNWATCHED = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
 
-class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
+class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inherit_bindings=False):
     """A scrolling table of one kind of rows with declared columns."""
 
     DEFAULT_CSS = "ResourceTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
@@ -66,31 +66,28 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     LIST: ClassVar[str] = ""  # what the person's settings call this list; empty: it cannot be set
 
     @dataclass
-    class Opened(Message):
+    class Told(Message):
+        """What a table tells its page."""
+
+        table: ResourceTable[Any]
+
+        @property
+        def control(self) -> ResourceTable[Any]:
+            return self.table
+
+    @dataclass
+    class Opened(Told):
         """A row was opened by Enter or a double click."""
 
-        table: ResourceTable[Any]
         key: RowKey
 
-        @property
-        def control(self) -> ResourceTable[Any]:
-            return self.table
-
     @dataclass
-    class Highlighted(Message):
+    class Highlighted(Told):
         """The cursor has moved to another row, or to none."""
 
-        table: ResourceTable[Any]
         key: RowKey | None
 
-        @property
-        def control(self) -> ResourceTable[Any]:
-            return self.table
-
-    @dataclass
-    class Changed(Message):
-        table: ResourceTable[Any]
-
+    class Changed(Told):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, ResourceTable.Changed) and message.table is self.table
 
@@ -109,7 +106,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._link: WatchStatus | None = None
         self._trouble: Notice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
-        self._painted: dict[int, Strip] = {}
         self._own = ListConfig()
         self._hidden: list[str] = []  # titles of chosen columns that had no room when it was last reported
         self._declared: Sequence[Column[Any]] = ()
@@ -194,16 +190,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         """Show this sentence in place of the rows while there are none."""
         self._trouble = trouble
         self.refresh()
-
-    def repaint_changed(self) -> None:
-        """Repaint only visible lines that have changed, for instance their ages."""
-        for y in range(self.size.height):
-            old, new = self._painted.get(y), self._render_strip(y)
-            if old is new:
-                continue
-            left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
-            if left < end:
-                self.refresh(Region(left, y, end - left, 1))
 
     @property
     def shown(self) -> list[RowKey]:
@@ -343,13 +329,8 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         super().notify_style_update()
         self._painter.forget()
 
-    def render_line(self, y: int) -> Strip:
+    def draw_line(self, y: int) -> Strip:
         """One visible line: titles or a row."""
-        strip = self._render_strip(y)
-        self._painted[y] = strip
-        return strip
-
-    def _render_strip(self, y: int) -> Strip:
         if y == 0:
             return self._painter.titles(self.sorted_by, descending=self.descending)
         if not self.shown:
