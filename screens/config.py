@@ -33,18 +33,10 @@ if TYPE_CHECKING:
     from screens.cli.command_line import ConfigOptions
 
 OURS = {DARK.name: DARK, LIGHT.name: LIGHT}
-_FIELDS = (
-    "primary",
-    "secondary",
-    "warning",
-    "error",
-    "success",
-    "accent",
-    "foreground",
-    "background",
-    "surface",
-    "panel",
+_FIELDS = frozenset(
+    ["primary", "secondary", "warning", "error", "success", "accent", "foreground", "background", "surface", "panel"]
 )
+"""Colours that a theme of Textual's has, beside our own."""
 _BRACED = re.compile(r"\{(\w+)\}")
 _NAMED_KEYS = {each.value for each in Keys if each.value.isalnum()}
 _MODIFIERS = {"ctrl", "shift", "alt", "super"}
@@ -186,21 +178,24 @@ def all_problems(loaded: LoadedConfig, known: KnownNames) -> list[ConfigProblem]
     return sorted(found, key=lambda each: each.line)
 
 
+def _problem(loaded: LoadedConfig, text: str, *path: str | int) -> ConfigProblem:
+    return ConfigProblem(loaded.line_of(*path), text, path)
+
+
 def _wrong_color(loaded: LoadedConfig, path: tuple[str | int, ...]) -> ConfigProblem | None:
     """The problem of an invalid colour name; None if the path is not one of a colour."""
     names = _FIELDS | DARK.variables.keys()
     if path[:1] != ("themes",) or path[2:3] != ("colors",) or len(path) != 4 or path[3] in names:
         return None
-    return ConfigProblem(
-        loaded.line_of(*path), f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", path
-    )
+    return _problem(loaded, f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", *path)
 
 
 def _themes(loaded: LoadedConfig) -> Iterator[ConfigProblem]:
     config = loaded.config
     if config.theme not in theme_names(config):
-        said = f"There is no theme {config.theme}. There are {', '.join(theme_names(config))}."
-        yield ConfigProblem(loaded.line_of("theme"), said, ("theme",))
+        yield _problem(
+            loaded, f"There is no theme {config.theme}. There are {', '.join(theme_names(config))}.", "theme"
+        )
     for name, own in config.themes.items():
         for color in own.colors:
             if problem := _wrong_color(loaded, ("themes", name, "colors", color)):
@@ -218,24 +213,23 @@ def _numbered_commands(loaded: LoadedConfig) -> dict[int, OwnCommand]:
 def _commands(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     earlier: dict[str, str] = {}
     for number, command in _numbered_commands(loaded).items():
-        at = ("commands", number, "command")
         for word in _BRACED.findall(command.command):
             if word not in PLACEHOLDERS:
-                there = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
-                yield ConfigProblem(loaded.line_of(*at), f"Nothing is put in for {{{word}}}. There are {there}.", at)
+                said = (
+                    f"Nothing is put in for {{{word}}}. There are {', '.join(f'{{{each}}}' for each in PLACEHOLDERS)}."
+                )
+                yield _problem(loaded, said, "commands", number, "command")
         path = ("commands", number, "key")
         keys = keys_of(command.key)
         yield from _unknown_key_problems(loaded, keys, path)
         for key in keys:
             if key in earlier:
                 said = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
-                yield ConfigProblem(loaded.line_of(*path), said, path)
+                yield _problem(loaded, said, *path)
         earlier.update(dict.fromkeys(keys, command.name))
         pages = [page for page in known.pages if set(command.uses) <= page.SUBJECT]
-        uses = [
-            (page, key, taken) for page in pages for key, taken in _keys_in_use(page, known.app, loaded.config).items()
-        ]
-        clashes = [(key, what, page) for page, key, what in uses if key in keys]
+        taken = {page: _keys_in_use(page, known.app, loaded.config) for page in pages}
+        clashes = [(key, what, page) for page in pages for key, what in taken[page].items() if key in keys]
         if clashes:
             free = len({page for *_, page in clashes}) < len(pages)
             said = f"{_clash_words(clashes, known)}. {command.name} is left out {'there' if free else 'everywhere'}."
@@ -248,7 +242,7 @@ def _unknown_key_problems(
     for key in keys:
         if not is_key(key):
             said = f"There is no key {key}." if key else "A key is missing."
-            yield ConfigProblem(loaded.line_of(*path), f"{said} {_KEYS_ALLOWED}", path)
+            yield _problem(loaded, f"{said} {_KEYS_ALLOWED}", *path)
 
 
 def _page_name(page: type[DOMNode]) -> str:
@@ -304,9 +298,9 @@ def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     for name, text in loaded.config.keys.items():
         path = ("keys", name)
         if name not in known.keys:
-            yield ConfigProblem(
-                loaded.line_of(*path), f"There is no binding {name}. {_suggest_names(name, known.keys)}", path
-            )
+            near = difflib.get_close_matches(name, known.keys, 3, 0.5)
+            meant = f"Is it {' or '.join(near)}? " if near else ""
+            yield _problem(loaded, f"There is no binding {name}. {meant}a4 config keys lists them.", *path)
         yield from _unknown_key_problems(loaded, keys_of(text), path)
         if name in own:
             new = set(keys_of(text)) - set(known.keys[name].keys.split(",") if name in known.keys else ())
@@ -320,29 +314,20 @@ def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
                 if key in new
             ]
             if clashes:
-                said = f"{_clash_words(clashes, known)}. Give {name} or that another key."
-                yield ConfigProblem(loaded.line_of(*path), said, path)
+                yield _problem(loaded, f"{_clash_words(clashes, known)}. Give {name} or that another key.", *path)
 
 
 def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     for name, own in loaded.config.lists.items():
-        path = ("lists", name)
         if name not in known.lists:
-            yield ConfigProblem(
-                loaded.line_of(*path), f"There is no list {name}. There are {', '.join(known.lists)}.", path
-            )
+            yield _problem(loaded, f"There is no list {name}. There are {', '.join(known.lists)}.", "lists", name)
             continue
         titles = known.lists[name]
         for column in (*own.columns, *filter(None, [own.sort])):
             if column not in titles:
                 at = "columns" if column in own.columns else "sort"
                 said = f"List {name} has no column {column}. It has {', '.join(titles)}."
-                yield ConfigProblem(loaded.line_of(*path, at), said, (*path, at))
-
-
-def _suggest_names(name: str, known: Mapping[str, KeyBinding]) -> str:
-    near = difflib.get_close_matches(name, known, 3, 0.5)
-    return f"Is it {' or '.join(near)}? a4 config keys lists them." if near else "a4 config keys lists them."
+                yield _problem(loaded, said, "lists", name, at)
 
 
 # commands of one's own
@@ -397,9 +382,7 @@ def _addresses(loaded: LoadedConfig) -> list[ConfigProblem]:
     """What is wrong with the addresses of alarms, which takes a process that knows them all."""
     to, at = loaded.config.notifications.to, ("notifications", "to")
     failed = asyncio.run(send_to_all(to, "", "")) if to else {}
-    return (
-        [ConfigProblem(loaded.line_of(*at), f"notifications.to: {format_failures(to, failed)}", at)] if failed else []
-    )
+    return [_problem(loaded, f"notifications.to: {format_failures(to, failed)}", *at)] if failed else []
 
 
 def _try_notifications(addresses: Sequence[str]) -> int:
