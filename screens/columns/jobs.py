@@ -223,11 +223,6 @@ def progress_cell(line: JobLine) -> Cell:
     return [*wording.bar(job_progress.step, job_progress.total, 6), share, Span(left, "dim")]
 
 
-def trend_cell(line: JobLine) -> Cell:
-    """A sparkline of its loss or bandwidth."""
-    return Span(wording.sparkline(line.job_progress.trend) if line.job_progress else "", "accent")
-
-
 def head(
     line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
 ) -> list[Span]:
@@ -471,9 +466,9 @@ JOBS: Layout[JobLine] = Layout(
              _seconds_left),
         fact("expected_start", "of a job that waits: at (seconds since the epoch; null: it cannot be known), after, "
              "latest, window, unknown and words as a4 forecast has them; null of any other", _start_json),
-        Column("TREND", trend_cell, "trend",
+        Column("TREND", lambda line: wording.sparkline(line.job_progress.trend) if line.job_progress else "", "trend",
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
-               lambda line: list(line.job_progress.trend) if line.job_progress else [], width=8, drop=5),
+               lambda line: list(line.job_progress.trend) if line.job_progress else [], width=8, drop=5, ink="accent"),
         Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True, least=20),
         fact("verdict", "for whom the ranks of a late or stalled job wait, if a console has looked; else empty",

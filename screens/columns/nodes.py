@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
-from console.scheduling.topology import GpuState, Host, Pool, host
+from console.scheduling.topology import GpuState, Host, Pool, host, pools
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
 from screens.wording import BAD, CARE, HOUR, IDLE, OK, WAITS, Span, count, duration, sentence
 
@@ -54,7 +54,8 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
         runs += [BAD, Span(f" {len(away) - starting} not ready  ", "bad")]
     if starting:
         runs += [WAITS, Span(f" {starting} starting  ", "waits")]
-    faulty = {node for node, _ in pool.faults} - {node.name for node in away} - _in_maintenance(pool, now)
+    maintained = {node.name for node in pool.nodes if node.maintenance_active and len(node.faults(now)) == 1}
+    faulty = {node for node, _ in pool.faults} - {node.name for node in away} - maintained
     if faulty:
         runs += [BAD, Span(f" {len(faulty)} faulty  ", "bad")]
     if pool.maintenance:
@@ -91,10 +92,6 @@ def _empty(pool: Pool) -> str:
     if google.autoscaling:
         return f"no machine: up to {google.most} come when a job asks"
     return "no machine"
-
-
-def _in_maintenance(pool: Pool, now: float) -> set[str]:
-    return {node.name for node in pool.nodes if node.maintenance_active and len(node.faults(now)) == 1}
 
 
 def gpu_bar(pool: Pool, width: int) -> list[Span]:
@@ -181,16 +178,10 @@ def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> 
     return (node_row(host(node, fleet), fleet, str) for node in every)
 
 
-def _pools(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pool]:
-    from console.scheduling.topology import pools
-
-    return pools(fleet)
-
-
 POOLS: Layout[Pool] = Layout(
     "nodes",
     ("pods",),
-    _pools,
+    lambda fleet, namespace, whose: pools(fleet),
     (
         Column("POOL", lambda pool: Span(pool.name, "strong" if pool.labelled else "dim"), "name",
                "the pool; a machine type in brackets where nodes belong to no pool", lambda pool: pool.name, least=8,

@@ -44,6 +44,14 @@ class Title:
     trouble: str = ""
 
 
+class TabShape(NamedTuple):
+    """How much the title says of the tabs."""
+
+    names: bool = True  # of tabs that are not open; the keys that open them it says as long as there is room
+    others: bool = True  # anything of them
+    trail: bool = True  # the whole way to the open page; else its end: where one is matters more than the way there
+
+
 class TitleBar(Inked):
     DEFAULT_CSS = "TitleBar { dock: top; height: 1; width: 1fr; }"
     NAME: ClassVar[str] = " a4 "
@@ -69,9 +77,9 @@ class TitleBar(Inked):
         states = {each.state for each in self.title.links}
         is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
         # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
-        if _cells(right) > room or (is_live and not self._tabs_fit(width - _cells(right), names=True)):
+        if _cells(right) > room or (is_live and not self._fits(TabShape(), width - _cells(right))):
             right = self._right(width, brief=True)
-            if not self.title.narrowed and not self._tabs_fit(width - _cells(right), names=False):
+            if not self.title.narrowed and not self._fits(TabShape(names=False), width - _cells(right)):
                 right = self._right(width, brief=True, namespace=False)
         right_width = _cells(right)
         if right_width > room:
@@ -89,40 +97,26 @@ class TitleBar(Inked):
         left.append(Segment(" " * room, bar))
         return Strip([*left, *fit_runs(right, right_width, self.over(bar))]).adjust_cell_length(width)
 
-    _names = True
-    """Whether tabs that are not open tell their names; the keys that open them they tell as long as there is room."""
-    _alone = False  # only the open tab is told
-    _short = False  # only the end of the trail is told: where one is matters more than the way there
-
-    def _tab(self, mode: str, key: str, name: str) -> str:
-        if mode != self.title.here:
-            return "" if self._alone else f" {key} {name} " if self._names else f" {key} "
-        pages = ("…", *self.title.trail[-1:]) if self._short else self.title.trail
-        return f" {key} {name}{''.join(f' › {each}' for each in pages)} "
-
     def _render_left(self, room: int) -> list[tuple[Span, Style]]:
         """The tabs with names, else with keys only, else only the open one."""
-        room -= len(self.NAME)
-        shapes = [(True, False, False), (False, False, False), (False, False, True), (False, True, False)]
-        if len(self.title.trail) <= 1:  # there is no way that could be left out
-            shapes = [shape for shape in shapes if not shape[2]]
-        for self._names, self._alone, self._short in shapes:
-            if _cells(run for run, _ in self._tabs()) <= room:
-                break
-        else:
-            self._short = len(self.title.trail) > 1
-        return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tabs()]
+        trail, alone = len(self.title.trail) > 1, TabShape(names=False, others=False)
+        shapes = [TabShape(), TabShape(names=False), *[TabShape(names=False, trail=False)] * trail, alone]
+        shape = next((each for each in shapes if self._fits(each, room)), alone._replace(trail=not trail))
+        return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tabs(shape)]
 
-    def _tabs_fit(self, room: int, *, names: bool) -> bool:
-        self._names, self._alone, self._short = names, False, False
-        return len(self.NAME) + _cells(run for run, _ in self._tabs()) <= room
+    def _fits(self, shape: TabShape, room: int) -> bool:
+        return len(self.NAME) + _cells(run for run, _ in self._tabs(shape)) <= room
 
-    def _tabs(self) -> list[tuple[Span, Style]]:
+    def _tabs(self, shape: TabShape) -> list[tuple[Span, Style]]:
         tabs = []
         for mode, key, name in self.title.tabs:
-            ink, ground = ("here", "here") if mode == self.title.here else ("tab", "bar")
             click = Style(meta={"@click": f"screen.open_tab({mode!r})"})
-            tabs.append((Span(self._tab(mode, key, name), ink), self.ground(ground) + click))
+            if mode == self.title.here:
+                pages = self.title.trail if shape.trail else ("…", *self.title.trail[-1:])
+                text = f" {key} {name}{''.join(f' › {each}' for each in pages)} "
+                tabs.append((Span(text, "here"), self.ground("here") + click))
+            elif shape.others:
+                tabs.append((Span(f" {key} {name} " if shape.names else f" {key} ", "tab"), self.ground("bar") + click))
         return tabs
 
     def _right(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
