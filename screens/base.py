@@ -72,6 +72,8 @@ class FilterInput(Input):
 class FilterLine(SearchLine):
     """The filter bar of a table, with the number of matching rows."""
 
+    DEFAULT_CSS = "FilterLine { color: $foreground; & > .found { color: $ink-dim; } }"
+
     def __init__(self, table: ResourceTable[Any]) -> None:
         self.table = table
         words = FilterInput(table.filter_text, placeholder="words to keep, !word to drop", compact=True)

@@ -273,9 +273,9 @@ class SearchLine(Horizontal):
     """A line to type in what is searched for: a slash, the words, and how much was found."""
 
     DEFAULT_CSS = """
-    SearchLine { height: 1; background: $surface; color: $foreground;
+    SearchLine { height: 1; background: $surface;
         & > .slash { width: 3; color: $accent; padding: 0 1; }
-        & > .found { width: auto; color: $ink-dim; padding: 0 1; }
+        & > .found { width: auto; color: $text-muted; padding: 0 1; }
         & > Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
     }
     """
