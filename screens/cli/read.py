@@ -49,48 +49,38 @@ def say_reading(reading: LogResults) -> None:
 
 
 def _parts(reading: LogResults) -> Iterator[bytes]:
-    yield b'{\n  "nccl": ['
-    yield from _objects(_tests(reading))
-    yield b'],\n  "training": ['
-    yield from _objects(_runs(reading))
-    yield b'],\n  "failures": ['
-    yield from _lines(map(_failure, reading.failures), list, "    ")
-    yield b'],\n  "restarts": ['
-    yield from _lines(_restarts(reading), list, "    ")
-    yield b'],\n  "ended": ' + _encode(reading.ended or None)
-    yield b',\n  "scores": ['
-    yield from _lines(reading.scores, list, "    ")
-    yield b'],\n  "stacks": ['
-    yield from _lines(reading.stacks, list, "    ")
-    yield b"]"
+    sections: dict[str, Iterable[bytes]] = {
+        "nccl": _array(_tests(reading)),
+        "training": _array(_runs(reading)),
+        "failures": _array_of(map(_failure, reading.failures)),
+        "restarts": _array_of(_restarts(reading)),
+        "ended": [_encode(reading.ended or None)],
+        "scores": _array_of(reading.scores),
+        "stacks": _array_of(reading.stacks),
+    }
     if reading.unreadable:  # there is a key more only where something could not be read
-        yield b',\n  "unreadable": ' + _encode({what: asdict(each) for what, each in reading.unreadable.items()})
+        sections["unreadable"] = [_encode({what: asdict(each) for what, each in reading.unreadable.items()})]
+    for at, (name, parts) in enumerate(sections.items()):
+        yield (b",\n  " if at else b"{\n  ") + _encode(name) + b": "
+        yield from parts
     yield b"\n}"
 
 
-def _tests(reading: LogResults) -> Iterator[Iterator[bytes]]:
-    whole = (reading.from_json,) if reading.from_json else ()
-    for test, rows in chain(
-        ((each, each.rows) for each in whole),
-        ((each.to_test(with_rows=False), each.rows) for each in reading.growing_tests),
-    ):
+def _tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
+    whole = [(reading.from_json, reading.from_json.rows)] if reading.from_json else []
+    grown = ((each.to_test(with_rows=False), each.rows) for each in reading.growing_tests)
+    for test, rows in chain(whole, grown):
         said = nccl_test_json(test)
         before = {key: said[key] for key in ("program", "version", "ranks")}
         after = {key: value for key, value in said.items() if key not in before and key != "rows"}
-        yield chain(
-            [b"{" + _members(before) + b', "rows": ['],
-            _lines(rows, list, "      "),
-            [b"], " + _members(after) + b"}"],
-        )
+        rows_json = _array_of(rows, indent="      ")
+        yield chain([b"{" + _members(before) + b', "rows": '], rows_json, [b", " + _members(after) + b"}"])
 
 
-def _runs(reading: LogResults) -> Iterator[Iterator[bytes]]:
+def _runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
     for run in reading.training:
-        yield chain(
-            [b"{" + _members({"format": run.format}) + b', "steps": ['],
-            _lines(run.steps, _json_steps, "      "),
-            [b"]}"],
-        )
+        steps = _array_of(run.steps, _json_steps, indent="      ")
+        yield chain([b"{" + _members({"format": run.format}) + b', "steps": '], steps, [b"}"])
 
 
 def _restarts(reading: LogResults) -> Iterator[dict[str, int]]:
@@ -136,29 +126,25 @@ def _members(said: dict[str, Any]) -> bytes:
     return b", ".join(_encode(key) + b": " + _encode(value) for key, value in said.items())
 
 
-def _objects(each: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
-    """Yield the objects of a JSON array, one per line."""
-    some = False
-    for one in each:
-        yield b",\n    " if some else b"\n    "
-        yield from one
+def _array(items: Iterable[Iterable[bytes]], indent: str = "    ") -> Iterator[bytes]:
+    """A JSON array, each item of which begins a line."""
+    line, some = f"\n{indent}".encode(), False
+    yield b"["
+    for item in items:
+        yield b"," + line if some else line
+        yield from item
         some = True
-    if some:
-        yield b"\n  "
+    yield line[:-2] + b"]" if some else b"]"
 
 
-def _lines(values: Iterable[Any], said: Callable[[list[Any]], list[Any]], indent: str) -> Iterator[bytes]:
-    """Yield the values of a JSON array, one per line."""
-    between = b",\n" + indent.encode()
-    rest, some = iter(values), False
-    while piece := list(islice(rest, _AT_ONCE)):
-        yield between if some else between[1:]
-        yield _encode_lines(said(piece))[:-1].replace(
-            b"\n", between
-        )  # a line end within a text is written as two letters
-        some = True
-    if some:
-        yield between[1:-2]
+def _array_of(
+    values: Iterable[Any], said: Callable[[list[Any]], list[Any]] = list, *, indent: str = "    "
+) -> Iterator[bytes]:
+    """The values as a JSON array, one per line; `said` makes some of them at once into what is encoded."""
+    rest, between = iter(values), f",\n{indent}".encode()
+    pieces = iter(lambda: list(islice(rest, _AT_ONCE)), [])
+    # A line end within a text is written as two letters.
+    return _array(([_encode_lines(said(piece))[:-1].replace(b"\n", between)] for piece in pieces), indent)
 
 
 _PIECE = 1 << 20
