@@ -20,6 +20,7 @@ from console.metrics.health import HealthLevel, alarm_kind_of_health
 from console.metrics.notify import Outbox
 from console.settings import YOU
 from screens.columns.jobs import JobLine
+from screens.columns.live import live_line
 from screens.widgets.log.view import LogView, StatusNote
 from screens.wording import duration
 
@@ -44,8 +45,6 @@ FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before i
 
 
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
-    from screens.columns.live import live_line
-
     return live_line(app.session if app.connected else None, jobset, fleet)
 
 
@@ -73,9 +72,7 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
 
 def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
     """These runs; open ones are completed with their job's current health."""
-    from console.launch.run_record import (
-        is_run_of_job,
-    )  # what it knows of Kueue is more than the first screen waits for
+    from console.launch.run_record import is_run_of_job  # its Kueue is more than the first screen waits for
 
     jobs = app.fleet.jobsets if app.connected else {}
     return tuple(

@@ -29,7 +29,8 @@ from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.key_order import KeyOrderedApp
-from screens.palette import WHAT, ActiveBindings, Palette, PaletteTargets
+from screens.palette import PAGES as TARGETS
+from screens.palette import ActiveBindings, Palette, PaletteTargets
 from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES, JobColors, whose
@@ -410,7 +411,7 @@ class ConsoleApp(KeyOrderedApp):
     @work(group="actions")
     async def action_more(self) -> None:
         """Choose one of the pages without a tab."""
-        choices = [Choice(name, WHAT[name], present=False) for name in MORE]
+        choices = [Choice(name, TARGETS[name].what, present=False) for name in MORE]
         if name := await self.push_screen_wait(Pick("Which page?", choices)):
             self.action_open_page(name)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from textual import events, on
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
@@ -82,44 +82,30 @@ class ActiveBindings(NameProvider):
         await self.app.run_action(action, node)
 
 
+class Target(NamedTuple):
+    what: str  # is on the page
+    words: str  # that open it, the shortest are those of k9s
+
+
 PAGES = {
-    "fleet": ("fleet", "nodes", "node", "no", "pools"),
-    "queues": ("queues", "queue", "q", "clusterqueues", "cq", "localqueues", "lq", "workloads", "wl"),
-    "jobs": ("jobs", "job", "jobsets", "jobset", "js"),
-    "pods": ("pods", "pod", "po"),
-    "launch": ("launch", "recipes", "new"),
-    "runs": ("runs", "run", "history"),
-    "tunnels": ("tunnels", "tunnel", "portforwards", "pf"),
-    "alarms": ("alarms", "alarm"),
-    "preflight": ("preflight", "checks"),
-    "images": ("images", "image", "builds"),
-    "storage": ("storage", "buckets"),
-    "clusters": ("clusters",),
-    "nodepools": ("nodepools", "operations", "np", "ops"),
-    "leftovers": ("leftovers", "orphans"),
-    "context": ("context", "contexts", "ctx"),
-    "namespace": ("namespace", "namespaces", "ns"),
-}
-"""What is opened by which words; the shortest are those of k9s."""
-WHAT = {
-    "fleet": "pools and their hosts: GPUs in use and free, faults, maintenance",
-    "queues": "quota, who holds it, and who waits for what",
-    "jobs": "jobs that run, wait or have ended, and why",
-    "pods": "pods of all jobs, and what keeps them from running",
-    "launch": "a form for each recipe, checked as you type",
-    "runs": "what was launched from this machine, and how it ended",
-    "tunnels": "ports of this machine that lead to pods",
-    "context": "another cluster of the kubeconfig",
-    "namespace": "lists of one namespace, or of all",
-    "alarms": "the last alarms of all jobs that are watched",
-    "preflight": "what a launch needs of cluster and project, checked together",
-    "images": "image builds as they run, and what the registries hold",
-    "storage": "buckets and file systems around the cluster",
-    "clusters": "Google's clusters that the login may see",
-    "nodepools": "node pools as Google has them, and running operations",
-    "leftovers": "what deleted releases left in the cluster",
-}
-"""What is on each page."""
+    "fleet": Target("pools and their hosts: GPUs in use and free, faults, maintenance", "fleet nodes node no pools"),
+    "queues": Target("quota, who holds it, and who waits for what",
+                     "queues queue q clusterqueues cq localqueues lq workloads wl"),
+    "jobs": Target("jobs that run, wait or have ended, and why", "jobs job jobsets jobset js"),
+    "pods": Target("pods of all jobs, and what keeps them from running", "pods pod po"),
+    "launch": Target("a form for each recipe, checked as you type", "launch recipes new"),
+    "runs": Target("what was launched from this machine, and how it ended", "runs run history"),
+    "tunnels": Target("ports of this machine that lead to pods", "tunnels tunnel portforwards pf"),
+    "alarms": Target("the last alarms of all jobs that are watched", "alarms alarm"),
+    "preflight": Target("what a launch needs of cluster and project, checked together", "preflight checks"),
+    "images": Target("image builds as they run, and what the registries hold", "images image builds"),
+    "storage": Target("buckets and file systems around the cluster", "storage buckets"),
+    "clusters": Target("Google's clusters that the login may see", "clusters"),
+    "nodepools": Target("node pools as Google has them, and running operations", "nodepools operations np ops"),
+    "leftovers": Target("what deleted releases left in the cluster", "leftovers orphans"),
+    "context": Target("another cluster of the kubeconfig", "context contexts ctx"),
+    "namespace": Target("lists of one namespace, or of all", "namespace namespaces ns"),
+}  # fmt: skip
 NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
 MOST = 8  # objects of one kind that are offered
 Kind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
@@ -158,8 +144,8 @@ class PaletteTargets(NameProvider):
             self._reading.cancel()
 
     async def discover(self) -> Hits:
-        for page, (name, *_) in PAGES.items():
-            yield DiscoveryHit(f"Go to {name}", partial(self._open, page), help=WHAT[page])
+        for page, target in PAGES.items():
+            yield DiscoveryHit(f"Go to {page}", partial(self._open, page), help=target.what)
 
     async def search(self, query: str) -> Hits:
         hits = list(self._known_hits(query))
@@ -179,16 +165,19 @@ class PaletteTargets(NameProvider):
         word, *namespaces = query.casefold().split()
         wanted = " ".join(namespaces)
         for what, name in self._switches() if namespaces else ():
-            if word in PAGES[what] and (found := offsets(wanted, name)):
+            target = PAGES[what]
+            if word in target.words.split() and (found := offsets(wanted, name)):
                 score = 1000.0 + match_score(wanted, name, found)
-                yield Hit(score, f"Go to {what} {name}", partial(self.console.action_pick, what, name), help=WHAT[what])
-        for page, names in PAGES.items():
+                pick = partial(self.console.action_pick, what, name)
+                yield Hit(score, f"Go to {what} {name}", pick, help=target.what)
+        for page, target in PAGES.items():
+            names = target.words.split()
             if namespaces and not (word in names and page in NARROWED and len(namespaces) == 1):
                 continue
             if any(name.startswith(word) for name in names):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
-                yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, *namespaces), help=WHAT[page])
+                yield Hit(score, f"Go to {page}{where}", partial(self._open, page, *namespaces), help=target.what)
         yield from self._hits(query, self._list_targets())
 
     def _hits(self, query: str, objects: Iterable[Kind]) -> Iterator[Hit]:

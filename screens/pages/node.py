@@ -18,7 +18,7 @@ from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.pages.pods import PodTable
-from screens.widgets.pane import Fact, Facts, wrapped_facts
+from screens.widgets.pane import Fact, Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.wording import Span, clock, duration, moment, sentence, short_node
@@ -120,7 +120,7 @@ class NodeScreen(NodeActions, PodActions):
         facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
         self.facts.facts = (("Name", self._node_name), *facts)
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
-        left = self.size.height - AROUND - len(wrapped_facts(self.facts.facts, self.size.width - 4))
+        left = self.size.height - AROUND - len(self.facts.lines_at(self.size.width))
         self.pods_here.styles.height = max(3, min(len(here) + 2, self.size.height // 2, left))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))
         told = events_of_node(node, fleet) if node else fleet.events_by_object.get(self._node_name, ())

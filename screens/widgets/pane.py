@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
 from console.kube.objects.event import Event
 from screens import wording
-from screens.widgets.line import SnapshotText, as_last_known, dimmed, fit_runs, line
+from screens.widgets.line import SnapshotText, as_last_known, dimmed, line
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Cell, Span, runs_of
@@ -38,18 +37,6 @@ def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
     return [*grid, *([fact] for fact in wide)]
 
 
-def wrapped_facts(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
-    """The facts as arranged; one that is too long for a line goes on below it."""
-    rows: list[list[Fact]] = []
-    for row in arrange(facts, width):
-        if len(row) > 1:
-            rows.append(row)
-            continue
-        name, cell = row[0]
-        rows += [[(name if not at else "", runs)] for at, runs in enumerate(whole_lines(runs_of(cell), width - NAME))]
-    return rows
-
-
 def _width(fact: Fact) -> int:
     return NAME + cell_width(fact[1])
 
@@ -69,22 +56,16 @@ class Facts(SnapshotText):
             return self.facts
         return (STALE, *((name, dimmed(runs_of(cell))) for name, cell in self.facts))
 
+    def lines_at(self, width: int) -> Lines:
+        return fact_lines(self._shown, width - 4, beside=0, ink="head")
+
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(wrapped_facts(self._shown, width - 4))
+        return len(self.lines_at(width))
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        lines = wrapped_facts(self._shown, width - 4)
-        back = self.rich_style.background_style
-        if y >= len(lines):
-            return Strip.blank(width, self.rich_style)
-        count = max(map(len, lines))
-        room = (width - 4) // count if len(lines[y]) > 1 else width - 4
-        segments = fit_runs([Span("  ")], 2, self.over(back))
-        for name, value in lines[y]:
-            runs = [Span(name + " " * max(1, NAME - cell_len(name)), "head"), *runs_of(value, "text")]
-            segments += fit_runs(runs, room, self.over(back))
-        return Strip(segments).adjust_cell_length(width, back)
+        lines = self.lines_at(self.size.width)
+        runs = lines[y] if y < len(lines) else []
+        return line([Span("  "), *runs], self.size.width, self.over(self.rich_style.background_style))
 
 
 Lines = list[list[Span]]
@@ -100,21 +81,24 @@ def whole_lines(runs: Iterable[Span], width: int) -> Lines:
     return folded_runs([Span(long.sub(r"\g<0> ", run.text), run.ink) for run in runs], width)
 
 
-def fact_lines(facts: Iterable[Fact], width: int) -> Lines:
-    """The names and values, one per line or, in a wide pane, several; long ones wrapped, empty ones left out."""
+def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, ink: str = "dim") -> Lines:
+    """The names and values, one per line or, from `beside` columns on, several; long ones go on below, empty ones go.
+
+    `ink`: of the names.
+    """
     found: Lines = []
-    lines = arrange(tuple(facts), width if width >= WIDE else 0)
+    lines = arrange(tuple(facts), width if width >= beside else 0)
     column = width // max(map(len, lines), default=1)
     for row in lines:
         if len(row) > 1:
             found.append([
                 run for name, cell in row
-                for run in (Span(f"{name:<{NAME}}", "dim"), *runs_of(cell), Span(" " * (column - _width((name, cell)))))
+                for run in (Span(f"{name:<{NAME}}", ink), *runs_of(cell), Span(" " * (column - _width((name, cell)))))
             ])  # fmt: skip
             continue
         name, cell = row[0]
         folded = whole_lines(runs_of(cell), width - NAME)
-        found += [[Span(f"{name if not at else '':<{NAME}}", "dim"), *runs] for at, runs in enumerate(folded)]
+        found += [[Span(f"{name if not at else '':<{NAME}}", ink), *runs] for at, runs in enumerate(folded)]
     return found
 
 

@@ -8,10 +8,10 @@ from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.line import DARK
-from screens.widgets.pane import event_lines, fact_lines, wrapped_facts
+from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.yaml import yaml_runs
-from screens.wording import OK, Span, runs_of
+from screens.wording import OK, Span
 from tests.screens.press import focus, text_of, until
 
 
@@ -106,10 +106,9 @@ async def test_tabs_are_clicked() -> None:
 
 def test_facts_of_a_node_that_are_too_long_for_a_line_go_on_below_it() -> None:
     told = "332 GB/s pass, 9 h ago: NCCL between two nodes, 2 to 8 GiB; passes from 250 GB/s on A4"
-    lines = wrapped_facts((("Health scan", told), ("Zone", "us-central1-b")), 76)
-    parts = [fact for line in lines for fact in line]
-    assert [name for name, _ in parts] == ["Zone", "Health scan", ""]
-    assert " ".join("".join(run.text for run in runs_of(cell)) for _, cell in parts[1:]) == told
+    lines = fact_lines((("Health scan", told), ("Zone", "us-central1-b")), 76, beside=0)
+    assert [name.text.strip() for name, *_ in lines] == ["Zone", "Health scan", ""]
+    assert " ".join("".join(run.text for run in runs) for _, *runs in lines[1:]) == told
 
 
 def test_a_name_longer_than_a_pane_goes_on_in_its_next_line() -> None:
