@@ -25,10 +25,10 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH
 from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
+from screens.app_base import KeyOrderedApp
 from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
-from screens.key_order import KeyOrderedApp
 from screens.palette import PAGES as TARGETS
 from screens.palette import ActiveBindings, Palette, PaletteTargets
 from screens.widgets.bars import FirstHints

@@ -25,8 +25,7 @@ from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
 from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
-from screens.widgets.base import AbstractWidgetMeta
-from screens.widgets.line import SnapshotText
+from screens.widgets.line import AbstractWidgetMeta, SnapshotText
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import ALL_NAMESPACES, MINE, Span, sentence

@@ -148,11 +148,9 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.read import COMMANDS
         case "forecast" | "whatif" | "simulate":
             from screens.cli.forecast import COMMANDS
-        case "cordon" | "uncordon":
-            from screens.cli.cordon import COMMANDS
         case "why":
             from screens.cli.why import COMMANDS
-        case "clusters" | "nodepools" | "operations" | "resize" | "report":
+        case "clusters" | "nodepools" | "operations" | "resize" | "report" | "cordon" | "uncordon":
             from screens.cli.clusters import COMMANDS
         case "images" | "build" | "builds" | "build-log" | "build-cancel":
             from screens.cli.images import COMMANDS

@@ -17,7 +17,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Static
 
 from screens.columns.column import Column
-from screens.widgets.base import AbstractWidgetMeta
+from screens.widgets.line import AbstractWidgetMeta
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

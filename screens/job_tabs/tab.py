@@ -15,7 +15,7 @@ from textual.widget import Widget
 from console.kube.snapshot import Fleet
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
-from screens.widgets.base import AbstractWidgetMeta
+from screens.widgets.line import AbstractWidgetMeta
 from screens.widgets.table.table import ResourceTable
 
 

@@ -16,10 +16,10 @@ from console.errors import ConsoleError
 from console.kube.snapshot import Fleet
 from console.logs.container_log import ResumeCursor
 from console.logs.text import FileText
+from screens.app_base import KeyOrderedApp
 from screens.base import LiveScreen
 from screens.dialogs.question import FilePrompt
 from screens.dialogs.save import save_log, write_lines
-from screens.key_order import KeyOrderedApp
 from screens.widgets.log.view import WAITING, LogView
 from screens.wording import count, sentence, size
 

@@ -6,14 +6,17 @@ colours, so a terminal without colours loses nothing.
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.message_pump import _MessagePumpMeta
 from textual.reactive import reactive
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
@@ -198,6 +201,26 @@ LIGHT = Theme(
     error="#b3261e", success="#0b6b2e", foreground="#1d2532", background="#fbfcfd", surface="#f3f5f8", panel="#e4edf2",
     variables=_variables(1, _LIGHT_JOBS),
 )  # fmt: skip
+
+
+class AbstractWidgetMeta(_MessagePumpMeta, ABCMeta):
+    """Metaclass of widgets with abstract methods: a class that lacks one cannot be instantiated."""
+
+
+class FixedHeightView(ScrollView):
+    """A scroll view that sets its own height.
+
+    Textual tells such a view its size at every layout, whatever moved, with a height that is not its own; it then
+    repaints its bar, and with it everything between this bar and what did move.
+    """
+
+    _told: tuple[Size, Size] | None = None
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        if self._told == (size, container_size):
+            return False
+        self._told = size, container_size
+        return super()._size_updated(size, virtual_size, container_size, layout)
 
 
 class Inked(Widget):

@@ -12,9 +12,8 @@ from textual.binding import BindingType
 from textual.widgets import TextArea
 
 from console.logs.text import MemoryText
-from screens.widgets.base import FixedHeightView
 from screens.widgets.form.editors import kept_bindings
-from screens.widgets.line import Inked
+from screens.widgets.line import FixedHeightView, Inked
 from screens.widgets.log.lines import LIMIT, LogLines
 from screens.wording import Span
 

@@ -15,8 +15,7 @@ from textual.strip import Strip
 
 from console.logs.line import UnparsedLines
 from screens import wording
-from screens.widgets.base import AbstractWidgetMeta
-from screens.widgets.line import Inked
+from screens.widgets.line import AbstractWidgetMeta, Inked
 from screens.wording import Span
 
 DOTS_WIDE = 2

@@ -18,9 +18,8 @@ from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from console.logs.redact import is_confidential
 from screens import wording
-from screens.widgets.base import FixedHeightView
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
-from screens.widgets.line import PaintedLines, cut_name, fit, line
+from screens.widgets.line import FixedHeightView, PaintedLines, cut_name, fit, line
 from screens.wording import Span, sentence
 
 MASK = "•"

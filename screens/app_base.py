@@ -1,31 +1,44 @@
-"""Processes keys one at a time: the effect of one is complete before the next.
+"""The base of both apps: keys are processed one at a time, and no text of a cluster is obeyed as a command.
 
 Textual hands every key to the focused widget's queue at once, so of keys that arrive together (a paste, a slow line, a
 fast hand) those after the one that opens a page, or a line to type in, would still be for what was there before. What a
 key brings about may need several messages, from the widget up to the screen and the app: the next key follows them on
 the same way. A question that a worker asks comes later still: what is typed before it is there waits for it, and is
 dropped if it does not come.
+
+Whatever a widget draws, no letter in it can be obeyed; and no error that ends the app tells values.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from rich.cells import get_character_cell_size
+from rich.segment import Segment
+from rich.text import Text
 from textual import events
+from textual.app import App
 from textual.command import CommandPalette
+from textual.filter import LineFilter
 from textual.message_pump import MessagePump
 from textual.widgets import Input, TextArea
 from textual.worker import Worker, active_worker
 
-from screens.widgets.base import SanitizingApp
+from screens.cli.crash import report
+from screens.widgets.line import DARK, LIGHT
+from screens.wording import one_line
 
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
+    from textual.color import Color
+    from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
 ASKING = "actions"
@@ -38,13 +51,57 @@ KEYS_REST = 0.3  # seconds after a key in which another one is likely
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
 
 
-class KeyOrderedApp(SanitizingApp):
-    """An app that completes a key's action before it handles the next key."""
+class ControlCharFilter(LineFilter):
+    """Removes control characters that are left in a line, and sets words from right to left apart; no width changes.
+
+    Widgets make controls visible where they format a text (`wording.one_line`); this is for those that forgot.
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(_is_plain(segment.text) for segment in segments):
+            return segments
+        return [
+            segment
+            if segment.control or _is_plain(segment.text)
+            else Segment(_RIGHT_TO_LEFT.sub(APART, _replace_unprintable(segment.text)), segment.style)
+            for segment in segments
+        ]
+
+
+_LETTERS = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001eeff]"
+_RIGHT_TO_LEFT = re.compile(rf"{_LETTERS}+(?:[ '\"./_-]{_LETTERS}+)*")
+APART = "\u200e\\g<0>\u200e"
+"""Words from right to left, such as Hebrew names, between marks of no width.
+
+A terminal that reorders a line by itself would else move the figures after such a name before it. The marks hold
+wherever a line is cut, as the ends of an isolate would not.
+"""
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and (text.isascii() or _RIGHT_TO_LEFT.search(text) is None)
+
+
+def _replace_unprintable(text: str) -> str:
+    return "".join(
+        letter if letter.isprintable() or (letter.isspace() and letter >= "\xa0" and letter not in "\u2028\u2029")
+        else "·" * get_character_cell_size(letter)
+        for letter in text
+    )  # fmt: skip
+
+
+class KeyOrderedApp(App[int]):
+    """An app that completes a key's action before it handles the next key, and in which no text is obeyed."""
 
     PALETTE: ClassVar[type[CommandPalette]] = CommandPalette
 
     def __init__(self, **textual: Any) -> None:
         super().__init__(**textual)
+        self._text_gate = ControlCharFilter()
+        self.animation_level = "none"  # a scroll that glides settles after 0.9 s
+        for theme in (DARK, LIGHT):
+            self.register_theme(theme)
+        self.theme = DARK.name
         self._pressed_at = 0.0
         self._with_next_key: dict[str, Callable[[], None]] = {}
         self._typed: deque[events.Key] = deque()
@@ -176,3 +233,41 @@ class KeyOrderedApp(SanitizingApp):
             palette = self.PALETTE(id="--command-palette")
             await self.push_screen(palette)
             palette.set_focus(palette.query_one(Input))
+
+    # what it shows
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """This app's text styles, for themes that do not define them."""
+        return (DARK if self.current_theme.dark else LIGHT).variables
+
+    def action_theme(self) -> None:
+        self.theme = (LIGHT if self.current_theme.dark else DARK).name
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), self._text_gate]
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a toast; its text may come from a cluster, so it is sanitized and never parsed as markup."""
+        clean = "\n".join(map(one_line, message.split("\n")))
+        super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
+
+    def panic(self, *renderables: Any) -> None:
+        """End the app with this program's crash report: libraries' reports show source lines with variable values."""
+        if (error := sys.exc_info()[1] or self._exception) is not None:
+            renderables = (Text(report(error)),)
+        super().panic(*renderables)
+
+    def _fatal_error(self) -> None:
+        # Textual's own prints every variable of every frame.
+        self.bell()
+        error = sys.exc_info()[1] or self._exception
+        self._exit_renderables.append(Text(report(error) if error is not None else "An unexpected error."))
+        self._close_messages_no_wait()
