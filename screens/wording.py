@@ -150,12 +150,16 @@ def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Span
     """A bar of that width; a small share is visible, and an incomplete one is never full."""
     if whole <= 0 or width <= 0:
         return [Span(" " * max(0, width))]
-    filled = round(width * min(1.0, max(0.0, part / whole)))
-    if part > 0:
-        filled = max(1, filled)
-    if part < whole:
-        filled = min(width - 1, filled) if width > 1 else filled
+    filled = bar_columns(part, whole, width)
     return [Span("█" * filled, ink), Span("░" * (width - filled), "faint")]
+
+
+def bar_columns(part: float, whole: float, width: int) -> int:
+    """Columns of a bar that a part fills: one at least, and all of them only where it is the whole."""
+    if part <= 0:
+        return 0
+    most = width if part >= whole or width == 1 else width - 1
+    return max(1, min(most, round(width * part / whole)))
 
 
 SPARKS = "▁▂▃▄▅▆▇█"

@@ -191,21 +191,20 @@ class AgreedPrinter:
             if began > before and len(line.ranks) < of:
                 break
             at += 1
-            sys.stdout.write(
-                self._format_json(line, of, gaps) if self._options.json else self._format_line(line, of, gaps)
+            shown = (
+                self._format_json(line, of, gaps)
+                if self._options.json
+                else f"[{line.ranks_text(of, gaps)}] {line.text}"
             )
+            sys.stdout.write(f"{shown}\n")
         del self._held[:at]
         sys.stdout.flush()
-
-    @staticmethod
-    def _format_line(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
-        return f"[{line.ranks_text(of, gaps)}] {line.text}\n"
 
     @staticmethod
     def _format_json(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
         pods, unread = sorted(line.ranks), sorted(line.ranks_unread(gaps))
         told = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
-        return msgspec.json.encode(told).decode() + "\n"
+        return msgspec.json.encode(told).decode()
 
 
 AT_ONCE = 10_000

@@ -11,7 +11,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import GpuState, Host, Pool, host, pools
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
-from screens.wording import BAD, CARE, HOUR, IDLE, OK, WAITS, Span, count, duration, sentence
+from screens.wording import BAD, CARE, HOUR, IDLE, OK, WAITS, Span, bar_columns, count, duration, sentence
 
 if TYPE_CHECKING:
     from console.metrics.nccl.history import NodeBandwidth
@@ -103,16 +103,10 @@ def gpu_bar(pool: Pool, width: int) -> list[Span]:
     room = width - len(figures)
     if room < 4:
         return [Span(figures.strip())]
-    used = _columns(pool.floor.used, total, room)
-    out = min(room - used, _columns(pool.floor.out_of_use, total, room))
+    used = bar_columns(pool.floor.used, total, room)
+    out = min(room - used, bar_columns(pool.floor.out_of_use, total, room))
     ink = "bad" if pool.faults else "waits"
     return [Span("█" * used, "accent"), Span("▒" * out, ink), Span("░" * (room - used - out), "faint"), Span(figures)]
-
-
-def _columns(part: int, whole: int, width: int) -> int:
-    if not part:
-        return 0
-    return max(1, min(width if part >= whole else width - 1, round(width * part / whole)))
 
 
 def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Span]:

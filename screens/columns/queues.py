@@ -38,7 +38,7 @@ def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Span]:
     if whole <= 0 or width <= 0:
         return [Span(" " * max(0, width))]
     own = max(0, used - borrowed)
-    ends = [_columns(own, whole, width), _columns(used, whole, width)]
+    ends = [round(width * part / whole) for part in (own, used)]
     if own and not ends[0]:
         ends[0] = 1
     if borrowed and ends[1] <= ends[0]:
@@ -52,10 +52,6 @@ def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Span]:
         Span(FREE * (width - ends[1]), "faint"),
     ]
     return [run for run in runs if run.text]
-
-
-def _columns(part: int, whole: int, width: int) -> int:
-    return round(width * part / whole)
 
 
 class WaitingStart(Struct, frozen=True):

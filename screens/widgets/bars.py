@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -227,12 +227,6 @@ def _key_hint_texts(key: str, title: str, note: str) -> list[tuple[str, str]]:
     return texts if words else [(f" {key}", "key")]
 
 
-def _tabs_width(parts: Sequence[tuple[Tab, str, str]]) -> int:
-    return sum(len(text) for tab, title, note in parts for text, _ in _key_hint_texts(tab.key, title, note)) + len(
-        parts
-    )
-
-
 class TabStrip(Inked):
     DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
 
@@ -245,11 +239,12 @@ class TabStrip(Inked):
 
     def _tab_texts(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """The styled texts of each tab; on a narrow line without notes, or only with the keys."""
-        full = [(tab, tab.title, tab.note) for tab in self.tabs]
-        bare = [(tab, tab.title, "") for tab in self.tabs]
-        keys = [(tab, tab.title if tab.name == self.here else "", "") for tab in self.tabs]
-        fitting = next((each for each in (full, bare) if _tabs_width(each) <= self.size.width), keys)
-        return [(tab.name, _key_hint_texts(tab.key, title, note)) for tab, title, note in fitting]
+        for notes in (True, False):
+            texts = [(tab.name, _key_hint_texts(tab.key, tab.title, tab.note if notes else "")) for tab in self.tabs]
+            if sum(len(text) for _, pieces in texts for text, _ in pieces) + len(texts) <= self.size.width:
+                return texts
+        titles = [tab.title if tab.name == self.here else "" for tab in self.tabs]
+        return [(tab.name, _key_hint_texts(tab.key, title, "")) for tab, title in zip(self.tabs, titles, strict=True)]
 
     def render_line(self, y: int) -> Strip:
         segments: list[Segment] = []
