@@ -191,12 +191,8 @@ class AgreedPrinter:
             if began > before and len(line.ranks) < of:
                 break
             at += 1
-            shown = (
-                self._format_json(line, of, gaps)
-                if self._options.json
-                else f"[{line.ranks_text(of, gaps)}] {line.text}"
-            )
-            sys.stdout.write(f"{shown}\n")
+            text = f"[{line.ranks_text(of, gaps)}] {line.text}"
+            sys.stdout.write(f"{self._format_json(line, of, gaps) if self._options.json else text}\n")
         del self._held[:at]
         sys.stdout.flush()
 
