@@ -149,18 +149,14 @@ class StartNotifier:
         ]
 
 
-def notify_starts(app: ConsoleApp, starts: StartNotifier, outbox: Outbox) -> None:
-    """Tell of one's own jobs that waited and start now: a message, the terminal, and the addresses of the settings."""
-    if not app.connected:
-        return
-    for each in starts.new_starts(app.fleet, app.whose):
-        title = f"{each.owner_name} starts"
+def notify_starts(app: ConsoleApp, starts: StartNotifier) -> None:
+    """Tell of one's own jobs that waited and start now."""
+    for each in starts.new_starts(app.fleet, app.whose) if app.connected else ():
         admitted = condition(each.conditions, "Admitted")
         waited = f" after {duration(admitted.since - each.created)}" if admitted and admitted.since else ""
         words = f"Kueue has admitted it to queue {each.cluster_queue}{waited}: {each.total(GPU)} GPUs"
-        app.notify(f"{words}.", title=title, timeout=SHOWN)
-        _send(app, outbox, [(title, words, each.namespace)])
-        _send_notification(app, title, words)
+        app.notify(f"{words}.", title=f"{each.owner_name} starts", timeout=SHOWN)
+        _send(app, [(f"{each.owner_name} starts", words, each.namespace)])
 
 
 def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
@@ -173,26 +169,25 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     new = begun + bell.explained(alarms.latest_alarms)
     _show(app, new)
     told = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
-    _send(app, bell.outbox, told)
-    for title, words, _ in told[: len(begun)]:  # the terminal cannot replace what it was sent, as a toast is replaced
-        _send_notification(app, title, words)
+    _send(app, told, to_terminal=len(begun))  # which cannot replace what it was sent, as a toast is replaced
 
 
 def announce(app: ConsoleApp, key: tuple[str, str], what: str, words: str) -> None:
     """Tell of something that is done without anybody asking: here, in the terminal, and where alarms are sent."""
     title = f"{key[1]}: {what}"
     app.notify(words, title=title, severity="warning", timeout=ANNOUNCED, markup=False)
-    _send(app, app.outbox, [(title, words, key[0])])
-    _send_notification(app, title, words)
+    _send(app, [(title, words, key[0])])
 
 
-def _send_notification(app: ConsoleApp, title: str, words: str) -> None:
+def _send(app: ConsoleApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:
+    """(title, text, namespace) to the terminal, all or the first so many, and to the addresses of the settings.
+
+    Those of the practice cluster are of no use to others.
+    """
     if app.session.alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-        notify_terminal(app, title, words)
-
-
-def _send(app: ConsoleApp, outbox: Outbox, messages: Sequence[tuple[str, str, str]]) -> None:
-    """(title, text, namespace) to the addresses of the settings; the practice cluster's are of no use to others."""
+        for title, text, _ in messages[:to_terminal]:
+            notify_terminal(app, title, text)
+    outbox = app.outbox
     if not messages or not app.loaded.config.notifications.to or app.settings.practice:
         return
     for title, text, namespace in messages:

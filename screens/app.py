@@ -361,7 +361,7 @@ class ConsoleApp(KeyOrderedApp):
         if self.is_running:  # a last tick may come while the screens are being taken away
             self._follow_config()
             notify_new_alarms(self, self._bell)
-            notify_starts(self, self._starts, self._bell.outbox)
+            notify_starts(self, self._starts)
             if self.loaded.config.actions.on_hang != "nothing" or self.automatic.pending:
                 from screens.dialogs.automatic import follow_hangs  # of no use to those who never set that
 

@@ -97,7 +97,7 @@ class EditValues(Question[str | None]):
 
     def on_mount(self) -> None:
         editor = self.query_one(YamlEditor)
-        editor.begin(self._text)
+        editor.load_text(self._text)
         editor.focus()
         self.judge()
 

@@ -88,9 +88,6 @@ class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
             self.replace(text, (0, 0), self.document.end)
             self.move_cursor(place)
 
-    def begin(self, text: str) -> None:
-        self.load_text(text)
-
     def mark(self, lines: Collection[int]) -> None:
         """Underline these lines (counted from 1) as faulty."""
         wrong = frozenset(lines)

@@ -69,10 +69,7 @@ class CommandText(YamlText):
     ]  # fmt: skip
 
     inline = False
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._command: HelmCommand | None = None
+    _command: HelmCommand | None = None
 
     def show_command(self, command: HelmCommand) -> None:
         self._command = command
@@ -306,7 +303,7 @@ class LaunchPane(Vertical):
         drafting = self._launch.session.launch.plan_texts
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
         self._shown = draft.yaml
-        (self.yaml.begin if self._anew else self.yaml.show)(draft.yaml)
+        (self.yaml.load_text if self._anew else self.yaml.show)(draft.yaml)
         self._anew = False
         self.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
 

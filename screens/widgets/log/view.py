@@ -133,11 +133,6 @@ class LogView(Vertical):
         if self._alarm is not None:
             self._update_status()
 
-    def watch_status(self) -> None:
-        self._update_status()
-
-    watch_over = watch_status
-
     def watch_drawn(self) -> None:
         bar = self.query_one(".log-drawn", Static)
         bar.display = bool(self.drawn)
@@ -172,6 +167,8 @@ class LogView(Vertical):
         words += [said for said in (lines.text.note, self.status) if said]
         foot.set_class(self._alarm is not None, "-alarm")
         foot.update(GAP.join(words))
+
+    watch_status = watch_over = _update_status
 
     def _why_none(self) -> str:
         """Why a filter shows no lines, and how to remove it; empty if there are lines or no filter."""
