@@ -24,14 +24,9 @@ class ListMetaWire(Wire):
     remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
-class ListWire(Wire, Generic[W]):
+class ListWire(Wire, Generic[M]):
     metadata: ListMetaWire | None = None
-    items: list[W] | None = None
-
-
-class RawListWire(Wire):
-    metadata: ListMetaWire | None = None
-    items: list[msgspec.Raw] | None = None
+    items: list[M] | None = None
 
 
 class LineWire(Wire):
@@ -98,7 +93,7 @@ class KindReader(Generic[W, M]):
 
     def _page_piecewise(self, body: bytes) -> ListPage[W]:
         try:
-            listed = msgspec.json.decode(body, type=RawListWire)
+            listed = msgspec.json.decode(body, type=ListWire[msgspec.Raw])
         except UNREADABLE as error:
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
         items, unreadable = [], {}
@@ -158,7 +153,7 @@ def next_token(body: bytes) -> str:
     """The continue token, if it precedes the items, as API servers write it; else empty."""
     head, items, _ = body[:PEEK].partition(b'"items":')
     try:
-        meta = msgspec.json.decode(head.rstrip(b", \n") + b"}", type=RawListWire).metadata if items else None
+        meta = msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListWire[msgspec.Raw]).metadata if items else None
     except UNREADABLE:
         return ""
     return (meta.next or "") if meta else ""

@@ -7,12 +7,11 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
-
-from console.kube.kinds import reader_of
+from console.kube.kinds import ListWire, reader_of
 from console.kube.kubeconfig import load
 from console.kube.login import Login
-from console.kube.objects.meta import Wire
+from console.kube.objects.meta import ObjectWire, labels_of
+from console.kube.objects.on_demand import read_object
 from console.kube.port_forward import JOBSETS
 from console.kube.raw_connection import open_connection
 
@@ -28,19 +27,6 @@ _PATHS = {
 }
 _ONLY_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"  # no whole pods
 _NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")  # what Kubernetes allows; the shell gets nothing else
-
-
-class _Meta(Wire):
-    name: str = ""
-    labels: dict[str, str] | None = None
-
-
-class _Object(Wire):
-    metadata: _Meta
-
-
-class _List(Wire):
-    items: list[_Object] | None = None
 
 
 async def object_names(kubeconfig: Path | None, context: str, namespace: str, kind: str, job: str = "") -> list[str]:
@@ -63,6 +49,6 @@ async def object_names(kubeconfig: Path | None, context: str, namespace: str, ki
     if kind == "ranks":
         places = reader_of("jobsets").read_object(answer.body, f"Job {job}").places
         return [str(number) for number, _ in zip(range(LIMIT), places, strict=False)]
-    listed = [each.metadata for each in msgspec.json.decode(answer.body, type=_List).items or ()]
-    names = {(each.labels or {}).get(POOL, "") if kind == "pools" else each.name for each in listed}
+    listed = [each.metadata for each in read_object(answer.body, ListWire[ObjectWire]).items or ()]
+    names = {labels_of(each).get(POOL, "") if kind == "pools" else each.name or "" for each in listed}
     return sorted(filter(_NAME.fullmatch, names))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
+from console.kube.actions import pod_path
 from console.kube.find_job import find_job
 from console.metrics.gpu_metrics import DCGM, SMI, Gpu, GpuBoard, RankGpus, Source
 from console.scheduling.ranks import Rank, ranks
@@ -241,7 +242,7 @@ class GpuReader:
         from console.metrics.gpu_metrics import parse_dcgm
 
         port = self._ports.get(exporter.uid) or await self._exporter_port(exporter)
-        path = f"{_metrics_path(exporter)}:{port}/proxy/metrics"
+        path = f"{pod_path(exporter.namespace, exporter.name)}:{port}/proxy/metrics"
         client = self._cluster.current_connection.client
         raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
         gpus = parse_dcgm(raw.decode(errors="replace"))
@@ -250,8 +251,8 @@ class GpuReader:
         return gpus
 
     async def _exporter_port(self, exporter: Pod) -> int:
-        client = self._cluster.current_connection.client
-        body = await client.request("GET", _metrics_path(exporter), doing=f"read pod {exporter.name}")
+        path, client = pod_path(exporter.namespace, exporter.name), self._cluster.current_connection.client
+        body = await client.request("GET", path, doing=f"read pod {exporter.name}")
         try:
             ports = [port for each in json.loads(body)["spec"]["containers"] for port in each.get("ports") or ()]
             named = (int(port["containerPort"]) for port in ports if port.get("name") == DCGM_PORT_NAME)
@@ -269,7 +270,3 @@ class _ReadOptions:
     every: float
     source: Source
     refused: Callable[[Refused], None] = lambda _: None
-
-
-def _metrics_path(pod: Pod) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

@@ -16,8 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed, NotFound, Unreachable
+from console.kube.kinds import ListWire
 from console.kube.nested_values import Value, get_path
-from console.kube.objects.on_demand import NamedWire, NamesWire, read_object
+from console.kube.objects.meta import ObjectWire
+from console.kube.objects.on_demand import read_object
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
@@ -378,15 +380,15 @@ class CheckContext:
 
         return await self.send_request(KUBERNETES, f"GET {what}", question)
 
-    async def list_metadata(self, path: str, noun: str, **params: str) -> tuple[NamedWire, ...]:
+    async def list_metadata(self, path: str, noun: str, **params: str) -> tuple[ObjectWire, ...]:
         """Fetch the metadata of a list, so that no Secret's content is transferred."""
 
-        async def question() -> tuple[NamedWire, ...]:
+        async def question() -> tuple[ObjectWire, ...]:
             client = self.cluster.watch.current_connection.client
             body = await client.request(
                 "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=SILENCE_TIMEOUT
             )
-            return tuple(read_object(body, NamesWire).items or ())
+            return tuple(read_object(body, ListWire[ObjectWire]).items or ())
 
         shown = "&".join(f"{key}={value}" for key, value in params.items())
         return await self.send_request(KUBERNETES, f"GET {path}?{shown} (metadata)", question)

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 from console.errors import NotFound
 from console.google.clusters import is_gke, is_older, parse_version
-from console.kube.kinds import JOBSET, KUEUE, kind_named
+from console.kube.kinds import JOBSET, KUEUE, ListWire, kind_named
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import on_demand
-from console.kube.objects.meta import GPU
+from console.kube.objects.meta import GPU, ObjectWire
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.snapshot import Fleet
 from console.preflight.check import (
@@ -151,7 +151,7 @@ async def check_name_free(context: CheckContext) -> Verdict:
 
     async def check_no_job() -> Verdict:
         path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
-        if await context.find(path, on_demand.NamedWire):
+        if await context.find(path, ObjectWire):
             return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
         return ok(f"No JobSet there is called {name}.")
 
@@ -203,7 +203,7 @@ def service_account_path(context: CheckContext) -> str:
 
 async def _check_object_exists(context: CheckContext, kind: str, path: str, name: str, reason: str = "") -> Verdict:
     where = "" if name == context.wish.namespace else f" in {context.wish.namespace}"
-    if await context.find(path, on_demand.NamedWire) is None:
+    if await context.find(path, ObjectWire) is None:
         return fail(f"There is no {kind} {name}{where}.", reason)
     return ok(f"{kind[:1].upper()}{kind[1:]} {name} is there.")
 
@@ -221,7 +221,7 @@ async def _check_priority_class(context: CheckContext, name: str) -> Verdict:
     group = await context.find(f"/apis/{KUEUE}", on_demand.GroupWire)
     version = next(iter(group.names), "") if group else ""
     path = f"/apis/{KUEUE}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
-    found = await context.find(path, on_demand.NamedWire) if version else None
+    found = await context.find(path, ObjectWire) if version else None
     if found is not None:
         return ok(f"WorkloadPriorityClass {name} is there.")
     return fail(f"There is no WorkloadPriorityClass {name}.", "Kueue refuses jobs that use it.")
@@ -289,7 +289,8 @@ async def _served_version(context: CheckContext, group: str, plural: str) -> str
 
 async def _check_controller(context: CheckContext, group: str, need: Need) -> Verdict:
     word, title = group.partition(".")[0], TITLES[group]
-    found = (await context.get("/apis/apps/v1/deployments", on_demand.WorkloadControllersWire, limit="500")).items or []
+    wanted = ListWire[on_demand.WorkloadControllerWire]
+    found = (await context.get("/apis/apps/v1/deployments", wanted, limit="500")).items or []
     mine = [each for each in found if _is_controller_of(each, word)]
     if not mine:
         told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."

@@ -11,8 +11,10 @@ from urllib.parse import quote
 from console.errors import NotFound, Refused
 from console.google.builds import ImageReference
 from console.google.clusters import Firewall, GkePool, Nat, Reservation, is_port_open
+from console.kube.kinds import ListWire
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import on_demand
+from console.kube.objects.meta import ObjectWire
 from console.kube.objects.node import Node
 from console.preflight.check import (
     KUBERNETES,
@@ -260,7 +262,7 @@ check_workload_identity = combined_check(_check_metadata_server, _check_metadata
 async def _check_dcgm_in_cluster(context: CheckContext) -> Verdict:
     where = "gke-managed-system"
     agents = (
-        await context.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", on_demand.WorkloadControllersWire)
+        await context.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", ListWire[on_demand.WorkloadControllerWire])
     ).items or []
     found = next((each for each in agents if "dcgm" in each.name), None)
     if found is None:
@@ -387,7 +389,7 @@ async def check_interfaces(context: CheckContext) -> Verdict:
 
 
 async def _check_networks_in_cluster(context: CheckContext, need: Need) -> Verdict:
-    found = await context.find("/apis/networking.gke.io/v1/networks", on_demand.NamesWire)
+    found = await context.find("/apis/networking.gke.io/v1/networks", ListWire[ObjectWire])
     if found is None:
         told = "The cluster does not serve networks.networking.gke.io."
         return missing_verdict(need, told, "Multi-networking is off.")
@@ -425,7 +427,7 @@ async def check_network_policies(context: CheckContext) -> Verdict:
         return combine_verdicts(await verdict_of(_check_firewall(context)), shared, all_required=True)
     namespace, ports = context.wish.namespace, context.wish.ports
     path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
-    found = (await context.get(path, on_demand.PoliciesWire)).items or []
+    found = (await context.get(path, ListWire[on_demand.PolicyWire])).items or []
     words = " and ".join(map(str, ports))
     about = [each for each in found if _selects_launch(each)]
     if not about:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, ConsoleError, NotFound
-from console.kube.objects.meta import annotations_of
-from console.kube.objects.on_demand import ClaimWire, NamedWire, WorkloadControllerWire
+from console.kube.objects.meta import ObjectWire, annotations_of
+from console.kube.objects.on_demand import ClaimWire, WorkloadControllerWire
 from console.preflight.check import (
     CheckContext,
     Need,
@@ -75,7 +75,7 @@ _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
 async def _check_csi_driver(context: CheckContext, name: str, need: Need, repair: Repair | None = None) -> Verdict:
-    if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", NamedWire):
+    if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", ObjectWire):
         return ok(f"CSIDriver {name} is there.")
     return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.", repair=repair)
 
@@ -203,7 +203,7 @@ async def check_bucket_access(context: CheckContext) -> Verdict:
         return skip("No bucket was named." if not context.wish.recipe else "The launch mounts no bucket.")
     acts_as, who = "", f"{context.wish.namespace}/{context.wish.account}"
     try:
-        account = await context.find(service_account_path(context), NamedWire)
+        account = await context.find(service_account_path(context), ObjectWire)
         acts_as = annotations_of(account.metadata).get(_IMPERSONATION_ANNOTATION, "") if account else ""
         there = ok(f"ServiceAccount {who} is there{f'; its pods act as {acts_as}' if acts_as else ''}.")
         if account is None:

@@ -16,14 +16,6 @@ class BuildWire(Wire):
     git_version: str | None = None
 
 
-class NamedWire(ObjectWire):
-    """An object of which only the name is read."""
-
-
-class NamesWire(Wire):
-    items: list[NamedWire] | None = None
-
-
 class ImageWire(Wire):
     name: str | None = None
     image: str | None = None
@@ -75,10 +67,6 @@ class WorkloadControllerWire(ObjectWire):
         """For a Deployment: whether its condition Available is true."""
         conditions = (self.status.conditions if self.status else None) or ()
         return any(each.type == "Available" and each.status == "True" for each in conditions)
-
-
-class WorkloadControllersWire(Wire):
-    items: list[WorkloadControllerWire] | None = None
 
 
 class VersionWire(Wire):
@@ -140,10 +128,6 @@ class PolicySpecWire(Wire):
 
 class PolicyWire(ObjectWire):
     spec: PolicySpecWire | None = None
-
-
-class PoliciesWire(Wire):
-    items: list[PolicyWire] | None = None
 
 
 def read_object(body: bytes, type_: type[_T]) -> _T:
