@@ -18,6 +18,7 @@ import msgspec
 from console.errors import Conflict, ConsoleError, NotAllowed, NotFound, Unreadable
 from console.kube.actions import delete_jobset, list_objects, read_jobset, read_manifest
 from console.kube.objects.meta import ObjectWire, Wire, annotations_of, labels_of
+from console.kube.objects.pod import PodSpecWire, gpus_of
 from console.kube.snapshot import Fleet, StopReport
 from console.launch.helm import KINDS, POLICY, load_manifest, object_path
 
@@ -278,19 +279,9 @@ _STATEFUL = "megatron"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-class _Resources(Wire):
-    requests: dict[str, str | int] | None = None
-    limits: dict[str, str | int] | None = None
-
-
-class _Container(Wire):
-    resources: _Resources = msgspec.field(default_factory=_Resources)
-
-
-class _Spec(Wire, rename={"cluster_ip": "clusterIP"}):
-    cluster_ip: str | None = None
+class _Spec(PodSpecWire):
+    cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
     selector: dict[str, str] | None = None
-    containers: list[_Container] | None = None
 
 
 class _Status(Wire):
@@ -342,7 +333,7 @@ def _pod_leftover(item: _Item) -> Leftover:
     phase = item.status.phase or "Pending"
     if phase in _ENDED:
         return _make_leftover("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
-    gpus = sum(_gpu_request(each) for each in item.spec.containers or ())
+    gpus = gpus_of(item.spec)
     held = f" and holds {gpus} GPUs" if gpus else ""
     return _make_leftover("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
@@ -366,9 +357,3 @@ def _service_leftover(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover
 
 def _make_leftover(kind: str, item: _Item, why: str, *, runs: bool) -> Leftover:
     return Leftover(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)
-
-
-def _gpu_request(container: _Container) -> int:
-    resources = container.resources
-    wanted = {**(resources.limits or {}), **(resources.requests or {})}.get("nvidia.com/gpu", 0)
-    return int(wanted) if str(wanted).isdecimal() else 0
