@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 from console.errors import ApiDisabled, ConsoleError, NotFound, Unreachable
 from console.google.account import Cloud
 from console.launch.choices import ChoicesState, FieldChoices
+from console.launch.schema import iter_leaf_values
 
 if TYPE_CHECKING:
     from console.google.images import Images
     from console.google.node_pools import NodePools
     from console.google.storage import CloudStorage, FilestoreInstance, LustreInstance
-    from console.kube.nested_values import Value
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.follow import LogService
 
@@ -101,7 +101,10 @@ async def _file_system_choices(
     for each in ready:
         far = f", not in {region}" if region and not f"{each.location}-".startswith(f"{region}-") else ""
         about[each.name] = f"{each.location}{far}, {each.gib:,} GiB, {each.endpoint}"
-    fills = {each.name: _flatten_texts(each.launch_values()) for each in ready}
+    fills = {
+        each.name: {".".join(map(str, keys)): str(value) for keys, value in iter_leaf_values(each.launch_values(), ())}
+        for each in ready
+    }
     others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
     why = f"No {title} instance can be mounted: {others}." if found else f"The project has no {title} instance."
     return FieldChoices(title.lower(), tuple(about), about, fills=fills, why="" if ready else why)
@@ -125,16 +128,6 @@ async def _pool_choices(google: GoogleServices) -> FieldChoices:
         if name and name != "any":
             about[f"{_RESERVATION}={name}"] = f"reservation of pool {pool.name}"
     return FieldChoices("nodelabels", tuple(about), about, why="" if about else "The cluster has no pool with GPUs.")
-
-
-def _flatten_texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found |= _flatten_texts(value, f"{above}{name}.")
-        else:
-            found[f"{above}{name}"] = str(value)
-    return found
 
 
 _CHOICE_READERS: Mapping[str, Callable[[GoogleServices], Awaitable[FieldChoices]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -215,10 +216,17 @@ def _parse_rows(field: Field, text: str) -> list[Value]:
 
 
 def _quote_given(field: Field, text: str) -> str:
-    if field.secret or field.choices_from == "secrets" or looks_confidential(text):
+    return "" if field.secret or field.choices_from == "secrets" else quote_value(text)
+
+
+def quote_value(value: object) -> str:
+    """The end of a sentence about a value that was given, which is not repeated if it looks like a secret."""
+    text = re.sub(r"\s+", " ", value if isinstance(value, str) else repr(value)).strip()
+    if looks_confidential(text):
         return ""
-    short = text.strip() if len(text.strip()) <= 60 else text.strip()[:57] + "..."
-    return f"; {short} was given" if short else "; it is empty"
+    if not text:
+        return "; it is empty"
+    return f"; {text if len(text) <= 60 else text[:57] + '...'} was given"
 
 
 HIDDEN = "(hidden)"  # stands in every text where a secret value would be; read back, it means the value that was there

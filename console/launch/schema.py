@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, Unreadable
 from console.kube.nested_values import Value, get_path, merge_values, set_path
-from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, parse_value
+from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, parse_value, quote_value
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _problems_of_error(error: ValidationError, schema: Schema, parts: Mapping[st
     part = parts.get(path)
     if part is None:
         kind = _KINDS.get(str(error.validator_value), "something else")
-        return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_quote_value(error.instance)}.")]
+        return [FieldProblem(path, f"{path or 'The values'} must be {kind}{quote_value(error.instance)}.")]
     # A name that a map may not have is reported on the map.
     keys = [*rest, str(error.instance)] if "propertyNames" in error.absolute_schema_path else rest
     return [FieldProblem(path, _format_problem(part, error, rest), tuple(keys))]
@@ -247,7 +247,7 @@ def _format_problem(part: Schema, error: ValidationError, rest: Sequence[str | i
     expected: Any = error.validator_value
     # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
     named = part.get("x-secret") or part.get("x-choices") == "secrets"
-    given = "" if named or any(is_confidential(str(key)) for key in rest) else _quote_value(value)
+    given = "" if named or any(is_confidential(str(key)) for key in rest) else quote_value(value)
     if error.validator == "not" and "propertyNames" in error.absolute_schema_path:
         # jsonschema reports a name that a map may not have on the map's name rules.
         return f"{part['title']}: {value} is set by the chart itself and cannot be given."
@@ -279,16 +279,6 @@ def suggest_path(path: str, known: Sequence[str]) -> str:
         return f"; {group} has {', '.join(names)}."
     near = near or difflib.get_close_matches(path, known, n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else "."
-
-
-def _quote_value(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    text = re.sub(r"\s+", " ", text).strip()
-    if looks_confidential(text):
-        return ""
-    if not text:
-        return "; it is empty"
-    return f"; {text if len(text) <= 60 else text[:57] + '...'} was given"
 
 
 _ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\"']+)")  # a variable set in a script
