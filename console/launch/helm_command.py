@@ -306,26 +306,15 @@ def _split_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _split_unescaped(text: str, at: str, *, braces: bool = False, most: int = -1) -> list[str]:
-    """Split at every unescaped `at` that is not inside the braces of a list value."""
-    parts: list[str] = []
-    part, depth, place = "", 0, 0
-    while place < len(text):
-        char = text[place]
-        if char == "\\":
-            part += text[place : place + 2]
-            place += 2
-            continue
-        if braces and char == "{" and (depth or part.endswith("=")):
-            depth += 1
-        elif braces and char == "}" and depth:
-            depth -= 1
-        if char == at and not depth and len(parts) != most:
-            parts.append(part)
-            part = ""
+    """Split at every unescaped `at`, with `braces` not inside a list value; escapes stay as they are."""
+    listed = r"(?<==)\{(?:\\.|[^\\}])*\}|" if braces else ""
+    parts = [""]
+    for token in re.findall(rf"\\.?|{listed}.", text, re.DOTALL):
+        if token == at and len(parts) != most + 1:
+            parts.append("")
         else:
-            part += char
-        place += 1
-    return [*parts, part]
+            parts[-1] += token
+    return parts
 
 
 def _unescape(text: str) -> str:
