@@ -71,7 +71,7 @@ class FakeCloud:
     async def enable_service(self, project: str, service: str) -> None:
         self._session._did("enable_service", project, service)
 
-    async def switch_to_cluster(self, cluster: GkeCluster, way: str = "") -> None:
+    async def switch_to_cluster(self, cluster: GkeCluster) -> None:
         self._session._did("enter", cluster.path)
 
     def default_kubeconfig(self) -> Path:

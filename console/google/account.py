@@ -208,11 +208,11 @@ class Cloud:
         token = (await self.open_session()).token
         return (await fetch_server_version(cluster, token, way, practice=self.practice_folder))[1]
 
-    async def switch_to_cluster(self, cluster: GkeCluster, way: str = "") -> None:
+    async def switch_to_cluster(self, cluster: GkeCluster) -> None:
         """Switch this session to that cluster, without writing a file; on failure it stays where it is."""
         assert self._watched is not None
         token, practice = (await self.open_session()).token, self.practice_folder
-        chosen, _ = await fetch_server_version(cluster, token, way, practice=practice)
+        chosen, _ = await fetch_server_version(cluster, token, practice=practice)
         address = endpoints(cluster)[chosen]
         add_to_kubeconfig(self._watched.kubeconfig, cluster, address, token, practice=practice)
         await self._watched.switch(context=cluster.context)

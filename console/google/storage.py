@@ -214,8 +214,8 @@ class FilestoreInstance:
 InstanceT = TypeVar("InstanceT", LustreInstance, FilestoreInstance)
 
 
-def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
-    return {"storage": {"gcs": {bucket: path}}}
+def bucket_values(bucket: str) -> dict[str, Value]:
+    return {"storage": {"gcs": {bucket: "/gcs"}}}
 
 
 def sort_and_mark_checkpoints(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:

@@ -62,9 +62,8 @@ async def _list_node_names(context: CheckContext, selector: str) -> list[str]:
     return [each.metadata.name or "" for each in found]
 
 
-def _format_names(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _format_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 async def check_a4_pool(context: CheckContext) -> Verdict:

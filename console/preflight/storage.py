@@ -74,10 +74,10 @@ HOST_NETWORK_FROM = (1, 17, 2)  # the first version of the GCS FUSE driver that 
 _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
-async def _check_csi_driver(context: CheckContext, name: str, need: Need, repair: Repair | None = None) -> Verdict:
+async def _check_csi_driver(context: CheckContext, name: str, need: Need) -> Verdict:
     if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", ObjectWire):
         return ok(f"CSIDriver {name} is there.")
-    return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.", repair=repair)
+    return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.")
 
 
 async def _check_addon(context: CheckContext, addon: str, words: str, need: Need) -> Verdict:

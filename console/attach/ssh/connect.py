@@ -52,7 +52,7 @@ def _read_known_uids(path: Path) -> dict[str, str] | None:
 
 
 async def prepare_entry(
-    client: Client, entry: SshHostEntry, target: LivePod, *, probed: Probe | None = None, facts: PodFacts | None = None
+    client: Client, entry: SshHostEntry, target: LivePod, *, facts: PodFacts | None = None
 ) -> SshHostEntry:
     """Verify the pod's host key, install the person's key if agreed, and return the updated entry."""
     import msgspec
@@ -64,7 +64,8 @@ async def prepare_entry(
     rank = target.number
     facts = facts or await pod_facts.read_pod_facts(client, target.namespace, target.pod)
     release = await pod_facts.read_release_keys(client, target.namespace, facts.secret)
-    if probed is None and (entry.install or not release):
+    probed: Probe | None = None
+    if entry.install or not release:
         add = entry.public_key if entry.install else ""
         probed = await pod_facts.probe_pod(client, target.namespace, target.pod, container=target.container, add=add)
     told = ApiHostKeys(facts, release, *((probed.served, probed.kept) if probed else ()))

@@ -15,10 +15,10 @@ from console.google.clusters import Project
 TIMEOUT = 30.0
 
 
-async def search_projects(reach: GoogleSession, query: str = "") -> AsyncGenerator[Project, None]:
-    """Yield projects visible to the login; `query` is in Google's syntax, "id:train*"."""
+async def search_projects(reach: GoogleSession) -> AsyncGenerator[Project, None]:
+    """Yield projects visible to the login."""
     client = reach.client(api.ProjectsAsyncClient)
-    request = api.SearchProjectsRequest(query=query or "state:ACTIVE")
+    request = api.SearchProjectsRequest(query="state:ACTIVE")
     with translate_errors("list the projects"):
         async for each in await client.search_projects(request, timeout=TIMEOUT):
             yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
