@@ -24,7 +24,7 @@ from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
-from screens.widgets.table.row_painter import EXTRA, Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Span
@@ -44,7 +44,7 @@ class GroupTable(ResourceTable["HangGroup"]):
         Column("RANKS", lambda group: format_ranges(group.ranks), least=8, most=40),
         Column("PODS", lambda group: format_ranges({each.pod_rank for each in group.members}), least=4, most=16),
         Column("NODE", lambda group: group.place, least=10, most=40, cut="node"),
-        Column("CALL", lambda group: _call(group), fill=True, least=30, drop=EXTRA),
+        Column("CALL", lambda group: _call(group), fill=True, least=20, drop=4),
     )
 
     def row_text(self, row: HangGroup) -> str:

@@ -71,10 +71,10 @@ class RankTable(ResourceTable[Rank]):
                sort=lambda rank: rank.name),
         Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=12, cut="node",
                sort=lambda rank: rank.node),
-        Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
+        Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=5),
         Column("RESTARTS", lambda rank: Span(str(rank.restarts), "waits" if rank.restarts else "dim"), width=8,
                right=True, drop=2),
-        Column("EXIT", _ended, width=4, right=True),
+        Column("EXIT", _ended, width=4, right=True, drop=1),
         since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
     )  # fmt: skip
 

@@ -49,6 +49,7 @@ from screens.widgets.table.listing import RowKey
 from screens.widgets.table.table import ResourceTable
 from screens.wording import count
 
+TALL = 40  # lines of a terminal from which on what a recipe does is told whole beside the form too
 SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
 START_HOLDS = 15.0  # seconds after which the start of a launch is asked for again
 RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open
@@ -229,7 +230,7 @@ class LaunchScreen(LiveScreen):
 
     def _tell_recipe(self) -> None:
         if self.draft is not None:
-            brief = self.has_class("-typing")
+            brief = self.has_class("-typing") and self.size.height < TALL
             self.head.tell_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
@@ -496,5 +497,6 @@ class LaunchScreen(LiveScreen):
         """Show the views as a third column on wide screens."""
         self.set_class(event.size.width >= 170, "-wide")
         self.set_class(event.size.width < 100, "-narrow")
+        self.set_class(event.size.width < 130, "-slim")
         self.set_class(event.size.height < 30, "-low")
         self.call_after_refresh(self.pane.draw)
