@@ -181,7 +181,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     screen.app.notify(f"{job} is launched.", title=plan.name, markup=False)
     draft.rename(screen.suggest(draft.recipe.id))
     screen.form.show(draft.model, leave=True)
-    screen.leave_form()
+    screen.set_focus(screen.recipes)
     screen.judge()
     screen.app.launched = plan.namespace, job
     await screen.app.switch_mode("jobs")

@@ -481,10 +481,7 @@ class LaunchScreen(LiveScreen):
     def back_to_recipes(self, event: Form.Left) -> None:
         event.stop()
         if not self.app.close_alarms():
-            self.leave_form()
-
-    def leave_form(self) -> None:
-        self.set_focus(self.recipes)
+            self.set_focus(self.recipes)
 
     def action_back(self) -> None:
         """Go from a view to the form; on the recipes as on other pages."""
