@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-DETECTION_BYTES = 50  # first lines by which it is known what a log is wrapped in
+DETECTION_LINES = 50  # first lines by which it is known what a log is wrapped in
 MAX_DOCUMENT_BYTES = 64 << 20  # bytes that are kept until the end of the log, of one that can only be read as a whole
 _LONGEST = 1 << 20  # bytes of a first line, or of a record, that are looked at
 _SPLIT = 16_000  # docker cuts longer lines than this into several records
@@ -133,7 +133,7 @@ class CollectorUnwrapper:
             self._held.append(line)
             return self._detect_wrapping()
         self._seen += 1
-        self._plain = self._seen >= DETECTION_BYTES
+        self._plain = self._seen >= DETECTION_LINES
         return self._release_held_lines() + line
 
     def _release_held_lines(self) -> bytes:
@@ -156,7 +156,7 @@ class CollectorUnwrapper:
             held, self._held = self._held, []
             return b"".join(map(self._wrap.unwrap_line, held))
         self._seen += len(lines)
-        self._plain = self._seen >= DETECTION_BYTES or any(map(_NUMBERED.match, lines))
+        self._plain = self._seen >= DETECTION_LINES or any(map(_NUMBERED.match, lines))
         return self._release_held_lines()
 
 

@@ -118,14 +118,14 @@ class LogCursor:
 
 
 def _last_lines(part: LogSegment) -> list[TimedLine]:
-    return list(part.iter_timed_lines(len(part) - MAX_REMEMBERED_PAGES))
+    return list(part.iter_timed_lines(len(part) - MAX_COMPARED_LINES))
 
 
 ONCE, LEAST_ONCE = 96 << 20, 12 << 20  # bytes of all logs read at once, and of one; a kubelet keeps 10 MiB a file
 WRITE_SECONDS = 0.25  # seconds between two writings to the disk
 DISK_RETRY_SECONDS = 5.0  # seconds until a disk that took nothing is tried again
 REFUSED_RETRY_SECONDS = 1.0  # seconds between two looks for logs that were refused and are to be asked for again
-MAX_REMEMBERED_PAGES = 4000  # kept lines of a container that are compared with what the server sends
+MAX_COMPARED_LINES = 4000  # kept lines of a container that are compared with what the server sends
 
 
 class JobLog:
@@ -274,7 +274,7 @@ class JobLog:
     def _open_stream(self, given: list[TimedLine], pod: Pod, container: Container, redactor: Redactor) -> LogStream:
         from console.logs.container_log import LogRequest, ResumeCursor
 
-        memory = ResumeCursor(given, whole=self._tail is None and len(given) < MAX_REMEMBERED_PAGES)
+        memory = ResumeCursor(given, whole=self._tail is None and len(given) < MAX_COMPARED_LINES)
         tail = None if given else self._tail
         most = max(LEAST_ONCE, ONCE // max(1, self._reads))
         wanted = LogRequest(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)

@@ -199,7 +199,7 @@ class UnparsedLines(Struct, frozen=True):
         return f"{number} unreadable ({where})"
 
 
-MAX_SHOWN_LINES = 300  # letters of a line that are kept
+MAX_EXAMPLE = 300  # letters of a line that are kept
 
 
 class UnparsedCounter:
@@ -231,7 +231,7 @@ class UnparsedCounter:
         number = self._before + self._lines + 1
         old = self.told
         if old is None:
-            self.told = UnparsedLines(number, number, 1, text.strip()[:MAX_SHOWN_LINES])
+            self.told = UnparsedLines(number, number, 1, text.strip()[:MAX_EXAMPLE])
         else:
             self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
 

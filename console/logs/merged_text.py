@@ -15,6 +15,7 @@ from console.logs.line import Gap, RankLine
 from console.logs.segment import LogSegment
 from console.logs.text import (
     MAX_ROW_WIDTH,
+    SLICE_LINES,
     LineFilter,
     ListText,
     LogText,
@@ -98,8 +99,7 @@ def position_in_merged(parts: Sequence[TimedLines], part: int, number: int, mome
     )
 
 
-SLICE_LINES = 20_000  # lines that one step looks at
-BLOCK_LINES = b" (the line goes on)"
+CUT_NOTE = b" (the line goes on)"
 
 
 class MergedText(LogText):
@@ -148,7 +148,7 @@ class MergedText(LogText):
         rows = []
         for index, number in places:
             text = next(texts[index])
-            cut = text if len(text) <= MAX_ROW_WIDTH else text[:MAX_ROW_WIDTH] + BLOCK_LINES
+            cut = text if len(text) <= MAX_ROW_WIDTH else text[:MAX_ROW_WIDTH] + CUT_NOTE
             moment, label = shown[index].times[number], self._label(self._parts[index])
             rows.append(TextRow(cut.decode("utf-8", "replace"), moment, label))
         return rows

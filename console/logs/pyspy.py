@@ -73,7 +73,7 @@ class _JsonThread(msgspec.Struct):
     frames: list[_JsonFrame] = []
     process_info: _JsonInfo | None = None
 
-    def stack_key(self) -> tuple[str, str, frozenset[str], list[Frame]]:
+    def to_thread(self) -> tuple[str, str, frozenset[str], list[Frame]]:
         state = {"active" if self.active else "idle", *(["gil"] if self.owns_gil else [])}
         name = f"{self.os_thread_id}" if self.os_thread_id is not None else f"0x{self.thread_id:X}"
         # Native code has line 0.
@@ -151,7 +151,7 @@ class PySpyParser:
         found: dict[int, _Process] = {}
         for each in threads:
             process = found.setdefault(each.pid, _Process(each.pid))
-            process.threads.append(each.stack_key())
+            process.threads.append(each.to_thread())
             if each.process_info is not None:
                 process.command = each.process_info.command_line
         self._read += found.values()

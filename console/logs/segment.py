@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from console.logs.container_log import TimedLine
 
 BLOCK = 1 << 18  # bytes of a file that are read at once
-RECENT_BYTES = 128  # lines that stay in memory once they are written
+RECENT_LINES = 128  # lines that stay in memory once they are written
 PAGE_LINES = 5000  # lines of a whole log that are in memory at once
 MAX_PENDING_BYTES = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
 _NOWHERE = (1 << 64) - 1
@@ -99,9 +99,9 @@ class LogSegment:
             if self.file is None:
                 self._written = len(self.times)
             if self._held > MAX_PENDING_BYTES:
-                self._close_file()
+                self._drop_oldest()
 
-    def _close_file(self) -> None:
+    def _drop_oldest(self) -> None:
         first = len(self.times) - len(self._recent)
         gone = 0
         while self._held > MAX_PENDING_BYTES // 2 and gone < len(self._recent):
@@ -136,7 +136,7 @@ class LogSegment:
                 self.lost -= max(0, self._written - start)  # let go in the meantime, but written
                 self._written = start + len(lines)
                 # Only the newest of the written lines stay in memory.
-                spare = max(0, len(self._recent) - (len(self.times) - self._written) - RECENT_BYTES)
+                spare = max(0, len(self._recent) - (len(self.times) - self._written) - RECENT_LINES)
                 self._held -= sum(map(len, self._recent[:spare]))
                 del self._recent[:spare]
 

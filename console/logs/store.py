@@ -341,7 +341,7 @@ class RankLogFiles:
         for line in lines:
             name = "coordinator" if line.rank == 0 else f"worker-{line.rank}"
             texts.setdefault(f"pod-logs/{name}.log", []).append(line.text)
-            if line.rank == 0 and (result := self._format_result(line.text)):
+            if line.rank == 0 and (result := self._results_file(line.text)):
                 texts.setdefault(result, []).append(line.text)
         for name, found in texts.items():
             path = self.file_path(name)
@@ -350,7 +350,7 @@ class RankLogFiles:
                 file.writelines(f"{text}\n" for text in found)
             self.counted[name] = self.counted.get(name, 0) + len(found)
 
-    def _format_result(self, text: str) -> str:
+    def _results_file(self, text: str) -> str:
         """The results file for a line of pod 0; empty if the line is no result."""
         over = _ENDED.match(text) is not None
         self._reaching = (self._reaching or _BEGUN.match(text) is not None) and not over

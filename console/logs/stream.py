@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REFUSED_RETRY_SECONDS = 30.0  # seconds until a refused log is asked for again, at most
 _BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
-MAX_CONCURRENT_STREAMS = 600.0  # seconds by which the clocks of machines may differ
+CLOCK_SKEW_SECONDS = 600.0  # seconds by which the clocks of machines may differ
 
 
 class FollowedContainer(Struct):
@@ -56,7 +56,7 @@ class FollowedContainer(Struct):
         """Whether the first request returned as many lines as asked for; asked until fewer are known."""
         if not self.tail or not len(self.part):
             return False
-        if self.part.times[-1] > self.opened + MAX_CONCURRENT_STREAMS and len(self.part) < self.tail:
+        if self.part.times[-1] > self.opened + CLOCK_SKEW_SECONDS and len(self.part) < self.tail:
             self.tail = 0  # these are new, and all that were there have come
         return 0 < self.tail <= len(self.part)
 

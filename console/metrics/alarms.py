@@ -109,7 +109,7 @@ class AlarmMonitor:
 
 DOUBT_SECONDS = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
 CHECK_POLL_SECONDS = 0.2  # seconds between two looks at a job that is heard for a moment only
-MAX_NEW_ALARMS = 16  # jobs that are watched at the same time; the one watched longest makes room
+MAX_OPENED_JOBS = 16  # jobs that are watched at the same time; the one watched longest makes room
 
 
 class AlarmService:
@@ -147,7 +147,7 @@ class AlarmService:
             return
         watch = self._patrol.hand_over(key) if self._patrol else None
         job = JobMonitor(key, self.thresholds, self._lasting_sources, watch)
-        while len(self._kept) >= MAX_NEW_ALARMS:
+        while len(self._kept) >= MAX_OPENED_JOBS:
             self._kept.pop(next(iter(self._kept)))[1].cancel()
         self._kept[key] = job, asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
 

@@ -381,7 +381,7 @@ _DCGM_FIELDS = {
     "PROF_NVLINK_RX_BYTES": "nvlink_received", "PROF_NVLINK_TX_BYTES": "nvlink_sent",
 }  # fmt: skip
 _WHOLE = ("ecc_uncorrected", "ecc_corrected", "xid", "throttle")
-_TENSOR_ACTIVITY = "PROF_GR_ENGINE_ACTIVE"
+_ENGINE_ACTIVITY = "PROF_GR_ENGINE_ACTIVE"
 _DIGITS = 6
 _BLANK = 1 << 46  # numbers from here on are DCGM's way of saying that it has none
 
@@ -413,8 +413,8 @@ def _make_gpu(index: int, name: str, bus: str, pod: str, values: dict[str, float
     parts = [values[key] for key in ("DEV_FB_USED", "DEV_FB_FREE", "DEV_FB_RESERVED") if key in values]
     if "DEV_FB_USED" in values and "DEV_FB_FREE" in values:
         gpu = replace(gpu, memory_total=sum(parts))
-    if gpu.utilization is None and _TENSOR_ACTIVITY in values:
-        gpu = replace(gpu, utilization=100 * values[_TENSOR_ACTIVITY])
+    if gpu.utilization is None and _ENGINE_ACTIVITY in values:
+        gpu = replace(gpu, utilization=100 * values[_ENGINE_ACTIVITY])
     return gpu
 
 

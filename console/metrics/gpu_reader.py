@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     ReadingCallback = Callable[[RankGpus], None]
 
 SINGLE_ROUNDS = 2  # readings that one look takes: what goes over a network is the difference of two
-MAX_REPORT_BYTES = 128  # pods that are read at the same time; those beyond are told
+MAX_PODS_READ = 128  # pods that are read at the same time; those beyond are told
 READ_SECONDS = 2.0  # seconds between two readings
 MIN_BOARD_SECONDS = 0.25  # seconds between two boards at least
 RETRY_SECONDS = 10.0  # seconds until a pod that failed is tried again
@@ -148,8 +148,8 @@ class GpuReader:
             for number in set(readings) - {rank.number for rank in wanted}:
                 del readings[number]
             for place, (uid, rank) in enumerate(uids.items()):
-                if place >= MAX_REPORT_BYTES:
-                    problem = f"Only {MAX_REPORT_BYTES} pods are read at a time."
+                if place >= MAX_PODS_READ:
+                    problem = f"Only {MAX_PODS_READ} pods are read at a time."
                     readings[rank.number] = RankGpus(rank.number, rank.name, rank.node, problem=problem)
                 elif uid not in tasks:
                     tasks[uid] = asyncio.create_task(self._read_until_cancelled(rank, reader), name=f"gpus:{rank.name}")

@@ -244,13 +244,13 @@ class JobMeasures:
             self.track.add_failures(self._endings.values())
 
 
-AGAIN = 8.0  # seconds after which a running job is looked at again
-TRIES = 5  # failed looks at a finished job after which it is not looked at again; each waits twice as long
-AT_ONCE = 4  # logs that are read at once
-MOST = 32  # jobs that are looked at, those on the screen
-PATIENCE = 6.0  # seconds that reading the end of a log may take
-TAIL, TABLE = 60, 600  # last lines of a log for training steps, and for the table of a test or the pace
-BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
+POLL_SECONDS = 8.0  # seconds after which a running job is looked at again
+MAX_FAILURES = 5  # failed looks at a finished job after which it is not looked at again; each waits twice as long
+MAX_CONCURRENT_READS = 4  # logs that are read at once
+MAX_JOBS = 32  # jobs that are looked at, those on the screen
+READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
+STEP_LINES, TABLE_LINES = 60, 600  # last lines of a log for training steps, and for the table of a test or the pace
+NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
 class NanOnsetFinder:
@@ -281,8 +281,8 @@ class NanOnsetFinder:
     async def _read_earlier_steps(self, uid: str, pod: Pod) -> Sequence[Step]:
         parser = TrainingParser()
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
-            async with asyncio.timeout(PATIENCE):
-                lines = await self._read_tail(pod, BACK)
+            async with asyncio.timeout(READ_TIMEOUT):
+                lines = await self._read_tail(pod, NAN_SEARCH_LINES)
             await asyncio.to_thread(parser.feed_block, "".join(f"{line.text}\n" for line in lines).encode())
             if parser.runs:
                 self._searched.add(uid)
@@ -322,7 +322,7 @@ class JobProgressReader:
 
     async def update(self, keys: Sequence[Key]) -> bool:
         """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""
-        now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
+        now, gate = time.monotonic(), asyncio.Semaphore(MAX_CONCURRENT_READS)
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
         live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}
         told = (
@@ -335,7 +335,7 @@ class JobProgressReader:
         }
         changed = [self._store_progress(uid, found) for uid, found in followed.items()]
         soon = {uid for uid, measures in live.items() if measures.is_reading_old_lines and uid in self.known}
-        due = [each for each in jobsets[:MOST] if each.uid not in {*followed, *soon} and self._is_due(each, now)]
+        due = [each for each in jobsets[:MAX_JOBS] if each.uid not in {*followed, *soon} and self._is_due(each, now)]
 
         async def update_job(jobset: JobSet) -> bool:
             async with gate:
@@ -365,7 +365,7 @@ class JobProgressReader:
     def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
             return False
-        again = AGAIN * 2.0 ** self._failed[jobset.uid]
+        again = POLL_SECONDS * 2.0 ** self._failed[jobset.uid]
         if now < self._asked.get(jobset.uid, -again) + again:
             return False
         self._asked[jobset.uid] = now
@@ -376,13 +376,14 @@ class JobProgressReader:
         known = self._printing.get(jobset.uid)
         likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
         over, failed = jobset.finished, False
+        number_of_lines = STEP_LINES if over and not jobset.recipe.startswith("nccl") else TABLE_LINES
         for number, pod in likely:
             assert pod is not None
             if pod.main is None or pod.main.state == "waiting":
                 continue
             try:
-                async with asyncio.timeout(PATIENCE):
-                    lines = await self._read_tail(pod, TAIL if over and not jobset.recipe.startswith("nccl") else TABLE)
+                async with asyncio.timeout(READ_TIMEOUT):
+                    lines = await self._read_tail(pod, number_of_lines)
             except (ConsoleError, TimeoutError):
                 failed = True  # the list stays as it was; the job's page says why its log cannot be read
                 continue
@@ -391,7 +392,7 @@ class JobProgressReader:
                     self._over.add(jobset.uid)
                 return True
         self._failed[jobset.uid] += over and failed
-        if over and (not failed or self._failed[jobset.uid] >= TRIES):
+        if over and (not failed or self._failed[jobset.uid] >= MAX_FAILURES):
             self._over.add(jobset.uid)
         return False
 

@@ -61,7 +61,7 @@ def _count_steps(training: TrainingParser) -> tuple[int, int]:
 
 
 MAX_RANKS_READ_ALL = 16  # ranks up to which all are read
-_SAMPLE_RANKS = 16  # lines after which it is noted when they were printed
+_TIMED_LINES = 16  # lines after which it is noted when they were printed
 
 
 def choose_ranks(number: int) -> set[int] | None:
@@ -146,8 +146,8 @@ class LogReader:
         for name, group in groups.items():
             rank = name[0]
             tables = self._tables.setdefault(rank, _NcclTables())
-            for start in range(0, len(group), _SAMPLE_RANKS):
-                some = group[start : start + _SAMPLE_RANKS]
+            for start in range(0, len(group), _TIMED_LINES):
+                some = group[start : start + _TIMED_LINES]
                 texts = [line.text for line in some]
                 changed |= tables.feed_lines(name[1:], rank, texts, some[-1].time)
             if (unread := tables.parser.unreadable) is not None:

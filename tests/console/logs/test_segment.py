@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.logs import segment as parts
-from console.logs.segment import DELETED_NOTE, LOST_NOTE, RECENT_BYTES, LogSegment
+from console.logs.segment import DELETED_NOTE, LOST_NOTE, RECENT_LINES, LogSegment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def test_lines_are_the_same_before_and_after_they_are_written(tmp_path: Path) ->
     assert not part.pending
     assert part.read_texts(500, 503) == words(500, 503)
     assert part.read_texts_at([1, 2, 3, 990, 995]) == [*words(1, 4), b"line 990", b"line 995"]
-    assert len(part._recent) == RECENT_BYTES
+    assert len(part._recent) == RECENT_LINES
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
 
 

@@ -18,7 +18,7 @@ from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
 from console.logs.line import LogLine, RankLine
 from console.metrics.alarm_rules import AlarmWatch
-from console.metrics.job_measures import BACK, TABLE, TRIES, JobMeasures
+from console.metrics.job_measures import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_LINES, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.log_results import LogResults
 from console.metrics.measured_log import LogReader, read_lines
@@ -136,7 +136,9 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 800, nan_from=20)
     progress_reader._asked.clear()
     assert await progress_reader.update([key])
-    assert [call[-1] for call in session.called("read_tail")] == [TABLE, BACK, TABLE], "it is looked for once"
+    assert [call[-1] for call in session.called("read_tail")] == [TABLE_LINES, NAN_SEARCH_LINES, TABLE_LINES], (
+        "it is looked for once"
+    )
     found = progress_reader.progress_of(uid)
     assert found is not None
     assert (found.step, found.nan_words) == (800, where.nan_words)
@@ -191,7 +193,7 @@ def test_a_step_without_figures_says_nothing_of_its_loss() -> None:
     assert position_of_steps([Step(step=96, grad_norm=1.0), *lost]).nan_words == "loss is NaN since step 97"
 
 
-@pytest.mark.parametrize("failures", [1, TRIES - 1, TRIES])
+@pytest.mark.parametrize("failures", [1, MAX_FAILURES - 1, MAX_FAILURES])
 async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
     monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
@@ -218,7 +220,7 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
         now += 60.0
     found = progress_reader.progress_of(done.uid)
     assert len(refused) == failures
-    if failures == TRIES:
+    if failures == MAX_FAILURES:
         assert found is None, "it is given up"
     else:
         assert found is not None
