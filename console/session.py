@@ -159,15 +159,15 @@ class Session:
 
         return GoogleServices(self.watch, lambda: self.logs)
 
-    async def read_choices(self, namespace: str = "") -> Mapping[str, FieldChoices]:
-        """Form choices from a namespace (by default the session's), by what fields choose from (`choices_from`).
+    async def read_choices(self) -> Mapping[str, FieldChoices]:
+        """Form choices from the session's namespace, by what fields choose from (`choices_from`).
 
         Images with those that were built from here; what only Google knows waits until it is asked for.
         """
         from console.launch.choices import list_choices, unasked_choices
 
         connection = self.watch.current_connection
-        found = dict(await list_choices(connection.client, connection.catalogue, namespace or self.namespace))
+        found = dict(await list_choices(connection.client, connection.catalogue, self.namespace))
         if "images" in found:
             found["images"] = await self.google.images.image_choices(found["images"])
         return {**found, **unasked_choices()}

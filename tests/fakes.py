@@ -241,8 +241,8 @@ class FakeSession:
 
     # what there is to choose from
 
-    async def read_choices(self, namespace: str = "") -> Any:
-        return self._did("choices", namespace, default={})
+    async def read_choices(self) -> Any:
+        return self._did("choices", default={})
 
     # streams
 

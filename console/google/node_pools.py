@@ -56,7 +56,6 @@ class InstanceGroup:
     target: int
     creating: int = 0
     repairing: int = 0
-    deleting: int = 0
 
 
 @dataclass(frozen=True, slots=True)

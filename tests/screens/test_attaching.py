@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 READY = SshPlan(
     namespace="default", job="llama-70b", rank=1, ranks=8, pod="llama-70b-workload-0-1-x7k1", host="a4-llama-70b-1",
-    user="root", folder="/workspace", key="id_ed25519 (SHA256:abc)", makes_key=False, adds_key=False,
+    user="root", key="id_ed25519 (SHA256:abc)", makes_key=False, adds_key=False,
     config="/home/me/.ssh/config", adds_line=False, line="Include ~/.ssh/a4/config",
 )  # fmt: skip
 CODE = Editor(

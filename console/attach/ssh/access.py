@@ -61,7 +61,6 @@ class RankAccess:
             pod=self.target.pod,
             host=entry.host(self._rank),
             user=entry.user,
-            folder=entry.folder,
             key=key.description if key else "a new ed25519 pair of a4's own",
             makes_key=key is None,
             adds_key=key is None or key.public not in accepted,

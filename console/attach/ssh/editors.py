@@ -28,7 +28,6 @@ class SshPlan:
     pod: str
     host: str  # name for ssh, such as "a4-train-1-0"
     user: str
-    folder: str  # where the work is in the pod
     key: str  # the person's key in words
     makes_key: bool  # whether a key pair is made, for there is none that can be used
     adds_key: bool  # whether the pod lacks the key and gets it: this is what the person has to agree to

@@ -38,7 +38,6 @@ if [ -n "$key" ]; then
         if [ -s "$f" ] && [ -n "$(tail -c 1 "$f")" ]; then echo >>"$f" || exit 1; fi
         printf '%s\n' "$key" >>"$f" || exit 1
         umask "$old"
-        echo "added yes"
     fi
 fi
 echo "user $u"
@@ -108,7 +107,6 @@ class Probe:
     authorized: tuple[str, ...]
     served: tuple[str, ...]  # host keys that its sshd shows
     kept: tuple[str, ...]  # host keys in its files, looked for where none are shown
-    added: bool  # whether the key was missing and has been added
 
 
 async def read_pod_facts(client: Client, namespace: str, pod: str) -> PodFacts:
@@ -180,7 +178,6 @@ def parse_probe(pod: str, answer: str) -> Probe:
         authorized=tuple(key for each in found["authorized"] if (key := _key_of_line(each))),
         served=tuple(key for each in found["hostkey"] if (key := parse_public_key(each)[0])),
         kept=tuple(key for each in found["hostfile"] if (key := parse_public_key(each)[0])),
-        added="added" in found,
     )
 
 

@@ -152,7 +152,6 @@ async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> Ins
         sum(each.target for each in found),
         sum(each.creating for each in found),
         sum(each.repairing for each in found),
-        sum(each.deleting for each in found),
     )
 
 
@@ -167,5 +166,4 @@ def _read_group(reach: GoogleSession, url: str) -> InstanceGroup:
         int(told.get("targetSize", 0)),
         int(doing.get("creating", 0)) + int(doing.get("creatingWithoutRetries", 0)),
         sum(int(doing.get(each, 0)) for each in mended),
-        int(doing.get("deleting", 0)),
     )
