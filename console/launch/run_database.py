@@ -27,8 +27,10 @@ from console.metrics.seen_time import decode_seen_time
 BUSY_TIMEOUT = 5.0  # seconds to wait while another console writes
 
 
-class _Damaged(Exception):
+class _Damaged(sqlite3.DatabaseError):
     """The file is not a valid run database."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 T = TypeVar("T")
@@ -138,28 +140,25 @@ class RunHistory:
                 return otherwise
             try:
                 try:
-                    return self._run_with_recovery(work, otherwise, writes)
-                except _Damaged:  # found while it was in use: opening moves it aside
-                    self._close()
-                    return self._run_with_recovery(work, otherwise, writes)
-            except (sqlite3.Error, _Damaged) as error:
+                    return self._run(work, otherwise, writes)
+                except sqlite3.DatabaseError as error:
+                    if not _is_damage(error):
+                        raise
+                    self._close()  # found while it was in use: opening moves it aside
+                    return self._run(work, otherwise, writes)
+            except sqlite3.Error as error:
                 if writes:
                     self.note = f"The history of runs cannot be written to {self._place} ({error})."
                     return otherwise
                 where = self._place or "in memory"
                 raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error
 
-    def _run_with_recovery(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+    def _run(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         connection = self._connection or self._open()
         if writes and not self._writable:
             return otherwise
-        try:
-            with _transaction(connection, writes):
-                return work(connection)
-        except sqlite3.DatabaseError as error:
-            if _is_damage(error):
-                raise _Damaged from error
-            raise
+        with _transaction(connection, writes):
+            return work(connection)
 
     def _open(self) -> sqlite3.Connection:
         self._writable = True
@@ -180,7 +179,9 @@ class RunHistory:
         """Open the file; a damaged one is moved aside first, one of a newer version is read-only."""
         try:
             return self._require_undamaged(place)
-        except _Damaged:
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
             aside = _move_aside(place)
             self.note = f"The history of runs was damaged; it was moved to {aside}, and a new one was created."
         return self._require_undamaged(place)
@@ -199,12 +200,7 @@ class RunHistory:
                 self.note = f"The history of runs was written by a newer a4: it is shown read-only ({place})."
                 return _connect(f"file:{quote(str(place))}?mode=ro", uri=True)
             return self._migrate(connection)
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            if _is_damage(error):
-                raise _Damaged from error
-            raise
-        except _Damaged:
+        except sqlite3.DatabaseError:
             connection.close()
             raise
 
