@@ -231,18 +231,18 @@ class LogService:
         """
         fleet, key = self._cluster.fleet, (namespace, name)
         jobset, log = fleet.jobsets.get(key), self._shared.get(key)
-        shelf = await self._find_stored(key)
-        if jobset is None and shelf is None:
+        stored = await self._find_stored(key)
+        if jobset is None and stored is None:
             require_listed(fleet, "jobsets", f"Whether there is a job {name} in namespace {namespace}")
             hint = other_namespaces_hint(fleet, namespace, name) or "a4 jobs -A lists all there are."
             raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.", hint)
         kept = list(log.parts) if log else []
-        if not kept and shelf:
-            kept = await asyncio.to_thread(lambda: list(shelf.load_segments()))
+        if not kept and stored:
+            kept = await asyncio.to_thread(stored.load_segments)
         every = (
             _ranks_in_cluster(jobset, fleet, kept)
             if jobset
-            else _ranks_in_store(shelf.note.ranks if shelf else 0, kept)
+            else _ranks_in_store(stored.note.ranks if stored else 0, kept)
         )
         asked = [each for each in every if wanted is None or each.number in wanted]
         room = asyncio.Semaphore(MAX_CONCURRENT_LOGS)
@@ -306,19 +306,19 @@ class LogService:
     async def first_failure(self, namespace: str, name: str) -> FailureCard | None:
         """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
         key = namespace, name
-        jobset, shelf = self._cluster.fleet.jobsets.get(key), await self._find_stored(key)
+        jobset, stored = self._cluster.fleet.jobsets.get(key), await self._find_stored(key)
         found = rank_failures(jobset, self._cluster.fleet) if jobset else []
-        found += await asyncio.to_thread(shelf.read_failures) if shelf else ()
+        found += await asyncio.to_thread(stored.read_failures) if stored else ()
         first = first_of_latest_attempt(deduplicate(found))
         if first is None:
             return None
-        texts, unread = await self._last_lines(key, first[0], shelf)
+        texts, unread = await self._last_lines(key, first[0], stored)
         named = parse_failures("\n".join(texts).encode())
         step = find_failed_step(texts, named)
         return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
 
     async def _last_lines(
-        self, key: tuple[str, str], ending: RankFailure, shelf: JobLogStore | None
+        self, key: tuple[str, str], ending: RankFailure, stored: JobLogStore | None
     ) -> tuple[list[str], str]:
         """The rank's last lines in that attempt, and why its pod's are not there."""
         log = self._shared.get(key)
@@ -334,8 +334,8 @@ class LogService:
                 pass  # the pod is gone, and the card says the rest
             except ConsoleError as error:
                 unread = error.message.rstrip(".")
-        if not found and shelf is not None:
-            found = _read_stored_tail(ending, await asyncio.to_thread(lambda: list(shelf.load_segments())))
+        if not found and stored is not None:
+            found = _read_stored_tail(ending, await asyncio.to_thread(stored.load_segments))
         return found, "" if found else unread
 
     async def _find_stored(self, key: tuple[str, str]) -> JobLogStore | None:

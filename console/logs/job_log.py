@@ -222,12 +222,12 @@ class JobLog:
     async def _on_job_missing(self, fleet: Fleet) -> None:
         self.gone = fleet.links["jobsets"].state is not WatchState.LISTING
         if self.gone and not self.ready.is_set():
-            shelf = await asyncio.to_thread(
+            stored = await asyncio.to_thread(
                 find_stored_job, self._folder, self._cluster.context, *self.key, server=self._cluster.server
             )
-            if shelf is not None and not self.uid:
-                self.ranks = shelf.note.ranks  # not its uid: one of the same name may still come
-                self.parts = await self.kept.load_segments(shelf)
+            if stored is not None and not self.uid:
+                self.ranks = stored.note.ranks  # not its uid: one of the same name may still come
+                self.parts = await self.kept.load_segments(stored)
                 self._notify_listeners(*self.parts)
             self.ready.set()
 

@@ -72,9 +72,9 @@ class JobLogStore(Struct):
         make_private(folder)
         if not (folder / "job.json").exists():
             atomic_write(folder / "job.json", msgspec.json.encode(note))
-        shelf = cls(folder, note)
-        shelf.private = not shelf._lock_for_writing()
-        return shelf
+        stored = cls(folder, note)
+        stored.private = not stored._lock_for_writing()
+        return stored
 
     def _lock_for_writing(self) -> bool:
         """Try to become the only writer of this folder; returns whether that succeeded."""
@@ -101,12 +101,13 @@ class JobLogStore(Struct):
         make_private(file.parent)
         return file
 
-    def load_segments(self) -> Iterator[LogSegment]:
-        """Yield all stored segments, one per container, the oldest attempt first."""
-        for attempt, file in sorted(_iter_log_files(self.folder)):
-            match = _FILE.fullmatch(file.name)
-            if match is not None:
-                yield LogSegment.load(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
+    def load_segments(self) -> list[LogSegment]:
+        """All stored segments, one per container, the oldest attempt first."""
+        return [
+            LogSegment.load(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
+            for attempt, file in sorted(_iter_log_files(self.folder))
+            if (match := _FILE.fullmatch(file.name)) is not None
+        ]
 
     def close(self) -> None:
         """Release the lock; a private copy is merged into the shared files unless another console writes them."""
@@ -168,18 +169,18 @@ def stored_jobs(root: Path) -> list[JobLogStore]:
         with suppress(OSError, msgspec.DecodeError):  # removed in the meantime, or a note that a crash cut
             note = msgspec.json.decode(file.read_bytes(), type=JobMetadata)
             found.append((note.created or file.stat().st_mtime, JobLogStore(file.parent, note)))
-    return [shelf for _, shelf in sorted(found, key=lambda each: -each[0])]
+    return [stored for _, stored in sorted(found, key=lambda each: -each[0])]
 
 
 def find_stored_job(
     root: Path, context: str, namespace: str, name: str, uid: str = "", *, server: str = ""
 ) -> JobLogStore | None:
     """The stored logs of that uid, else of the newest job of that name in that cluster (by server, else context)."""
-    for shelf in stored_jobs(root):
-        note = shelf.note
+    for stored in stored_jobs(root):
+        note = stored.note
         here = note.server == server if note.server and server else note.context == context
         if (note.namespace, note.name) == (namespace, name) and (note.uid == uid if uid else here):
-            return shelf
+            return stored
     return None
 
 
@@ -236,33 +237,33 @@ class JobFolder:
     """The log folder of one job; disk errors are reported instead of raised."""
 
     def __init__(self) -> None:
-        self._shelf: JobLogStore | None = None
+        self._stored: JobLogStore | None = None
         self.trouble = ""  # why lines are not kept; empty: they are
         self._told: set[tuple[int, int, str, str]] = set()
 
     @property
     def note(self) -> JobMetadata | None:
-        return self._shelf.note if self._shelf is not None else None
+        return self._stored.note if self._stored is not None else None
 
     async def read_failures(self) -> tuple[RankFailure, ...]:
-        return await asyncio.to_thread(self._shelf.read_failures) if self._shelf is not None else ()
+        return await asyncio.to_thread(self._stored.read_failures) if self._stored is not None else ()
 
     async def open_folder(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
         """Open that job's folder for writing; returns its segments."""
-        self._shelf = None
+        self._stored = None
         with self.translate_write_errors():
-            shelf = await asyncio.to_thread(JobLogStore.open, folder, note)
-            parts = await asyncio.to_thread(lambda: list(shelf.load_segments()))
-            told = await asyncio.to_thread(shelf.read_failures)
+            stored = await asyncio.to_thread(JobLogStore.open, folder, note)
+            parts = await asyncio.to_thread(stored.load_segments)
+            told = await asyncio.to_thread(stored.read_failures)
             self._told = {(each.attempt, each.rank, each.pod, each.cause) for each in told}
-            self._shelf = shelf
+            self._stored = stored
             return parts
         return []
 
-    async def load_segments(self, shelf: JobLogStore) -> list[LogSegment]:
+    async def load_segments(self, stored: JobLogStore) -> list[LogSegment]:
         """Open the folder of a job that is gone; returns its segments."""
-        self._shelf = shelf
-        return await asyncio.to_thread(lambda: list(shelf.load_segments()))
+        self._stored = stored
+        return await asyncio.to_thread(stored.load_segments)
 
     async def record_failure(self, ending: RankFailure) -> None:
         """Store the failure of a rank, once."""
@@ -270,21 +271,21 @@ class JobFolder:
         if name in self._told:
             return
         self._told.add(name)
-        if self._shelf is not None:
+        if self._stored is not None:
             with self.translate_write_errors():
-                await asyncio.to_thread(self._shelf.record_failure, ending)
+                await asyncio.to_thread(self._stored.record_failure, ending)
 
     async def open_segment(self, kept: LogSegment | None, rank: int, pod: Pod, container: str) -> LogSegment:
         """The segment for a container's lines: the stored one if this console writes the folder, else a new one."""
         part = LogSegment(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
-        shelf = self._shelf
-        if shelf is not None:
+        stored = self._stored
+        if stored is not None:
             with self.translate_write_errors():
-                if kept is not None and not shelf.private:
+                if kept is not None and not stored.private:
                     await asyncio.to_thread(kept.repair)
                     kept.pod = pod.name
                     return kept
-                part.file = await asyncio.to_thread(shelf.segment_path, rank, pod.attempt, container, pod.uid)
+                part.file = await asyncio.to_thread(stored.segment_path, rank, pod.attempt, container, pod.uid)
         return part
 
     async def write_segments(self, parts: Iterable[LogSegment]) -> bool:
@@ -304,8 +305,8 @@ class JobFolder:
         return False
 
     async def close(self) -> None:
-        if self._shelf is not None:
-            await asyncio.to_thread(self._shelf.close)
+        if self._stored is not None:
+            await asyncio.to_thread(self._stored.close)
 
     @contextmanager
     def translate_write_errors(self) -> Iterator[None]:

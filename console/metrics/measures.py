@@ -368,9 +368,9 @@ class MeasureService:
             if jobset.recipe == measures.recipe and jobset.uid != measures.uid
         ]
         names += [
-            (shelf.note.created, (shelf.note.namespace, shelf.note.name))
-            for shelf in await asyncio.to_thread(stored_jobs, follow.folder)
-            if shelf.note.recipe == measures.recipe and shelf.note.uid != measures.uid
+            (stored.note.created, (stored.note.namespace, stored.note.name))
+            for stored in await asyncio.to_thread(stored_jobs, follow.folder)
+            if stored.note.recipe == measures.recipe and stored.note.uid != measures.uid
         ]
         found: list[tuple[str, TrainingRun]] = []
         for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
@@ -390,21 +390,21 @@ class MeasureService:
         from console.metrics.measured_log import LogReader, choose_ranks
 
         folder = self._logs().folder
-        shelf = await asyncio.to_thread(find_stored_job, folder, "", namespace, name, uid) if uid else None
-        if shelf is None:
+        stored = await asyncio.to_thread(find_stored_job, folder, "", namespace, name, uid) if uid else None
+        if stored is None:
             return None
-        parts = await asyncio.to_thread(lambda: list(shelf.load_segments()))
+        parts = await asyncio.to_thread(stored.load_segments)
         measures = JobMeasures((namespace, name))
-        measures.uid, measures.recipe = uid, shelf.note.recipe
-        reader, news = LogReader(measures, shelf.note.ranks), ChangeSubscription(parts)
+        measures.uid, measures.recipe = uid, stored.note.recipe
+        reader, news = LogReader(measures, stored.note.ranks), ChangeSubscription(parts)
         try:
-            lines = LogCursor(news, choose_ranks(shelf.note.ranks))
+            lines = LogCursor(news, choose_ranks(stored.note.ranks))
             while batch := await asyncio.to_thread(lines.next_page):
                 await asyncio.to_thread(_feed_reader, reader, batch)
         finally:
             news.close()
         await asyncio.to_thread(reader.close)
-        measures.record_failures(await asyncio.to_thread(shelf.read_failures))
+        measures.record_failures(await asyncio.to_thread(stored.read_failures))
         await self.test_history.load()
         measures.tests = tuple(each for each in self.test_history.tests if each.uid == uid) or measures.tests
         return StoredLog(measures, parts)
