@@ -128,7 +128,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.releases import COMMANDS
         case "logs":
             from screens.cli.logs import COMMANDS
-        case "exec" | "shell" | "facts":
+        case "exec" | "shell" | "facts" | "nccl-quick":
             from screens.cli.exec import COMMANDS
         case "cp" | "rm":
             from screens.cli.files import COMMANDS
@@ -140,9 +140,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.hang import COMMANDS
         case "wait" | "alarms":
             from screens.cli.wait import COMMANDS
-        case "gpus":
-            from screens.cli.gpus import COMMANDS
-        case "nccl" | "nccl-quick" | "training":
+        case "nccl" | "training" | "gpus":
             from screens.cli.measures import COMMANDS
         case "read":
             from screens.cli.read import COMMANDS

@@ -1,8 +1,6 @@
-"""Commands in pods: in one rank with its own streams, or in many at once.
+"""Commands in pods: in one with its own streams, or in many at once; a shell, also in the pod that replaces it.
 
-A shell in a rank, on this terminal; when its pod is replaced, in the next one.
-
-What a rank's container says of itself: GPUs, disks, mounts, environment, InfiniBand, C library, Python.
+`a4 facts`: what a container says of itself. `a4 nccl-quick`: a short NCCL test on its GPUs.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from console.attach.exec_many import FactState, OutputGroup, RankOutput, group_outputs, worst_exit_code
-from console.errors import BadInput, ConsoleError, NotFound, Unreachable
+from console.attach.exec_many import FactState, OutputGroup, QuickTest, RankOutput, group_outputs, worst_exit_code
+from console.errors import BadInput, ConsoleError, NotFound, Unreachable, Unreadable
 from console.kube.objects.pod import Pod
 from console.scheduling.ranks import PodFate, Rank, pod_fate
 from screens.cli.arguments import (
@@ -224,6 +222,44 @@ async def facts(options: FactsOptions) -> int:
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
 
 
+LIMIT = 120.0
+"""Seconds after which it is given up, unless another limit is asked for."""
+
+
+async def nccl_quick(options: NcclQuickOptions) -> int:
+    """Run the test; returns 1 if it failed or had wrong values."""
+    from console.metrics.log_results import LogResults  # parsers of logs are of no use to the other commands
+    from screens.cli.read import ReadingPrinter, is_well, say_reading
+
+    test = QuickTest(options.first_size, options.last_size, options.test_gpus)
+    async with open_session(options, KINDS) as session:
+        rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
+        pod = running_pod(rank, options.job, "no test can run in it")
+        reading, told = LogResults(), ReadingPrinter()
+
+        def heard(channel: int, data: bytes) -> None:
+            if channel == 2:
+                for line in data.decode(errors="replace").splitlines():
+                    warn(line)
+            elif reading.feed(data) and not options.json:
+                told.more(reading)
+
+        test.require_valid()
+        if not options.json:
+            warn(f"all_reduce_perf on the GPUs of pod {rank.number}, beside what runs there")
+        await session.container_exec.run_quick_nccl_test(
+            pod, test, heard=heard, container=container_of(pod, options.container), limit=options.limit or LIMIT
+        )
+    reading.close()
+    if options.json:
+        say_reading(reading)
+    else:
+        told.more(reading, ended=True)
+    if not any(each.rows for each in reading.nccl):
+        raise Unreadable(f"The test in pod {rank.number} of {options.job} printed no row.", "a4 exec shows its output.")
+    return int(not is_well(reading))
+
+
 class ExecOptions(PodOptions):
     container: str = container_option()
     stdin: bool = flag("-i", "--stdin", help="pass standard input on to the command")
@@ -255,6 +291,19 @@ class FactsOptions(PodOptions):
     json: bool = json_flag()
 
 
+class NcclQuickOptions(PodOptions):
+    container: str = container_option()
+    first_size: str = option("--first", metavar="SIZE", default="1M", help="first message size (default: 1M)")
+    last_size: str = option("--last", metavar="SIZE", default="1G", help="last message size (default: 1G)")
+    test_gpus: int = option(
+        "--gpus", type=positive, metavar="N", default=0, help="of the pod's GPUs so many (default: all)"
+    )
+    limit: float | None = option(
+        "--limit", type=seconds_of_a_day, metavar="SECONDS", default=None, help="give up after that (default: 120)"
+    )
+    json: bool = json_flag("as JSON, once it has ended")
+
+
 COMMANDS: Commands = {
     "exec": Command(
         execute,
@@ -270,4 +319,11 @@ COMMANDS: Commands = {
         description="A shell in a pod. What it prints passes as it is, control characters too.",
     ),
     "facts": Command(facts, FactsOptions),
+    "nccl-quick": Command(
+        nccl_quick,
+        NcclQuickOptions,
+        description="Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, "
+        "and print its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit "
+        "codes: 0, or 1 where it failed or values are wrong; see a4 --help for others. JSON: as of a4 read.",
+    ),
 }

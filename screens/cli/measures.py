@@ -1,7 +1,4 @@
-"""`a4 nccl` and `a4 training`: measurements of a job, also after its end.
-
-`a4 nccl-quick`: a short NCCL test inside a pod that runs, its rows as they come.
-"""
+"""`a4 nccl`, `a4 training`: what a job has measured, also after its end; `a4 gpus`: its GPUs now, the worst first."""
 
 from __future__ import annotations
 
@@ -9,10 +6,11 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from console.attach.exec_many import QuickTest
-from console.errors import BadInput, ConsoleError, NotFound, Unreadable
+from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import find_job
 from console.metrics.export import (
     draw_curve_svg,
@@ -22,9 +20,9 @@ from console.metrics.export import (
     nccl_test_json,
     training_json,
 )
+from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric
 from console.metrics.health import Health, job_health
 from console.metrics.job_progress import progress_of_runs
-from console.metrics.log_results import LogResults
 from console.metrics.nccl.history import (
     MeasuredTest,
     NodeBandwidth,
@@ -42,21 +40,15 @@ from screens.cli.arguments import (
     Command,
     Commands,
     Options,
-    PodOptions,
     above_zero,
-    container_option,
     flag,
     json_flag,
     option,
-    positive,
-    seconds_of_a_day,
     word,
 )
 from screens.cli.connect import open_session
-from screens.cli.job import ALARM, container_of, health_code, rank_named, running_pod
-from screens.cli.job import KINDS as POD_KINDS
+from screens.cli.job import ALARM, KINDS, health_code
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
-from screens.cli.read import ReadingPrinter, is_well, say_reading
 from screens.columns.jobs import health_json
 
 if TYPE_CHECKING:
@@ -64,11 +56,11 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-KINDS = ("jobsets", "jobs", "pods", "nodes")
+MEASURED_KINDS = (*KINDS, "nodes")
 
 
 async def nccl(options: NcclOptions) -> int:
-    async with open_session(options, KINDS, listed=False) as session:
+    async with open_session(options, MEASURED_KINDS, listed=False) as session:
         if options.by_node:
             await session.measures.test_history.load()
             return _nodes(session.measures.test_history.nodes, options)
@@ -87,7 +79,7 @@ async def nccl(options: NcclOptions) -> int:
 
 
 async def training(options: TrainingOptions) -> int:
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, MEASURED_KINDS) as session:
         job = await _measured(session, options.job)
         track = job.track
         if track is None or track.last is None:
@@ -115,7 +107,7 @@ async def training(options: TrainingOptions) -> int:
 
 async def _measured(session: Session, name: str) -> JobMeasures:
     """The job's measurements so far; NotFound if neither the job nor a stored log exists."""
-    fleet = await session.wait_until_listed(*KINDS)
+    fleet = await session.wait_until_listed(*MEASURED_KINDS)
     async with session.measures.open_job(session.namespace, name, once=True) as job:
         async for _ in job.follow_changes():
             pass
@@ -353,41 +345,6 @@ def _format_figure(value: float | None) -> str:
     return "" if value is None else f"{value:,.6g}"
 
 
-LIMIT = 120.0
-"""Seconds after which it is given up, unless another limit is asked for."""
-
-
-async def nccl_quick(options: NcclQuickOptions) -> int:
-    """Run the test; returns 1 if it failed or had wrong values."""
-    test = QuickTest(options.first_size, options.last_size, options.test_gpus)
-    async with open_session(options, POD_KINDS) as session:
-        rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
-        pod = running_pod(rank, options.job, "no test can run in it")
-        reading, told = LogResults(), ReadingPrinter()
-
-        def heard(channel: int, data: bytes) -> None:
-            if channel == 2:
-                for line in data.decode(errors="replace").splitlines():
-                    warn(line)
-            elif reading.feed(data) and not options.json:
-                told.more(reading)
-
-        test.require_valid()
-        if not options.json:
-            warn(f"all_reduce_perf on the GPUs of pod {rank.number}, beside what runs there")
-        await session.container_exec.run_quick_nccl_test(
-            pod, test, heard=heard, container=container_of(pod, options.container), limit=options.limit or LIMIT
-        )
-    reading.close()
-    if options.json:
-        say_reading(reading)
-    else:
-        told.more(reading, ended=True)
-    if not any(each.rows for each in reading.nccl):
-        raise Unreadable(f"The test in pod {rank.number} of {options.job} printed no row.", "a4 exec shows its output.")
-    return int(not is_well(reading))
-
-
 class ResultOptions(Options):
     job: str = word("JOB")
     json: bool = json_flag(apart="form")
@@ -404,27 +361,95 @@ class NcclOptions(ResultOptions):
     by_node: bool = flag("--nodes", help="of each node its last bandwidth and trend (JOB: -)")
 
 
-METRICS = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per_gpu")
+PLOTTED = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per_gpu")
 
 
 class TrainingOptions(ResultOptions):
     earlier: bool = flag("--earlier", help="earlier runs of the recipe in the picture too")
     metric: str = option(
-        "--metric", choices=METRICS, default="loss", metavar="NAME", help=f"of it: {', '.join(METRICS)}"
+        "--metric", choices=PLOTTED, default="loss", metavar="NAME", help=f"of it: {', '.join(PLOTTED)}"
     )
 
 
-class NcclQuickOptions(PodOptions):
-    container: str = container_option()
-    first_size: str = option("--first", metavar="SIZE", default="1M", help="first message size (default: 1M)")
-    last_size: str = option("--last", metavar="SIZE", default="1G", help="last message size (default: 1G)")
-    test_gpus: int = option(
-        "--gpus", type=positive, metavar="N", default=0, help="of the pod's GPUs so many (default: all)"
+_TITLES = (
+    "POD", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "NVLINK IN", "OUT GB/s", "ECC", "NODE",
+    "FAULTS",
+)  # fmt: skip
+_RIGHT = (True,) * 12 + (False, False)
+
+
+async def gpus(options: GpusOptions) -> int:
+    """Print one reading, or with --follow one after the other; returns 1 if a GPU has a fault or none can be read."""
+    what = find_metric(options.metric)
+    async with open_session(options, KINDS) as session:
+        if not options.follow:
+            board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
+            return _show(board, options)
+        async with aclosing(
+            session.gpus.follow_boards(session.namespace, options.job, source=options.source)
+        ) as boards:
+            async for board in boards:
+                if board.all_gpus:
+                    rank, gpu = board.sort_by_badness(what)[0]
+                    worst = f"pod {rank.rank} GPU {gpu.index} ({_decimal(what.value(gpu))} {what.unit})"
+                    print_line(f"{board.summary}; worst by {what.title.lower()}: {worst}")
+    return 0
+
+
+def _show(board: GpuBoard, options: GpusOptions) -> int:
+    faulty = any(gpu.faults for _, gpu in board.all_gpus)
+    if options.json:
+        pods = [{"pod_index": each.rank, **asdict(each)} for each in board.ranks]
+        print_json({"words": board.summary, "pods": pods, "ranks": pods})
+    else:
+        print_line(board.summary)
+        rows = [
+            [
+                str(rank.rank), str(gpu.index), *map(_decimal, (
+                    gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit, gpu.temperature,
+                    gpu.clock,
+                )), _gigabytes(gpu.nvlink_received), _gigabytes(gpu.nvlink_sent), _decimal(gpu.ecc_uncorrected),
+                rank.node,
+                "; ".join(gpu.faults),
+            ]
+            for rank, gpu in board.sort_by_badness(find_metric(options.metric))
+        ]  # fmt: skip
+        if rows:
+            print_table(_TITLES, rows, _RIGHT)
+        links = [(rank, link) for rank in board.ranks for link in rank.rdma]
+        if links:
+            print_table(
+                ("POD", "RDMA CARD", "IN GB/s", "OUT GB/s"),
+                [
+                    (str(rank.rank), link.name, _gigabytes(link.received, 1), _gigabytes(link.sent, 1))
+                    for rank, link in links
+                ],
+                (True, False, True, True),
+            )
+        elif board.all_gpus:
+            print_line("RDMA: not known: no counter of a network card can be read in these pods.")
+        for rank in board.ranks:
+            if rank.problem:
+                warn(f"pod {rank.rank} ({rank.node}): {rank.problem}")
+    return int(faulty or not board.all_gpus)
+
+
+def _decimal(value: float | None, digits: int = 0) -> str:
+    return "─" if value is None else f"{value:.{digits}f}"
+
+
+def _gigabytes(rate: float | None, digits: int = 0) -> str:
+    return _decimal(None if rate is None else rate / 1e9, digits)
+
+
+class GpusOptions(Options):
+    job: str = word("JOB")
+    metric: str = option(
+        "--metric", choices=[each.name for each in METRICS], default="utilization", help="what orders them"
     )
-    limit: float | None = option(
-        "--limit", type=seconds_of_a_day, metavar="SECONDS", default=None, help="give up after that (default: 120)"
-    )
-    json: bool = json_flag("as JSON, once it has ended")
+    source: Source = option("--source", choices=(SMI, DCGM), help="ask only that")
+    follow: bool = flag("-f", "--follow", help="a line for each reading, until Ctrl-C")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
@@ -436,18 +461,23 @@ COMMANDS: Commands = {
         f"JSON: name, pass_line, nccl ({TEST_KEYS}, attempt, pod_index (and rank, its older name), at, nodes, verdict, "
         "why, usual: GB/s by size of your own past, compared: job, faster, sizes).",
     ),
-    "nccl-quick": Command(
-        nccl_quick,
-        NcclQuickOptions,
-        description="Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, "
-        "and print its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit "
-        "codes: 0, or 1 where it failed or values are wrong; see a4 --help for others. JSON: as of a4 read.",
-    ),
     "training": Command(
         training,
         TrainingOptions,
         epilog="Exit codes: as of a4 why: 5 where it diverged or stalled, 1 where it failed or printed no step. JSON: "
         "name, health (state, level, words, as of a4 jobs; null: the job is not in the cluster any more), "
         f"training (format, steps: {STEP_KEYS}; finished, step, total, eta_s, mfu, marks: kind, step, time, words).",
+    ),
+    "gpus": Command(
+        gpus,
+        GpusOptions,
+        description="GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its "
+        "node where\nthere is no nvidia-smi and in read-only mode. Only DCGM reports the last Xid.",
+        epilog="""\
+Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, throttled by temperature or power) or
+none could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.
+JSON: words, pods (and ranks, an older name: pod_index, rank, pod, node, at, source, problem, gpus: index,
+name, utilization in %, memory_used and memory_total in MiB, temperature in °C, power and power_limit in W,
+clock and clock_max in MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus, pod).""",
     ),
 }
