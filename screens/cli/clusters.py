@@ -239,44 +239,8 @@ async def report(options: ReportOptions) -> int:
     return print_result(options.json, told, f"{options.node}: {state}.{more}")
 
 
-class ClustersOptions(Options):
-    action: str = word(choices=("list", "connect", "enable", "token"), nargs="?", default="list", help="default: list")
-    words: tuple[str, ...] = word("NAME", nargs="*")
-    """Names of clusters or of a project."""
-    projects: tuple[str, ...] = option(
-        "--project", action="append", metavar="ID",
-        help="only this project (may be repeated); default: all that the login may see",
-    )  # fmt: skip
-    via: str = option("--via", choices=("dns", "ip"), help="this way in, instead of the first that answers")
-    write_kubeconfig: str | None = option(
-        "--write-kubeconfig", nargs="?", const="", metavar="FILE", default=None, help="with connect: keep the entry"
-    )
-    """None: no; empty: where kubectl looks; else that file."""
-    yes: bool = confirmed("with enable: do not ask for confirmation")
-    json: bool = json_flag()
-
-
 def until_done() -> Any:
     return flag("--wait", help="until it is done; exit code 1 if it fails")
-
-
-class ResizeOptions(Options):
-    pool: str = word("POOL")
-    nodes: int | None = word("N", type=count, nargs="?", default=None, help="machines that it is to have")
-    limits: str = option("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")
-    yes: bool = confirmed()
-    wait: bool = until_done()
-    json: bool = json_flag()
-
-
-class ReportOptions(Options):
-    node: str = word("NODE")
-    fault: str = option(
-        "--for", metavar="FAULT", default="unspecified", help="PERFORMANCE, SDC, XID or unspecified (default)"
-    )
-    yes: bool = confirmed()
-    wait: bool = until_done()
-    json: bool = json_flag()
 
 
 async def set_cordon(options: UncordonOptions) -> int:
@@ -328,6 +292,48 @@ def _cordon_line(told: dict[str, Any], *, dry_run: bool) -> str:
     return f"{told['node']} {verb}{state}{why}{stay if told['cordoned'] else ''}."
 
 
+_CORDON_KEYS = (
+    "JSON: kind, dry_run, items with node, cordoned (as it is then), changed, reason, gpus, gpus_used, pods (with "
+    f"GPUs, that stay).\n{EXIT_CODES}"
+)
+
+
+class ClustersOptions(Options):
+    action: str = word(choices=("list", "connect", "enable", "token"), nargs="?", default="list", help="default: list")
+    words: tuple[str, ...] = word("NAME", nargs="*")
+    """Names of clusters or of a project."""
+    projects: tuple[str, ...] = option(
+        "--project", action="append", metavar="ID",
+        help="only this project (may be repeated); default: all that the login may see",
+    )  # fmt: skip
+    via: str = option("--via", choices=("dns", "ip"), help="this way in, instead of the first that answers")
+    write_kubeconfig: str | None = option(
+        "--write-kubeconfig", nargs="?", const="", metavar="FILE", default=None, help="with connect: keep the entry"
+    )
+    """None: no; empty: where kubectl looks; else that file."""
+    yes: bool = confirmed("with enable: do not ask for confirmation")
+    json: bool = json_flag()
+
+
+class ResizeOptions(Options):
+    pool: str = word("POOL")
+    nodes: int | None = word("N", type=count, nargs="?", default=None, help="machines that it is to have")
+    limits: str = option("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")
+    yes: bool = confirmed()
+    wait: bool = until_done()
+    json: bool = json_flag()
+
+
+class ReportOptions(Options):
+    node: str = word("NODE")
+    fault: str = option(
+        "--for", metavar="FAULT", default="unspecified", help="PERFORMANCE, SDC, XID or unspecified (default)"
+    )
+    yes: bool = confirmed()
+    wait: bool = until_done()
+    json: bool = json_flag()
+
+
 class UncordonOptions(Options):
     nodes: tuple[str, ...] = word("NODE", nargs="+")
     dry_run: bool = flag("--dry-run", help="say what would change; change nothing")
@@ -339,12 +345,6 @@ class CordonOptions(UncordonOptions):
     reason: str = option(
         "--reason", metavar="TEXT", help="kept with the node (annotation a4.console/cordon-reason) and shown beside it"
     )
-
-
-_CORDON_KEYS = (
-    "JSON: kind, dry_run, items with node, cordoned (as it is then), changed, reason, gpus, gpus_used, pods (with "
-    f"GPUs, that stay).\n{EXIT_CODES}"
-)
 
 
 COMMANDS: Commands = {

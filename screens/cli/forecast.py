@@ -119,13 +119,6 @@ def _item(workload: Workload, fleet: Fleet, start: dict[str, Any]) -> dict[str, 
     }  # fmt: skip
 
 
-class ForecastOptions(Options):
-    job: str = word("JOB", nargs="?", help="only this one")
-    all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
-    record: bool = flag("--record", help="what came of the windows that were told, instead")
-    json: bool = json_flag()
-
-
 async def what_if(options: WhatIfOptions) -> int:
     drain = (*options.drain, *options.lose)
     changes = Changes(
@@ -199,28 +192,6 @@ def _describe_consequence(each: Consequence) -> str:
             return each.what
 
 
-class WhatIfOptions(Options):
-    submit: list[str] = option(
-        "--submit", metavar="QUEUE:GPUS[:PRIORITY]", action="append",
-        help="a new job in a LocalQueue or ClusterQueue; may be repeated",
-    )  # fmt: skip
-    stop: list[str] = option("--stop", metavar="JOB", action="append", help="a job is stopped; may be repeated")
-    drain: list[str] = option(
-        "--drain", metavar="NODE|POOL", action="append",
-        help="a node (or the end of its name: 0013), or all of a pool, takes no pods; its jobs leave; may be repeated",
-    )  # fmt: skip
-    quota: list[str] = option(
-        "--quota", metavar="QUEUE:FLAVOR:GPUS", action="append", help="another quota of a ClusterQueue; may be repeated"
-    )
-    priority: list[str] = option(
-        "--priority", metavar="JOB:N", action="append", help="another priority of a job; may be repeated"
-    )
-    lose: list[str] = option(
-        "--lose", metavar="HOST", action="append", help="a host, or a node as above, is lost; may be repeated"
-    )
-    json: bool = json_flag()
-
-
 LARGEST = 1 << 20  # bytes of a scenario
 _BARS = " ▁▂▃▄▅▆▇█"
 _TITLES = (
@@ -280,6 +251,35 @@ def _wait(seconds: float | None, arrived: int) -> str:
 
 def _percent(share: float | None) -> str:
     return percent(share, 1) if share is not None else "-"
+
+
+class ForecastOptions(Options):
+    job: str = word("JOB", nargs="?", help="only this one")
+    all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
+    record: bool = flag("--record", help="what came of the windows that were told, instead")
+    json: bool = json_flag()
+
+
+class WhatIfOptions(Options):
+    submit: list[str] = option(
+        "--submit", metavar="QUEUE:GPUS[:PRIORITY]", action="append",
+        help="a new job in a LocalQueue or ClusterQueue; may be repeated",
+    )  # fmt: skip
+    stop: list[str] = option("--stop", metavar="JOB", action="append", help="a job is stopped; may be repeated")
+    drain: list[str] = option(
+        "--drain", metavar="NODE|POOL", action="append",
+        help="a node (or the end of its name: 0013), or all of a pool, takes no pods; its jobs leave; may be repeated",
+    )  # fmt: skip
+    quota: list[str] = option(
+        "--quota", metavar="QUEUE:FLAVOR:GPUS", action="append", help="another quota of a ClusterQueue; may be repeated"
+    )
+    priority: list[str] = option(
+        "--priority", metavar="JOB:N", action="append", help="another priority of a job; may be repeated"
+    )
+    lose: list[str] = option(
+        "--lose", metavar="HOST", action="append", help="a host, or a node as above, is lost; may be repeated"
+    )
+    json: bool = json_flag()
 
 
 class SimulateOptions(Options):

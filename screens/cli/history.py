@@ -177,22 +177,6 @@ async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOp
     return 0 if gone else 1
 
 
-class HistoryOptions(Options):
-    recipe: str = word("RECIPE", nargs="?", help="only runs of this one; a run's number or name: that run")
-    run: str = option(
-        "--show", metavar="RUN", apart="what",
-        help="one run: its values, and what differs from the last successful one",
-    )  # fmt: skip
-    diff: tuple[str, ...] = option(
-        "--diff", nargs=2, metavar=("RUN", "RUN"), default=(), apart="what", help="values in which two runs differ"
-    )
-    forgotten: tuple[str, ...] = option(
-        "--forget", nargs="+", metavar="RUN", default=(), apart="what",
-        help="remove runs from the history; jobs are not touched",
-    )  # fmt: skip
-    json: bool = json_flag()
-
-
 BY = ("owner", "queue", "recipe", "node")
 NOBODY = "not known"
 Rows = dict[str, list[Ledger]]
@@ -296,6 +280,22 @@ def _write_csv(title: str, ledgers: dict[str, Ledger]) -> None:
     for name, cost in ledgers.items():
         boxes = (cost.boxes.get(box, 0) / 1000 for box in Box)
         writer.writerow([name, cost.gpus, cost.allocated / 1000, *boxes])
+
+
+class HistoryOptions(Options):
+    recipe: str = word("RECIPE", nargs="?", help="only runs of this one; a run's number or name: that run")
+    run: str = option(
+        "--show", metavar="RUN", apart="what",
+        help="one run: its values, and what differs from the last successful one",
+    )  # fmt: skip
+    diff: tuple[str, ...] = option(
+        "--diff", nargs=2, metavar=("RUN", "RUN"), default=(), apart="what", help="values in which two runs differ"
+    )
+    forgotten: tuple[str, ...] = option(
+        "--forget", nargs="+", metavar="RUN", default=(), apart="what",
+        help="remove runs from the history; jobs are not touched",
+    )  # fmt: skip
+    json: bool = json_flag()
 
 
 class LedgerOptions(Options):

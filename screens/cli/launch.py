@@ -312,6 +312,46 @@ async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobS
     raise Unreachable("The session was closed before the job ended.")
 
 
+_FAULTS = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
+
+
+async def profiles(options: ProfilesOptions) -> int:
+    from console.launch.profiles import Profiles
+
+    kept = Profiles(load_catalog)
+    if not options.name:
+        if options.by_default is False:
+            await kept.make_default("")
+            return 0
+        default, names = await kept.default_name(), await kept.names()
+        if names and not options.json:
+            rows = [(name, "yes" if name == default else "") for name in names]
+            print_table(("PROFILE", "DEFAULT"), rows, (False, False))
+            return 0
+        told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
+        none = f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4"
+        return print_result(options.json, told, none)
+    if options.delete:
+        await kept.delete_profile(options.name)
+        print_line(f"Removed profile {options.name}.")
+        return 0
+    if options.set or options.unset:
+        await kept.change_profile(options.name, options.set, options.unset)
+    if options.by_default is not None:
+        await kept.make_default(options.name if options.by_default else "")
+    name, profile = options.name, await kept.read(options.name)
+    if options.json:
+        by_default = await kept.default_name() == name
+        more = {"values": profile.values, "places": profile.places, "problems": profile.problems}
+        print_json({"name": name, "default": by_default, **more})
+    else:
+        for each in profile.problems:
+            warn(f"{name}: {each.message}")
+        values = {**profile.places, **profile.values}
+        print_line(yaml.safe_dump(values, sort_keys=False, allow_unicode=True).strip() if values else "# empty")
+    return BadInput.exit_code if profile.problems else 0
+
+
 class PlanOptions(Options):
     """The options that describe a launch, also for commands that only check it."""
 
@@ -362,46 +402,6 @@ class LaunchOptions(PlanOptions):
 class ValuesOptions(Options):
     recipe: str = word("RECIPE", help="see `a4 recipes`")
     json: bool = json_flag("the fields of the form, with limits and choices")
-
-
-_FAULTS = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
-
-
-async def profiles(options: ProfilesOptions) -> int:
-    from console.launch.profiles import Profiles
-
-    kept = Profiles(load_catalog)
-    if not options.name:
-        if options.by_default is False:
-            await kept.make_default("")
-            return 0
-        default, names = await kept.default_name(), await kept.names()
-        if names and not options.json:
-            rows = [(name, "yes" if name == default else "") for name in names]
-            print_table(("PROFILE", "DEFAULT"), rows, (False, False))
-            return 0
-        told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
-        none = f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4"
-        return print_result(options.json, told, none)
-    if options.delete:
-        await kept.delete_profile(options.name)
-        print_line(f"Removed profile {options.name}.")
-        return 0
-    if options.set or options.unset:
-        await kept.change_profile(options.name, options.set, options.unset)
-    if options.by_default is not None:
-        await kept.make_default(options.name if options.by_default else "")
-    name, profile = options.name, await kept.read(options.name)
-    if options.json:
-        by_default = await kept.default_name() == name
-        more = {"values": profile.values, "places": profile.places, "problems": profile.problems}
-        print_json({"name": name, "default": by_default, **more})
-    else:
-        for each in profile.problems:
-            warn(f"{name}: {each.message}")
-        values = {**profile.places, **profile.values}
-        print_line(yaml.safe_dump(values, sort_keys=False, allow_unicode=True).strip() if values else "# empty")
-    return BadInput.exit_code if profile.problems else 0
 
 
 class ProfilesOptions(Options):

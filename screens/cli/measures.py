@@ -345,30 +345,7 @@ def _format_figure(value: float | None) -> str:
     return "" if value is None else f"{value:,.6g}"
 
 
-class ResultOptions(Options):
-    job: str = word("JOB")
-    json: bool = json_flag(apart="form")
-    csv: bool = flag("--csv", apart="form", help="as CSV")
-    svg: str = option("--svg", metavar="FILE", apart="form", help="the curve as a picture, in that file (- for stdout)")
-
-
-class NcclOptions(ResultOptions):
-    compare: str = option(
-        "--compare", metavar="RUN", help="beside the last test of that job, or the number of a test in --history"
-    )
-    pass_line: float | None = option("--pass", type=above_zero, metavar="GB/S", default=None, help="the pass line")
-    history: bool = flag("--history", help="tests that are kept of that job (- for all jobs)")
-    by_node: bool = flag("--nodes", help="of each node its last bandwidth and trend (JOB: -)")
-
-
 PLOTTED = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per_gpu")
-
-
-class TrainingOptions(ResultOptions):
-    earlier: bool = flag("--earlier", help="earlier runs of the recipe in the picture too")
-    metric: str = option(
-        "--metric", choices=PLOTTED, default="loss", metavar="NAME", help=f"of it: {', '.join(PLOTTED)}"
-    )
 
 
 _TITLES = (
@@ -440,6 +417,29 @@ def _decimal(value: float | None, digits: int = 0) -> str:
 
 def _gigabytes(rate: float | None, digits: int = 0) -> str:
     return _decimal(None if rate is None else rate / 1e9, digits)
+
+
+class ResultOptions(Options):
+    job: str = word("JOB")
+    json: bool = json_flag(apart="form")
+    csv: bool = flag("--csv", apart="form", help="as CSV")
+    svg: str = option("--svg", metavar="FILE", apart="form", help="the curve as a picture, in that file (- for stdout)")
+
+
+class NcclOptions(ResultOptions):
+    compare: str = option(
+        "--compare", metavar="RUN", help="beside the last test of that job, or the number of a test in --history"
+    )
+    pass_line: float | None = option("--pass", type=above_zero, metavar="GB/S", default=None, help="the pass line")
+    history: bool = flag("--history", help="tests that are kept of that job (- for all jobs)")
+    by_node: bool = flag("--nodes", help="of each node its last bandwidth and trend (JOB: -)")
+
+
+class TrainingOptions(ResultOptions):
+    earlier: bool = flag("--earlier", help="earlier runs of the recipe in the picture too")
+    metric: str = option(
+        "--metric", choices=PLOTTED, default="loss", metavar="NAME", help=f"of it: {', '.join(PLOTTED)}"
+    )
 
 
 class GpusOptions(Options):

@@ -69,28 +69,8 @@ def print_change(change: ReleaseChange, *, as_json: bool, done: str) -> int:
     return int(bool(change.refused))
 
 
-class ReleasesOptions(Options):
-    name: str = word("NAME", nargs="?", help="the revisions of this one")
-    all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
-    json: bool = json_flag()
-
-
 def try_only() -> Any:
     return flag("--dry-run", help="show what would change, object by object; change nothing")
-
-
-class UpgradeOptions(Options):
-    name: str = word("NAME")
-    set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
-    dry_run: bool = try_only()
-    json: bool = json_flag()
-
-
-class RollbackOptions(Options):
-    name: str = word("NAME")
-    revision: int | None = word("REVISION", nargs="?", type=positive, default=None, help="default: the one before")
-    dry_run: bool = try_only()
-    json: bool = json_flag()
 
 
 KINDS = ("jobsets", "pods")
@@ -176,6 +156,26 @@ async def leftovers(options: StopOptions) -> int:
     elif removed:
         print_line("Removed " + ", ".join(f"{each.kind} {each.name}" for each in removed) + ".")
     return code
+
+
+class ReleasesOptions(Options):
+    name: str = word("NAME", nargs="?", help="the revisions of this one")
+    all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
+    json: bool = json_flag()
+
+
+class UpgradeOptions(Options):
+    name: str = word("NAME")
+    set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
+    dry_run: bool = try_only()
+    json: bool = json_flag()
+
+
+class RollbackOptions(Options):
+    name: str = word("NAME")
+    revision: int | None = word("REVISION", nargs="?", type=positive, default=None, help="default: the one before")
+    dry_run: bool = try_only()
+    json: bool = json_flag()
 
 
 class StopOptions(Options):

@@ -124,34 +124,6 @@ def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
     return print_result(options.json, values, yaml.safe_dump(values, sort_keys=False).rstrip())
 
 
-class BucketsOptions(Options):
-    projects: tuple[str, ...] = projects_option()
-    json: bool = json_flag()
-
-
-class InstanceOptions(BucketsOptions):
-    name: str = word("NAME", nargs="?", help="print its values for a4 launch -f")
-
-
-class LsOptions(Options):
-    place: str = word("gs://BUCKET/FOLDER | JOB:POD:PATH | pod/NAME:PATH")
-    container: str = container_option("of a pod: instead of the one that does the work")
-    json: bool = json_flag()
-
-
-class GetOptions(Options):
-    place: str = word("gs://BUCKET/PATH")
-    folder: Path = word("DIR", type=Path)
-    json: bool = json_flag()
-
-
-class StoreLogsOptions(Options):
-    job: str = word("JOB")
-    place: str = word("gs://BUCKET/FOLDER", help="such as gs://my-bucket/testbed-logs")
-    replace: bool = flag("--replace", help="also where something is already")
-    json: bool = json_flag()
-
-
 def _keys(own: str) -> str:
     """Help on the JSON of `a4 lustre` and `a4 filestore`; `own`: keys of only that command."""
     return (
@@ -244,6 +216,34 @@ def _summary(found: Survey, last: Checkpoint | None, now: float, gpus: int) -> s
         hours = (now - last.modified) / 3600 * gpus
         words += f" {hours:.1f} GPU-hours ({wording.count(gpus, 'GPU')}) would be lost if the job ended now."
     return words
+
+
+class BucketsOptions(Options):
+    projects: tuple[str, ...] = projects_option()
+    json: bool = json_flag()
+
+
+class InstanceOptions(BucketsOptions):
+    name: str = word("NAME", nargs="?", help="print its values for a4 launch -f")
+
+
+class LsOptions(Options):
+    place: str = word("gs://BUCKET/FOLDER | JOB:POD:PATH | pod/NAME:PATH")
+    container: str = container_option("of a pod: instead of the one that does the work")
+    json: bool = json_flag()
+
+
+class GetOptions(Options):
+    place: str = word("gs://BUCKET/PATH")
+    folder: Path = word("DIR", type=Path)
+    json: bool = json_flag()
+
+
+class StoreLogsOptions(Options):
+    job: str = word("JOB")
+    place: str = word("gs://BUCKET/FOLDER", help="such as gs://my-bucket/testbed-logs")
+    replace: bool = flag("--replace", help="also where something is already")
+    json: bool = json_flag()
 
 
 class CheckpointsOptions(Options):

@@ -315,6 +315,12 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
         await asyncio.sleep(LOOK_EVERY)
 
 
+_DEFAULTS = "".join(
+    f"  {name} = {value:g}\n" for name in Thresholds.__struct_fields__
+    if isinstance(value := getattr(Thresholds(), name), int | float) and not isinstance(value, bool)
+)  # fmt: skip
+
+
 class WaitOptions(Options):
     job: str = word("JOB")
     until: tuple[str, ...] = option(
@@ -347,11 +353,6 @@ class AlarmsOptions(Options):
     follow: bool = flag("-f", "--follow", help="each alarm as it begins, until Ctrl-C")
     json: bool = json_flag()
 
-
-_DEFAULTS = "".join(
-    f"  {name} = {value:g}\n" for name in Thresholds.__struct_fields__
-    if isinstance(value := getattr(Thresholds(), name), int | float) and not isinstance(value, bool)
-)  # fmt: skip
 
 COMMANDS: Commands = {
     "wait": Command(
