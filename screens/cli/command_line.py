@@ -165,7 +165,10 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
 
 def parse(argv: list[str] | None = None) -> Options:
     """Parse a command line; argparse itself handles `--help` and errors (exit code 2)."""
-    argv, program = _split_program(argv)
+    program: list[str] = []  # to run in a pod: what follows the first `--`
+    if argv is not None and "--" in argv:
+        cut = argv.index("--")
+        argv, program = argv[:cut], argv[cut + 1 :]
     given: dict[str, Any] = vars(whole_parser().parse_args(argv))
     kind = command_of(given["command"]).options if given["command"] else ConsoleOptions
     if given["command"]:
@@ -176,14 +179,6 @@ def parse(argv: list[str] | None = None) -> Options:
         name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
     }
     return kind(**typed)
-
-
-def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]:
-    """Split at the first `--`: what follows is a program to run in a pod."""
-    if argv is None or "--" not in argv:
-        return argv, []
-    cut = argv.index("--")
-    return argv[:cut], argv[cut + 1 :]
 
 
 class CommandParser:

@@ -222,10 +222,6 @@ async def facts(options: FactsOptions) -> int:
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
 
 
-LIMIT = 120.0
-"""Seconds after which it is given up, unless another limit is asked for."""
-
-
 async def nccl_quick(options: NcclQuickOptions) -> int:
     """Run the test; returns 1 if it failed or had wrong values."""
     from console.metrics.log_results import LogResults  # parsers of logs are of no use to the other commands
@@ -248,7 +244,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
         if not options.json:
             warn(f"all_reduce_perf on the GPUs of pod {rank.number}, beside what runs there")
         await session.container_exec.run_quick_nccl_test(
-            pod, test, heard=heard, container=container_of(pod, options.container), limit=options.limit or LIMIT
+            pod, test, heard=heard, container=container_of(pod, options.container), limit=options.limit
         )
     reading.close()
     if options.json:
@@ -298,8 +294,8 @@ class NcclQuickOptions(PodOptions):
     test_gpus: int = option(
         "--gpus", type=positive, metavar="N", default=0, help="of the pod's GPUs so many (default: all)"
     )
-    limit: float | None = option(
-        "--limit", type=seconds_of_a_day, metavar="SECONDS", default=None, help="give up after that (default: 120)"
+    limit: float = option(
+        "--limit", type=seconds_of_a_day, metavar="SECONDS", default=120.0, help="give up after that (default: 120)"
     )
     json: bool = json_flag("as JSON, once it has ended")
 
@@ -314,9 +310,7 @@ COMMANDS: Commands = {
         "passes as it is, control characters too.",
     ),
     "shell": Command(
-        shell,
-        ShellOptions,
-        description="A shell in a pod. What it prints passes as it is, control characters too.",
+        shell, ShellOptions, description="A shell in a pod. What it prints passes as it is, control characters too."
     ),
     "facts": Command(facts, FactsOptions),
     "nccl-quick": Command(

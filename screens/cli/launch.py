@@ -419,9 +419,7 @@ class ProfilesOptions(Options):
 COMMANDS: Commands = {
     "recipes": Command(recipes, JsonOptions),
     "values": Command(
-        values,
-        ValuesOptions,
-        epilog="Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE",
+        values, ValuesOptions, epilog="Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE"
     ),
     "launch": Command(
         launch,

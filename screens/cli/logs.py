@@ -436,5 +436,5 @@ COMMANDS: Commands = {
         "JSON: pod_index (and rank, its older name), time, text, attempt, pod (its name), container; with --consensus "
         "time, text, pods (and ranks, their older name), of, not_read (pods); at the end coverage "
         "(words, total, live, reconnecting, waiting, ended, cut, refused, gaps, lost, why, disk).",
-    ),
+    )
 }

@@ -127,5 +127,5 @@ COMMANDS: Commands = {
         "allowed to look, could not look, not applicable), evidence, reason, fix, command, repair (null, or kind, "
         "target, words, consequences: --fix CHECK does it), looks (at, what, outcome, seconds), at, seconds; with "
         f"--fix: kind, done (what was done), items. {EXIT_CODES}",
-    ),
+    )
 }

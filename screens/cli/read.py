@@ -214,8 +214,7 @@ def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
         if without > ENDLESS:
             what = "Standard input" if name == "-" else name
             raise NoLog(
-                f"{what} is not a log: {ENDLESS >> 20} MiB without a line break.",
-                "What was read before that is shown.",
+                f"{what} is not a log: {ENDLESS >> 20} MiB without a line break.", "What was read before that is shown."
             )
 
 
@@ -459,5 +458,5 @@ COMMANDS: Commands = {
         "(first, last, lines, text, goes_on) where lines could not be "
         'read. What is not known is null, never 0; numbers that are none are the texts "nan" and "inf". Exit codes: 0 '
         "it was read, 2 it cannot be, 1 with --check if a test failed or a failure is named; see a4 --help.",
-    ),
+    )
 }

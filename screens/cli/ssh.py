@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from console.attach.ssh.editors import EDITORS, SshHost, Step, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from screens.cli.arguments import (
-    Command,
-    Commands,
-    Options,
-    confirmed,
-    either,
-    flag,
-    json_flag,
-    option,
-    word,
-)
+from screens.cli.arguments import Command, Commands, Options, confirmed, either, flag, json_flag, option, word
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS, rank_named

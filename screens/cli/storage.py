@@ -170,6 +170,9 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
     return RemotePath(job, "0", await session.checkpoints.find_folder(session.namespace, job))
 
 
+PROBLEMS = 5  # of one checkpoint that are printed
+
+
 def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: int) -> int:
     last = found.last_complete
     lost = (now - last.modified) / 3600 * gpus if last and gpus else None
@@ -191,9 +194,6 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: 
         print_line(_summary(found, last, now, gpus))
     wrong = found.notes or any(each.state is CheckpointState.INCOMPLETE for each in found.checkpoints)
     return 1 if wrong or last is None else 0
-
-
-PROBLEMS = 5  # of one checkpoint that are printed
 
 
 def _format_checkpoint(each: Checkpoint) -> str:

@@ -218,5 +218,5 @@ COMMANDS: Commands = {
         "lines: the last of its log, named: failures in it, with kind, text, line, rank, host, hint, times), alarms "
         "(of a job that runs: kind, words, time, …; it is watched for 3 s, for 6 s where its step is late "
         "by its log, and longer by a4 alarms). See a4 --help for exit codes.",
-    ),
+    )
 }

@@ -199,10 +199,7 @@ def queue_lines(
 
 
 def queue_line(
-    queue: ClusterQueue,
-    fleet: Fleet,
-    local_queues: tuple[LocalQueue, ...] = (),
-    waiting: tuple[WaitingStart, ...] = (),
+    queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue, ...] = (), waiting: tuple[WaitingStart, ...] = ()
 ) -> QueueLine:
     flavors = tuple((flavor, account(fleet, queue.name, flavor).free) for flavor in gpu_flavors(queue))
     return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors, waiting)

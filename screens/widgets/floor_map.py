@@ -306,10 +306,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         return [
             line
             for heading, floor in self._floors
-            for line in (
-                FloorLine(heading),
-                *fold(panels(floor, shape), shape, self.size.width, left, mark, wanted),
-            )
+            for line in (FloorLine(heading), *fold(panels(floor, shape), shape, self.size.width, left, mark, wanted))
         ]
 
     def _name_width(self, shape: Shape) -> int:
