@@ -29,7 +29,7 @@ from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span, runs_of
+from screens.wording import MINE, Span, runs_of
 
 TABS = (
     ("b", "nccl", "NCCL"),
@@ -153,6 +153,11 @@ class JobsScreen(PanedScreen):
             glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, told) if waits else (told, *progress)),
             Span(f"  {own}" if own else "", "dim"),
         )  # fmt: skip
+
+    def show_mine(self) -> None:
+        self.set_focus(self.table)
+        if self.table.filter_text != MINE:
+            self.action_mine()
 
     def action_log(self) -> None:
         self.action_tab("log")

@@ -55,7 +55,7 @@ TASKS = (
     Task("an earlier run again", ("6", "ctrl+s", "enter"),
          ("▸ nccl-all-reduce", "The API server accepts it", "3 Jobs › you-nccl-test-2 "),
          lambda still: still.app.fleet.jobsets["default", "you-nccl-test-2"].gpus == 8),
-    Task("only mine", ("3", "at"), ("▸ you-nccl-test ", "eval-32"), lambda still: "dpo-b" not in still.text()),
+    Task("only mine", ("m",), ("eval-32",), lambda still: "dpo-b" not in still.text()),
     Task("stop a job", ("3", "x", "y"), ("▸ you-nccl-test ", "Stop you-nccl-test?", ""),
          lambda still: ("default", "you-nccl-test") not in still.app.fleet.jobsets),
 )  # fmt: skip
