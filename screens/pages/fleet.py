@@ -69,7 +69,7 @@ class FleetScreen(PoolsScreen):
                 tooltip="Also the pools without a machine now, and what Google does to each: asks Google"),
         Binding("n", "next_fault", "Next fault", id="fleet.fault",
                 tooltip="To the next faulty host of the floor: what is wrong with it stands below"),
-        Binding("m,at", "mine", "My jobs", id="fleet.mine", tooltip="The list of jobs with only what you launched"),
+        Binding("m,at", "my_jobs", "My jobs", id="fleet.my-jobs", tooltip="The list of what you launched"),
         Binding("plus,equals_sign", "zoom(-1)", "Zoom", id="fleet.in", key_display="+",
                 tooltip="A mark of the map is a GPU, a host or a subblock: the first that fits, or what you choose"),
         Binding("minus", "zoom(1)", "Zoom out", show=False, id="fleet.out", key_display="-"),
@@ -120,7 +120,7 @@ class FleetScreen(PoolsScreen):
     def action_next_fault(self) -> None:
         self.map.go_to_next_fault()
 
-    async def action_mine(self) -> None:
+    async def action_my_jobs(self) -> None:
         from screens.pages.jobs import JobsScreen
 
         await self.app.switch_mode("jobs")
