@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",
-    "resourceflavors", "topologies", "cohorts", "admissionchecks",
+    "resourceflavors", "topologies", "cohorts",
 )  # fmt: skip
 
 
@@ -460,13 +460,13 @@ def fleet_of(*objects: Any, **links: WatchStatus) -> Fleet:
     from console.kube.objects.jobset import Job, JobSet
     from console.kube.objects.node import Node
     from console.kube.objects.pod import Pod
-    from console.kube.objects.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
+    from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
     from console.kube.objects.workload import Workload
 
     places: dict[type, str] = {
         Node: "nodes", Pod: "pods", Event: "events", JobSet: "jobsets", Job: "jobs", ClusterQueue: "cluster_queues",
         LocalQueue: "local_queues", Workload: "workloads", ResourceFlavor: "flavors", Topology: "topologies",
-        Cohort: "cohorts", AdmissionCheck: "checks",
+        Cohort: "cohorts",
     }  # fmt: skip
     found: dict[str, dict[tuple[str, str], Any]] = {}
     for each in objects:

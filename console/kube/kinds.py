@@ -231,7 +231,6 @@ KINDS: tuple[Kind, ...] = (
     Kind("resourceflavors", KUEUE, _QUEUES, False),
     Kind("topologies", KUEUE, _QUEUES, False),
     Kind("cohorts", KUEUE, _QUEUES, False),
-    Kind("admissionchecks", KUEUE, _QUEUES, False),
 )
 
 

@@ -158,7 +158,7 @@ async def _find_named_pod(wire: RawConnection, login: Login, address: RankAddres
 
 
 def _target(pod: Pod, number: int) -> LivePod:
-    return LivePod(pod.namespace, pod.name, pod.uid, pod.main.name if pod.main else "", number, pod.node)
+    return LivePod(pod.namespace, pod.name, pod.uid, pod.main.name if pod.main else "", number)
 
 
 def _is_running(pod: Pod) -> bool:

@@ -62,7 +62,6 @@ class LivePod:
     uid: str = ""
     container: str = ""  # the one that does the work
     number: int = -1  # of the rank over the whole job; -1 for a pod by name
-    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

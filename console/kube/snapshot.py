@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import Job, JobSet
     from console.kube.objects.node import Node
     from console.kube.objects.pod import Pod
-    from console.kube.objects.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
+    from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
     from console.kube.objects.workload import Workload
 
 
@@ -56,7 +56,6 @@ class Fleet:
     flavors: Mapping[Key, ResourceFlavor] = field(default_factory=dict)
     topologies: Mapping[Key, Topology] = field(default_factory=dict)
     cohorts: Mapping[Key, Cohort] = field(default_factory=dict)
-    checks: Mapping[Key, AdmissionCheck] = field(default_factory=dict)
     links: Mapping[str, WatchStatus] = field(default_factory=dict)  # by the kind's plural name
 
     @cached_property

@@ -28,7 +28,6 @@ FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fleet
     "resourceflavors": "flavors",
     "topologies": "topologies",
     "cohorts": "cohorts",
-    "admissionchecks": "checks",
 }
 
 

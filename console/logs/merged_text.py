@@ -252,7 +252,6 @@ def normalize_line(text: str, pod: str = "") -> str:
 class AgreedLine:
     time: float  # when the first of them did
     text: str  # as the first of them printed it
-    rank: int
     ranks: set[int] = field(default_factory=set)
 
     def ranks_text(self, of: int, gaps: Iterable[Gap] = ()) -> str:
@@ -311,7 +310,7 @@ class Consensus:
             if group is not None:
                 group.ranks.add(line.rank)
                 continue
-            fresh = AgreedLine(line.time, line.text, line.rank, {line.rank})
+            fresh = AgreedLine(line.time, line.text, {line.rank})
             groups.append(fresh)
             if len(groups) > 1000:  # a line that one rank repeats: who says it again joins the later ones
                 del groups[0]

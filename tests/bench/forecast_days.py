@@ -168,7 +168,7 @@ class Days:
         for name, queue in self.queues.items():
             used = sum(run.recipe.gpus for run in self.runs.values() if run.held and run.recipe.queue == name)
             reserved = (Usage("a4", GPU, used, max(0, used - queue.nominal())),)
-            queues["", name] = structs.replace(queue, reserved=reserved, used=reserved)
+            queues["", name] = structs.replace(queue, reserved=reserved)
         return Fleet(
             at=self.now,
             nodes=self.nodes,

@@ -12,7 +12,6 @@ class Event(Struct, frozen=True):
 
     namespace: str
     name: str
-    uid: str = ""
     kind: str = ""  # kind, name and uid of the object it is about
     object_name: str = ""
     object_uid: str = ""
@@ -22,11 +21,6 @@ class Event(Struct, frozen=True):
     count: int = 1
     first: float = 0.0
     last: float = 0.0
-    source: str = ""
-
-
-class SourceWire(Wire):
-    component: str | None = None
 
 
 class SeriesWire(Wire):
@@ -44,8 +38,6 @@ class EventWire(ObjectWire):
     last_timestamp: str | None = None
     event_time: str | None = None
     series: SeriesWire | None = None
-    source: SourceWire | None = None
-    reporting_component: str | None = None
 
 
 MAX_OF_MESSAGE = 4096  # characters that are kept; events.k8s.io allows 1,024
@@ -56,11 +48,9 @@ def parse_event(wire: EventWire) -> Event:
     meta, about, series = wire.metadata, wire.involved_object or OwnerWire(), wire.series or SeriesWire()
     first = parse_time(wire.first_timestamp) or parse_time(wire.event_time) or parse_time(meta.creation_timestamp)
     message = wire.message or ""
-    source = (wire.source.component if wire.source else None) or wire.reporting_component
     return Event(
         namespace=intern_text(meta.namespace),
         name=meta.name or "",
-        uid=meta.uid or "",
         kind=intern_text(about.kind),
         object_name=intern_text(about.name),
         object_uid=intern_text(about.uid),
@@ -70,5 +60,4 @@ def parse_event(wire: EventWire) -> Event:
         count=series.count or wire.count or 1,
         first=first,
         last=parse_time(series.last_observed_time) or parse_time(wire.last_timestamp) or first,
-        source=intern_text(source),
     )

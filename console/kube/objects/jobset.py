@@ -24,7 +24,6 @@ from console.kube.objects.meta import (
     conditions_of,
     intern_text,
     is_condition_true,
-    label_int,
     labels_of,
     launched_by,
     namespaced_identity_of,
@@ -46,19 +45,7 @@ class JobState(StrEnum):
 class Job(NamespacedObject, frozen=True):
     """One batch Job, usually a child of a JobSet."""
 
-    jobset: str = ""
     jobset_uid: str = ""
-    replicated_job: str = ""
-    job_index: int = -1
-    attempt: int = 0
-    parallelism: int = 1
-    active: int = 0
-    ready: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    suspended: bool = False
-    conditions: tuple[Condition, ...] = ()
-    queue: str = ""
     time_limit: float | None = None  # seconds after which it is ended, from its start
 
 
@@ -70,10 +57,7 @@ class ReplicatedJob(Struct, frozen=True):
     pods_per_job: int = 1
     gpus_per_pod: int = 0
     ready: int = 0
-    active: int = 0
     succeeded: int = 0
-    failed: int = 0
-    suspended: int = 0
 
     @property
     def pods(self) -> int:
@@ -159,44 +143,19 @@ class JobSet(NamespacedObject, frozen=True):
 
 class JobSpecWire(Wire):
     parallelism: int | None = None
-    suspend: bool | None = None
     active_deadline_seconds: int | None = None
     template: TemplateWire | None = None
 
 
-class JobStatusWire(Wire):
-    active: int | None = None
-    ready: int | None = None
-    succeeded: int | None = None
-    failed: int | None = None
-    conditions: list[ConditionWire] | None = None
-
-
 class JobWire(ObjectWire):
     spec: JobSpecWire | None = None
-    status: JobStatusWire | None = None
 
 
 def parse_job(wire: JobWire) -> Job:
-    """Build a Job; its position in a JobSet comes from its labels."""
-    meta, spec, status = wire.metadata, wire.spec or JobSpecWire(), wire.status or JobStatusWire()
-    labels = labels_of(meta)
     return Job(
-        **namespaced_identity_of(meta),
-        jobset=intern_text(labels.get(JOBSET + "jobset-name")),
-        jobset_uid=intern_text(labels.get(JOBSET + "jobset-uid")),
-        replicated_job=intern_text(labels.get(JOBSET + "replicatedjob-name")),
-        job_index=label_int(labels.get(JOBSET + "job-index"), -1),
-        attempt=label_int(labels.get(JOBSET + "restart-attempt"), 0),
-        parallelism=1 if spec.parallelism is None else spec.parallelism,
-        active=status.active or 0,
-        ready=status.ready or 0,
-        succeeded=status.succeeded or 0,
-        failed=status.failed or 0,
-        suspended=bool(spec.suspend),
-        conditions=conditions_of(status.conditions),
-        queue=intern_text(labels.get(KUEUE + "queue-name")),
-        time_limit=spec.active_deadline_seconds,
+        **namespaced_identity_of(wire.metadata),
+        jobset_uid=intern_text(labels_of(wire.metadata).get(JOBSET + "jobset-uid")),
+        time_limit=wire.spec.active_deadline_seconds if wire.spec else None,
     )
 
 
@@ -225,9 +184,6 @@ class ReplicatedJobStatusWire(Wire):
     name: str | None = None
     ready: int | None = None
     succeeded: int | None = None
-    failed: int | None = None
-    active: int | None = None
-    suspended: int | None = None
 
 
 class JobSetStatusWire(Wire):
@@ -255,10 +211,7 @@ def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> Replicat
         pods_per_job=1 if job.parallelism is None else job.parallelism,
         gpus_per_pod=gpus_of(template.spec),
         ready=status.ready or 0,
-        active=status.active or 0,
         succeeded=status.succeeded or 0,
-        failed=status.failed or 0,
-        suspended=status.suspended or 0,
     )
 
 

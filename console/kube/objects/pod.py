@@ -9,7 +9,6 @@ import msgspec
 from console.kube.objects.meta import (
     GPU,
     JOBSET,
-    KUEUE,
     ConditionWire,
     Meta,
     NamespacedObject,
@@ -59,14 +58,12 @@ class Pod(NamespacedObject, frozen=True, gc=False):
     disrupted_at: float = 0.0
     unschedulable: str = ""  # the scheduler's message while it finds no node
     ready: bool = False
-    job: str = ""
     jobset: str = ""
     jobset_uid: str = ""
     replicated_job: str = ""
     job_index: int = -1
     completion_index: int = -1  # Node rank inside its Job
     attempt: int = 0  # JobSet restart attempt this pod belongs to
-    workload: str = ""
     owner_kind: str = ""
     owner_name: str = ""
 
@@ -249,7 +246,6 @@ class PodStatusWire(Wire):
 class PodLabels(Wire):
     """The labels and annotations of a pod that are used; the others are not decoded."""
 
-    job: str = msgspec.field(default="", name="batch.kubernetes.io/job-name")
     jobset: str = msgspec.field(default="", name=JOBSET + "jobset-name")
     jobset_uid: str = msgspec.field(default="", name=JOBSET + "jobset-uid")
     replicated_job: str = msgspec.field(default="", name=JOBSET + "replicatedjob-name")
@@ -262,7 +258,6 @@ class PodAnnotations(Wire):
     """The annotations that are used: before Kubernetes 1.28 the completion index is only here."""
 
     completion_index: str = msgspec.field(default="", name="batch.kubernetes.io/job-completion-index")
-    workload: str = msgspec.field(default="", name=KUEUE + "workload")
 
 
 _NO_LABELS, _NO_ANNOTATIONS, _NO_CONDITION = PodLabels(), PodAnnotations(), ConditionWire()
@@ -351,14 +346,12 @@ def parse_pod(wire: PodWire) -> Pod:
         disrupted_at=parse_time(taken.last_transition_time),
         unschedulable=intern_text(scheduled.message) if scheduled and unschedulable else "",
         ready=ready is not None and ready.status == "True",
-        job=intern_text(labels.job),
         jobset=intern_text(labels.jobset),
         jobset_uid=intern_text(labels.jobset_uid),
         replicated_job=intern_text(labels.replicated_job),
         job_index=label_int(labels.job_index, -1),
         completion_index=label_int(labels.completion_index, label_int(annotations.completion_index, -1)),
         attempt=label_int(labels.attempt, 0),
-        workload=intern_text(annotations.workload),
         owner_kind=intern_text(owner.kind),
         owner_name=intern_text(owner.name),
     )

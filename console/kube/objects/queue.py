@@ -70,7 +70,6 @@ class ClusterQueue(ClusterObject, frozen=True):
     shares_fairly: bool = False  # whether Kueue writes its weighted share, as it does where fair sharing is on
     quotas: tuple[Quota, ...] = ()
     reserved: tuple[Usage, ...] = ()  # quota held by workloads with a reservation (flavorsReservation)
-    used: tuple[Usage, ...] = ()  # quota held by admitted workloads (flavorsUsage)
     pending: int = 0
     admitted: int = 0
     checks: tuple[str, ...] = ()  # AdmissionChecks every workload has to pass
@@ -89,15 +88,11 @@ class ClusterQueue(ClusterObject, frozen=True):
         """Amount of a resource reserved by its workloads, over all flavors; borrowing makes it exceed `nominal`."""
         return sum(usage.total for usage in self.reserved if usage.resource == resource)
 
-    def borrowed(self, resource: str = GPU) -> int:
-        return sum(usage.borrowed for usage in self.reserved if usage.resource == resource)
-
 
 class LocalQueue(NamespacedObject, frozen=True):
     cluster_queue: str = ""
     stop_policy: str = "None"
     reserved: tuple[Usage, ...] = ()
-    used: tuple[Usage, ...] = ()
     pending: int = 0
     admitted: int = 0
     conditions: tuple[Condition, ...] = ()
@@ -130,13 +125,6 @@ class Cohort(ClusterObject, frozen=True):
     parent: str = ""
     weight: float = 1.0  # in fair sharing
     quotas: tuple[Quota, ...] = ()
-
-
-class AdmissionCheck(ClusterObject, frozen=True):
-    """A further condition for admission, such as a ProvisioningRequest."""
-
-    controller: str = ""
-    conditions: tuple[Condition, ...] = ()
 
 
 Amount = str | int | float
@@ -246,11 +234,9 @@ class ClusterQueueSpecWire(Wire):
 
 
 class QueueStatusWire(Wire):
-    """The status of a ClusterQueue or LocalQueue; `flavor_usage` is a LocalQueue's in v1beta1."""
+    """The status of a ClusterQueue or LocalQueue."""
 
     flavors_reservation: list[FlavorResourcesWire] | None = None
-    flavors_usage: list[FlavorResourcesWire] | None = None
-    flavor_usage: list[FlavorResourcesWire] | None = None
     pending_workloads: int | None = None
     admitted_workloads: int | None = None
     fair_sharing: FairSharingWire | None = None
@@ -302,7 +288,6 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
         shares_fairly=status.fair_sharing is not None and status.fair_sharing.weighted_share is not None,
         quotas=quotas_of(spec.resource_groups),
         reserved=usages_of(status.flavors_reservation),
-        used=usages_of(status.flavors_usage),
         pending=status.pending_workloads or 0,
         admitted=status.admitted_workloads or 0,
         checks=_admission_checks(spec),
@@ -329,7 +314,6 @@ def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
         cluster_queue=intern_text(spec.cluster_queue),
         stop_policy=intern_text(spec.stop_policy) or "None",
         reserved=usages_of(status.flavors_reservation),
-        used=usages_of(status.flavors_usage or status.flavor_usage),
         pending=status.pending_workloads or 0,
         admitted=status.admitted_workloads or 0,
         conditions=conditions_of(status.conditions),
@@ -398,29 +382,10 @@ def parse_topology(wire: TopologyWire) -> Topology:
     return Topology(**identity_of(meta), levels=tuple(intern_text(each.node_label) for each in spec.levels or ()))
 
 
-class AdmissionCheckSpecWire(Wire):
-    controller_name: str | None = None
-
-
-class AdmissionCheckWire(ObjectWire):
-    spec: AdmissionCheckSpecWire | None = None
-    status: QueueStatusWire | None = None  # of which it has the conditions
-
-
-def parse_admission_check(wire: AdmissionCheckWire) -> AdmissionCheck:
-    meta, spec = wire.metadata, wire.spec or AdmissionCheckSpecWire()
-    return AdmissionCheck(
-        **identity_of(meta),
-        controller=intern_text(spec.controller_name),
-        conditions=conditions_of(wire.status.conditions if wire.status else None),
-    )
-
-
 PARSERS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
     "clusterqueues": (ClusterQueueWire, parse_cluster_queue),
     "localqueues": (LocalQueueWire, parse_local_queue),
     "resourceflavors": (FlavorWire, parse_flavor),
     "topologies": (TopologyWire, parse_topology),
     "cohorts": (CohortWire, parse_cohort),
-    "admissionchecks": (AdmissionCheckWire, parse_admission_check),
 }

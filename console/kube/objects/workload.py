@@ -65,7 +65,6 @@ class CheckState(Struct, frozen=True):
     name: str
     state: str
     message: str = ""
-    since: float = 0.0
 
 
 class Workload(NamespacedObject, frozen=True):
@@ -207,7 +206,6 @@ class CheckStateWire(Wire):
     name: str | None = None
     state: str | None = None
     message: str | None = None
-    last_transition_time: str | None = None
 
 
 class EvictionWire(Wire):
@@ -284,7 +282,6 @@ def _check(wire: CheckStateWire) -> CheckState:
         name=intern_text(wire.name),
         state=intern_text(wire.state) or "Pending",
         message=wire.message or "",
-        since=parse_time(wire.last_transition_time),
     )
 
 

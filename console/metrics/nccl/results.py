@@ -297,7 +297,6 @@ class RowRating(StrEnum):
 class RowVerdict(Struct, frozen=True):
     word: RowRating
     ratio: float | None = None  # the better half's bandwidth as a share of the reference
-    reference: float | None = None  # GB/s
 
 
 def expected_busbw(size: int) -> float | None:
@@ -323,12 +322,10 @@ def judge_row(row: Row) -> RowVerdict:
     expected, best = expected_busbw(row.size), row.best_busbw
     ratio = best / expected if expected and best is not None else None
     if any(half and half.wrong for half in (row.out_of_place, row.in_place)):
-        return RowVerdict(RowRating.WRONG, ratio, expected)
+        return RowVerdict(RowRating.WRONG, ratio)
     if ratio is None:
-        return RowVerdict(RowRating.NONE, None, expected)
-    return RowVerdict(
-        RowRating.GOOD if ratio >= GOOD else RowRating.FAIR if ratio >= FAIR else RowRating.BELOW, ratio, expected
-    )
+        return RowVerdict(RowRating.NONE)
+    return RowVerdict(RowRating.GOOD if ratio >= GOOD else RowRating.FAIR if ratio >= FAIR else RowRating.BELOW, ratio)
 
 
 def health_scan_average(test: NcclTest) -> float | None:

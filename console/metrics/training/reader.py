@@ -44,10 +44,6 @@ class RunReader:
     _in_phase: bool = field(default=True, compare=False)  # whether bars tell which step a report is of
 
     @property
-    def last(self) -> Step | None:
-        return self.steps[-1] if self.steps else None
-
-    @property
     def is_number_uncertain(self) -> bool:
         """Whether the next bar may correct the last step's number, as bars lag behind fast steps."""
         bar = self._guessed if self._guessing else None

@@ -14,7 +14,7 @@ from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
 TRAIN = jobset("train", 2)
-JOB = Job("default", "train-workload-0", uid="job", jobset="train", jobset_uid=TRAIN.uid)
+JOB = Job("default", "train-workload-0", uid="job", jobset_uid=TRAIN.uid)
 NOPE = 'error looking up service account default/nope: serviceaccount "nope" not found'
 GPUS = "requests.nvidia.com/gpu"
 QUOTA = f"exceeded quota: few, requested: {GPUS}=8, used: {GPUS}=0, limited: {GPUS}=4"

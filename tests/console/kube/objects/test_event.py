@@ -5,7 +5,7 @@ from tests.console.kube.objects.recorded import read, recorded
 
 def test_recorded_events_of_both_recorders() -> None:
     found = list(recorded("events").values())
-    assert {each.source for each in found} >= {"job-controller", "jobset.x-k8s.io/jobset-kueue-controller"}
+    assert {each.kind for each in found} >= {"Job", "JobSet"}
     assert all(each.last >= each.first > 0 for each in found)
     assert all(each.object_uid and each.reason for each in found)
 

@@ -14,7 +14,7 @@ def test_a_recorded_cluster_queue_in_both_versions(version: str) -> None:
         "None",
         "",
     )
-    assert (found.nominal(), found.in_use(), found.borrowed()) == (128, 16, 0)
+    assert (found.nominal(), found.in_use()) == (128, 16)
     assert [quota.flavor for quota in found.quotas] == ["a4", "a4-spot"]
     assert (found.pending, found.admitted) == (1, 1)
     assert found.preemption.within_queue == "LowerPriority"
@@ -25,7 +25,6 @@ def test_a_recorded_cluster_queue_in_both_versions(version: str) -> None:
 def test_a_recorded_local_queue_in_both_versions(version: str) -> None:
     found = recorded("localqueues", version)["default", "a4"]
     assert (found.cluster_queue, found.in_use(), found.pending) == ("a4", 16, 1)
-    assert sum(usage.total for usage in found.used) == 16
 
 
 def test_recorded_flavors_lead_to_a_topology() -> None:
@@ -72,7 +71,6 @@ def test_a_stopped_queue_says_why() -> None:
     assert (found.stop_policy, found.inactive_reason) == ("Hold", "Can't admit: it is stopped")
 
 
-def test_cohorts_and_checks() -> None:
+def test_a_cohort_has_a_parent_by_either_name() -> None:
     assert read("cohorts", spec={"parentName": "p"}).parent == read("cohorts", spec={"parent": "p"}).parent == "p"
-    assert read("admissionchecks", spec={"controllerName": "kueue.x-k8s.io/provisioning-request"}).controller
     assert read("cohorts").quotas == ()

@@ -62,7 +62,7 @@ def test_the_better_half_is_judged(out: float | None, within: float | None, word
 
 def test_a_wrong_result_is_a_failure_however_fast() -> None:
     found = judge_row(row(512 * MIB, 600.0, 600.0, wrong=3))
-    assert (found.word, found.reference) == (RowRating.WRONG, 594.0)
+    assert found.word is RowRating.WRONG
     assert judge_row(row(1024, 0.1, wrong=3)).word is RowRating.WRONG
 
 
