@@ -142,8 +142,8 @@ class FakeHangProbe:
         self.reports: dict[tuple[str, str], HangReport] = {}
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
 
-    async def find_slow_ranks(self, namespace: str, name: str, seconds: float) -> SlowReport:
-        self._session._did("slow", namespace, name)
+    async def find_slow_ranks(self, namespace: str, name: str, seconds: float, *, recorder: bool = False) -> SlowReport:
+        self._session._did("slow with recorders" if recorder else "slow", namespace, name)
         self.slow_reports[namespace, name] = self.slow_report
         return self.slow_report
 

@@ -265,4 +265,5 @@ TORCH_NCCL_DEBUG_INFO_PIPE_FILE: /tmp/a4-recorder-
 TORCH_FR_DUMP_TEMP_FILE: /tmp/a4-recorder-dump-
 TORCH_NCCL_DEBUG_INFO_TEMP_FILE: /tmp/a4-recorder-dump-
 TORCH_NCCL_DUMP_ON_TIMEOUT: "1"
+TORCH_NCCL_ENABLE_TIMING: "1"
 {{- end -}}

@@ -54,6 +54,7 @@ class Desync(StrEnum):
     SHAPE = "shape"  # ranks call the same one with another shape
     EPOCH = "epoch"  # ranks have left the loop in which the others are
     CYCLE = "cycle"  # ranks wait for each other in different groups
+    GPU = "GPU"  # ranks have launched it, and their GPU does not come to it
     NETWORK = "network"  # all have entered it, and it does not end
     NO_DUMP = "no dump"  # those that the others wait for gave no dump
 
@@ -68,6 +69,8 @@ ADVICE: dict[Desync, str] = {
     Desync.EPOCH: "End of the epoch: ranks have different numbers of batches; use drop_last, a sampler that pads, or "
     "join() of DDP.",
     Desync.CYCLE: "Deadlock: groups are used in different orders; enter them in the same order on all ranks.",
+    Desync.GPU: "GPU: a kernel before that collective does not end, or the GPU has failed; look for Xid errors of its "
+    "node.",
     Desync.NETWORK: "Network: all ranks are there; look for links that are down, Xid errors, and warnings of NCCL in "
     "the log.",
     Desync.NO_DUMP: "No dump: the process is dead, stopped, or its watchdog hangs; see what the kernel says of it.",
@@ -100,13 +103,17 @@ Group = tuple[str, tuple[int, ...]]
 class _Waits:
     """Who waits for whom."""
 
-    def __init__(self, dumps: Iterable[RankDump]) -> None:
+    def __init__(self, dumps: Iterable[RankDump], trusted: Collection[int] = ()) -> None:
+        """Of `trusted` ranks, which gave no dump, nothing is said: they are taken to be where they should be."""
         self.known = {dump.rank: dump for dump in dumps if not dump.why}
+        self.trusted = frozenset(trusted)
         self.descs: dict[Group, str] = {}
         self.entered: dict[Group, dict[int, int]] = defaultdict(dict)  # the last collective of each rank
         self.at: dict[tuple[Group, int], dict[int, Operation]] = defaultdict(dict)  # by group and number
         self.pending: dict[int, list[tuple[Group, Operation]]] = {}  # operations that have not ended, the oldest first
         self._absent: dict[tuple[Group, int], frozenset[int]] = {}
+        # NCCL launches ahead: where it is told what a GPU has begun, the rest of what its host launched does not count.
+        timed = any(each.state == "started" for dump in self.known.values() for each in dump.operations)
         for rank, dump in self.known.items():
             groups = {name: (name, tuple(each.ranks)) for name, each in dump.groups.items()}
             self.descs |= {groups[name]: each.desc for name, each in dump.groups.items()}
@@ -116,26 +123,39 @@ class _Waits:
                 if group is None:
                     continue
                 if not each.p2p:
-                    self.entered[group][rank] = max(each.seq, self.entered[group].get(rank, 0))
+                    if each.state != "scheduled" or not timed:
+                        self.entered[group][rank] = max(each.seq, self.entered[group].get(rank, 0))
                     self.at[group, each.seq].setdefault(rank, each)
                 if each.state != "completed":
                     self.pending[rank].append((group, each))
-        self.blocked = {rank: waits[0] for rank, waits in self.pending.items() if waits}
+        self.blocked = {
+            rank: waits[0] for rank, waits in self.pending.items()
+            if waits and not (timed and waits[0][1].state == "scheduled" and not waits[0][1].p2p)
+        }  # fmt: skip
         self.of = {rank: self._ranks_waited_for(rank, *at) for rank, at in self.blocked.items()}
 
     def _ranks_waited_for(self, rank: int, group: Group, at: Operation) -> frozenset[int]:
         if at.p2p:
             peer = self.peer(group, at)
-            there = peer is None or any(self._is_partner(peer, rank, *each) for each in self.pending.get(peer, ()))
+            there = (
+                peer is None
+                or peer in self.trusted
+                or any(self._is_partner(peer, rank, *each) for each in self.pending.get(peer, ()))
+            )
             return frozenset() if peer is None or there else frozenset({peer})
         key = group, at.seq
         if key not in self._absent:
             entered = self.entered[group]
-            self._absent[key] = frozenset(each for each in group[1] if entered.get(each, -1) < at.seq)
+            absent = frozenset(each for each in group[1] if entered.get(each, -1) < at.seq)
+            self._absent[key] = absent - self.trusted
         return self._absent[key]
 
     def _is_partner(self, peer: int, rank: int, group: Group, at: Operation) -> bool:
         return at.p2p and self.peer(group, at) == rank
+
+    def launched(self, rank: int) -> list[tuple[Group, int]]:
+        """The collectives that a rank's host has launched and that have not ended."""
+        return [(group, each.seq) for group, each in self.pending.get(rank, ()) if not each.p2p]
 
     @staticmethod
     def peer(group: Group, at: Operation) -> int | None:
@@ -162,18 +182,26 @@ def judge(
 
     Stacks tell which ranks have no process any more (`gone`), wait for others (`waiting`), or do something else.
     """
+    dumps = list(dumps)
     waits = _Waits(dumps)
     if not waits.blocked:
         return None
-    found = _mismatch(waits) or _culprit(waits, frozenset(gone))
+    found = _mismatch(waits)
+    # Who lives and gave no dump in time is often as well as the others: those are asked for first who are known.
+    late = {dump.rank for dump in dumps if dump.why} - set(gone)
+    if found is None and late:
+        trusting = _Waits(dumps, late)
+        found = _culprit(trusting, frozenset(gone)) or _left_behind(trusting)
+    found = found or _culprit(waits, frozenset(gone))
     if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
         return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
     return found or _left_behind(waits) or _cycle(waits) or _network_finding(waits)
 
 
 def _mismatch(waits: _Waits) -> Finding | None:
-    """Ranks of a group that are at different operations of the same number."""
-    for key in sorted({(group, at.seq) for group, at in waits.blocked.values() if not at.p2p}, key=lambda key: key[1]):
+    """Ranks of a group that are, or were a moment before, at different operations of the same number."""
+    groups = {group for group, at in waits.blocked.values() if not at.p2p}
+    for key in sorted((key for key in waits.at if key[0] in groups), key=lambda key: key[1]):
         (group, seq), here = key, waits.at[key]
         marks = {rank: (at.kind, at.sizes if _SAME_SIZE.fullmatch(at.kind) else "") for rank, at in here.items()}
         (usual, _), *others = Counter(marks.values()).most_common()
@@ -213,6 +241,9 @@ def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
     number = len(waits.blocked)
     if not any(rank in waits.known for rank in ranks):
         return Finding(Desync.NO_DUMP, ranks, f"gave no dump and never entered {name}", number, at.frame)
+    if all(any(each == (group, at.seq) for each in waits.launched(rank)) for rank in ranks):
+        what = f"launched {name}, but {'its GPU has' if len(ranks) == 1 else 'their GPUs have'} not come to it"
+        return Finding(Desync.GPU, ranks, what, number, at.frame)
     if at.p2p:
         never = "never sent to" if at.kind == "recv" else "never received from"
         return Finding(Desync.STAGE, ranks, f"{never} rank {waiter:,} ({name})", number, at.frame)

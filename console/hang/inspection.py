@@ -26,10 +26,11 @@ from console.attach.many_pods import (
     run_in_pods,
 )
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
+from console.hang.collective_times import read_times
 from console.hang.flight_recorder import RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
-from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
-from console.hang.slow_ranks import SlowReport, add_locations, find_slow_ranks, locate_late_rank, parse_polls
+from console.hang.report import HALTED_STATES, HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.slow_ranks import SlowReport, add_locations, add_times, find_slow_ranks, locate_late_rank, parse_polls
 from console.hang.stack_location import NO_STACK, Activity, locate_compiled, locate_process
 from console.kube.find_job import find_job
 from console.kube.objects.meta import UNREADABLE
@@ -278,13 +279,15 @@ class HangProbe:
         pods, processes = _pods_and_processes(answers)
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
+        addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
+        ras = ras.with_job_ranks({(addresses.get(each.pod_rank, ""), each.pid): each.rank for each in processes})
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
         dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
         stacks = [each for each in processes if each.where.doing is not Activity.UNKNOWN]
         found = await asyncio.to_thread(
-            judge, dumps, {each.rank for each in processes if each.pid is None},
+            judge, dumps, {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
             {each.rank for each in stacks if each.where.doing.waits_for_ranks},
             {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
         )  # fmt: skip
@@ -296,10 +299,11 @@ class HangProbe:
         self.reports[namespace, name] = report
         return report
 
-    async def find_slow_ranks(self, namespace: str, name: str, seconds: float) -> SlowReport:
+    async def find_slow_ranks(self, namespace: str, name: str, seconds: float, *, recorder: bool = False) -> SlowReport:
         """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
 
-        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked.
+        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked. With `recorder` all
+        ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links.
         """
         every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"ask NCCL in {name}")
@@ -319,9 +323,20 @@ class HangProbe:
         report = add_locations(
             await asyncio.to_thread(find_slow_ranks, read), lambda late: locate_late_rank(late, every)
         )
+        if recorder:
+            report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
         report = replace(report, job=name, at=time.time())
         self.slow_reports[namespace, name] = report
         return report
+
+    async def _add_times(self, report: SlowReport, every: Sequence[Rank], argv: Sequence[str]) -> SlowReport:
+        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        whole = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), *argv)
+        said = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        times = await asyncio.to_thread(
+            read_times, said.found, {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
+        )
+        return add_times(report, times, {rank.number: rank.node for rank in every})
 
     def _running_ranks(self, namespace: str, name: str) -> list[Rank]:
         fleet = self._cluster.fleet

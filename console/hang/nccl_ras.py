@@ -28,6 +28,7 @@ class RasRank:
     node: str = ""
     gpu: int | None = None
     missing: bool = False  # it gave no answer, or is dead
+    error: str = ""  # what went wrong in it, to follow its name; not that another one is gone
     stays: bool | None = None
     """Whether it was behind at the same operation a moment before; None: there was one look only, or it is missing."""
 
@@ -42,6 +43,7 @@ class RasReport:
     odd: tuple[RasRank, ...] = ()  # those that are behind first, then the missing
     most: int | None = None  # operation up to which most ranks have launched
     text: str = ""
+    located: bool = False  # ranks are numbers in the job, not in a communicator
 
     @property
     def is_healthy(self) -> bool:
@@ -65,7 +67,14 @@ class RasReport:
 
     def covers_all(self, processes: int) -> bool:
         """Whether the report is about all `processes` ranks of the job, not about a smaller communicator."""
-        return all(group.ranks == processes for group in self.groups if group.errors not in ("OK", ""))
+        return self.located or all(group.ranks == processes for group in self.groups if group.errors not in ("OK", ""))
+
+    def with_job_ranks(self, ranks: Mapping[tuple[str, int | None], int]) -> RasReport:
+        """This report with numbers in the job, if the address and the pid of each rank tell them."""
+        if not self.odd or any((each.node, each.pid) not in ranks for each in self.odd):
+            return self
+        odd = dict.fromkeys(replace(each, rank=ranks[each.node, each.pid]) for each in self.odd)
+        return replace(self, odd=tuple(odd), located=True)
 
     def with_node_names(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
         """This report with node names in place of addresses, looked up by rank and pid."""
@@ -94,8 +103,8 @@ class RasReport:
     def _format_rank(self, odd: RasRank) -> str:
         name = f"rank {odd.rank}" if odd.rank is not None else f"process {odd.pid}"
         where = f" on {odd.node}" if odd.node else ""
-        if odd.missing:
-            return f"{name}{where} does not answer"
+        if odd.missing or odd.error:
+            return f"{name}{where} {odd.error or 'does not answer'}"
         beside = f", the others {self.most:,}" if self.most is not None else ""
         return f"{name}{where} has launched {odd.operations:,} {odd.collective or 'operations'}{beside}"
 
@@ -113,6 +122,11 @@ _BEHIND = re.compile(
     rf"{_LAUNCHED}(?: -- {_GPU} managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
 )
 _MISSING = re.compile(rf"\s*Process (\d+) on node (\S+) managing {_GPU}")
+_REPORTED = re.compile(r"\s*\d+ ranks reported (\w[\w ]{0,60})$")
+_FAILED = re.compile(
+    rf"\s*Rank (\d+) (?:reported (\w[\w ]{{0,60}}?)|has status (\w+)) -- {_GPU} managed by process (\d+) on node (\S+)"
+)
+_NO_FAILURE = "Remote process error", "RUNNING"  # the first is what those report whose peer is gone
 _MISSING_RANK = re.compile(rf"\s*Rank (\d+) -- {_GPU} managed by process (\d+) on node (\S+)")
 
 
@@ -124,7 +138,9 @@ class _RasParser:
         self.behind: list[RasRank] = []
         self.missing: list[RasRank] = []
         self.counts: list[tuple[int, int]] = []
+        self.failed: list[RasRank] = []
         self.operation: int | None = None  # of the ranks that are listed below it
+        self.reported = ""  # what the ranks have reported that are listed below it
 
     def parse_table_line(self, line: str) -> bool:
         """Parse a line of one of the tables; returns whether it is one."""
@@ -145,7 +161,13 @@ class _RasParser:
             self.counts.append((int(found[1]), self.operation))
         elif found := _BEHIND.match(line):
             self.behind += _find_behind(found, self.collective)
-        elif found := _MISSING_RANK.match(line):
+        elif found := _REPORTED.match(line):
+            self.reported = found[1]
+        elif found := _FAILED.match(line):
+            self.add_failed(found, found[2] or found[3], "reported" if found[2] else "has status")
+        elif (found := _MISSING_RANK.match(line)) and self.reported:
+            self.add_failed(found, self.reported, "reported")
+        elif found:
             rank, gpu, pid = map(int, found.groups()[:3])
             # Below "6 ranks have launched up to operation 6649" such lines name these ranks.
             several = self.missing if self.operation is None else self.behind
@@ -154,7 +176,12 @@ class _RasParser:
         elif found := _MISSING.match(line):
             self.missing.append(RasRank(None, pid=int(found[1]), node=found[2], gpu=int(found[3]), missing=True))
         else:
-            self.operation = None
+            self.operation, self.reported = None, ""
+
+    def add_failed(self, found: re.Match[str], what: str, verb: str) -> None:
+        if what not in _NO_FAILURE:
+            gpu, pid = map(int, found.groups()[-3:-1])
+            self.failed.append(RasRank(int(found[1]), None, "", pid, found.groups()[-1], gpu, error=f"{verb} {what}"))
 
 
 def parse_ras(text: str) -> RasReport:
@@ -167,8 +194,14 @@ def parse_ras(text: str) -> RasReport:
     most = max(read.counts)[1] if read.counts else max((each.operations or 0 for each in read.behind), default=None)
     behind = [each for each in read.behind if each.operations != most]
     behind.sort(key=lambda each: (each.operations or 0, each.rank or 0))
+    odd = (*behind, *_drop_duplicates(read.missing), *dict.fromkeys(read.failed))
     return RasReport(
-        read.version, read.processes, tuple(read.groups), (*behind, *_drop_duplicates(read.missing)), most, text
+        read.version,
+        read.processes,
+        tuple(read.groups),
+        odd,
+        most,
+        text,
     )
 
 

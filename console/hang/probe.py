@@ -15,9 +15,11 @@ import re
 import shutil
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -220,7 +222,8 @@ def query_ras() -> dict[str, str]:
             done = subprocess.run([tool, "-v"], capture_output=True, timeout=20, check=False)
             if not done.returncode:
                 return {"text": done.stdout.decode("utf-8", "replace"), "why": ""}
-        with socket.create_connection(("localhost", 28028), timeout=3) as door:
+        host, _, port = os.environ.get("NCCL_RAS_ADDR", "localhost:28028").rpartition(":")
+        with socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=3) as door:
             door.settimeout(20)
             door.sendall(b"verbose status\n")
             said = b""
@@ -230,7 +233,7 @@ def query_ras() -> dict[str, str]:
                     break
                 said += more
         return {"text": said.decode("utf-8", "replace"), "why": ""}
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         return {"text": "", "why": getattr(error, "strerror", "") or str(error)}
 
 
@@ -238,11 +241,13 @@ PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 """Variables that say where a rank's flight recorder listens, and where it writes; the rank stands behind both."""
 USUAL = ("/tmp/nccl_trace_rank_", os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_"))
-RECORDER_LIMIT = 15.0
-"""Seconds for a dump."""
+RECORDER_LIMIT = 20.0
+"""Seconds for a dump: the first one of a process imports PyTorch's compiler."""
 MOST_DUMP = 64 << 20
 """Bytes of a dump."""
-KEPT, UNDONE = 8, 4
+MOST_TIMES = 500
+"""Collectives of a group whose times are told."""
+KEPT, UNDONE = 24, 4
 """Operations of a group that are told: the last ones, and the first ones that have not ended."""
 
 
@@ -253,8 +258,8 @@ class NoClasses(pickle._Unpickler):
         raise pickle.UnpicklingError(f"it names {module[:80]}.{name[:80]}, and a dump has no classes")
 
 
-def recorder(each: dict[str, Any]) -> dict[str, Any]:
-    """The last operations of a rank, which PyTorch's flight recorder writes to a file when its pipe is written to."""
+def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """What `read` finds in a dump of a rank, which PyTorch's flight recorder writes when its pipe is written to."""
     env, rank = each["env"], each["rank"]
     places = [env[name] for name in DUMPS if env.get(name)] or USUAL
     files = [f"{place}{rank}" for place in places]
@@ -276,7 +281,7 @@ def recorder(each: dict[str, Any]) -> dict[str, Any]:
             if changed(path) == before[path]:
                 continue
             try:
-                return dict(read_dump(path), rank=rank)
+                return dict(read(path), rank=rank)
             except Exception as error:  # a dump that is not whole yet, or a damaged one, may raise anything
                 why = f"its dump cannot be read ({str(error)[:200]})"
     return {"rank": rank, "why": why}
@@ -289,8 +294,8 @@ def changed(path: str) -> int | None:
         return None
 
 
-def read_dump(path: str) -> dict[str, Any]:
-    """The groups and operations in a dump; any exception if it is none."""
+def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The groups and the entries of a dump; any exception if it is none."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size > MOST_DUMP:
             raise ValueError(f"it has more than {MOST_DUMP >> 20} MiB")
@@ -299,8 +304,27 @@ def read_dump(path: str) -> dict[str, Any]:
         str(name)[:200]: {"desc": str(each["desc"])[:200], "ranks": [int(one) for one in NUMBER.findall(each["ranks"])]}
         for name, each in found["pg_config"].items()
     }
+    return groups, found["entries"]
+
+
+def read_times(path: str, seconds: float) -> dict[str, Any]:
+    """How long each collective of the last `seconds` took on the GPU, in microseconds: [number, launched, took]."""
+    groups, entries = load_dump(path)
+    since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)
+    times: dict[str, list[list[int]]] = {}
+    for each in entries:
+        took, launched = each.get("duration_ms"), int(each["time_created_ns"]) - since
+        if took is not None and launched >= 0 and not each.get("is_p2p"):
+            row = [int(each["collective_seq_id"]), launched // 1000, round(1000 * float(took))]
+            times.setdefault(str(each["process_group"][0])[:200], []).append(row)
+    return {"groups": groups, "times": {name: rows[-MOST_TIMES:] for name, rows in times.items()}}
+
+
+def read_dump(path: str) -> dict[str, Any]:
+    """The groups and the last operations in a dump."""
+    groups, entries = load_dump(path)
     several: dict[str, list[dict[str, Any]]] = {}
-    for place, each in enumerate(found["entries"]):
+    for place, each in enumerate(entries):
         several.setdefault(str(each["process_group"][0])[:200], []).append(dict(operation(each), place=place))
     told = []
     for known in several.values():
@@ -338,17 +362,74 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def find_links() -> list[list[Any]]:
+    """Of each TCP connection that has sent much: the peer, and the round trip in microseconds (smoothed, least)."""
+    header = struct.Struct("=IHHII")
+    query = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << ESTABLISHED)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as door:
+        door.settimeout(3)
+        door.sendall(header.pack(header.size + len(query), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 1, 0) + query)
+        found: dict[str, list[list[Any]]] = {}
+        while True:
+            said, at = door.recv(1 << 18), 0
+            while at + header.size <= len(said):
+                length, kind = header.unpack_from(said, at)[:2]
+                if kind != SOCK_DIAG_BY_FAMILY:
+                    return [sorted(several)[len(several) // 2] for several in list(found.values())[:MOST_LINKS]]
+                read_link(said[at + header.size : at + length], found)
+                at += (length + 3) & ~3
+
+
+def read_link(told: bytes, found: dict[str, list[list[Any]]]) -> None:
+    """Add what the kernel tells of one connection to those of its peer."""
+    peer, at = socket.inet_ntop(socket.AF_INET, told[24:28]), 72
+    while at + 4 <= len(told):
+        length, kind = struct.unpack_from("=HH", told, at)
+        if kind == TCP_INFO and length >= 4 + 152:
+            trip, sent, least = (struct.unpack_from(form, told, at + 4 + place)[0]
+                                 for form, place in (("=I", 68), ("=Q", 120), ("=I", 148)))  # fmt: skip
+            if sent >= MUCH_SENT:
+                found.setdefault(peer, []).append([peer, trip, least])
+        at += max(4, (length + 3) & ~3)
+
+
+TCP_INFO, ESTABLISHED, SOCK_DIAG, SOCK_DIAG_BY_FAMILY, REQUEST_DUMP = 2, 1, 4, 20, 0x301
+"""Numbers of Linux: of what it tells of a connection, of a state of TCP, of the service that tells, of its query."""
+MUCH_SENT = 1 << 20
+"""Bytes after which a connection is one of those that carry data."""
+MOST_LINKS = 256
+
+
+def tell_times(seconds: float) -> None:
+    """Print how long the last collectives of each rank took, and the state of the pod's links."""
+    every = [each for each in working_processes(read_all_processes()) if each["rank"] is not None]
+    told: dict[str, Any] = {"ranks": [{"rank": each["rank"], "why": "it has no pipe of its flight recorder"}
+                                      for each in every if not each["env"].get(PIPE)]}  # fmt: skip
+    listening = [each for each in every if each["env"].get(PIPE)]
+    with ThreadPoolExecutor(1 + len(listening)) as pool:
+        told["ranks"] += pool.map(lambda each: recorder(each, lambda path: read_times(path, seconds)), listening)
+    try:
+        told["links"] = find_links()
+    except OSError as error:
+        told["no_links"] = str(error)
+    told["rdma"] = read_rdma_state()
+    json.dump(told, sys.stdout)
+
+
 def main() -> None:
-    """Print everything as one line of JSON; with the argument `ras-only` NCCL's status instead."""
+    """Print everything as one line of JSON; with `ras-only` NCCL's status, with `times SECONDS` those instead."""
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)
+        return
+    if sys.argv[1:2] == ["times"]:
+        tell_times(float(sys.argv[2]))
         return
     every = read_all_processes()
     found, starters = working_processes(every), launcher_processes(every)
     tool = find_py_spy(found)
     listening = [each for each in found if each["rank"] is not None and each["env"].get(PIPE)]
     with ThreadPoolExecutor(AT_ONCE + 1 + len(listening)) as pool:
-        records = [pool.submit(recorder, each) for each in listening]
+        records = [pool.submit(recorder, each, read_dump) for each in listening]
         meeting = pool.submit(check_master, found)
         pythons = [each for each in found if not each["program"]]
         dumps = [pool.submit(dump_stacks, tool, each["pid"]) for each in pythons] if tool else []

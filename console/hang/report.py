@@ -55,7 +55,7 @@ def find_ranks_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> fr
     waiting = all(doing.waits_for_ranks for doing, _ in groups)
     if not waiting and (awaited or _place_of_majority(groups, len(members)) is None):
         return frozenset()  # who is elsewhere explains it, or the ranks merely work
-    late = {each.rank for each in ras.behind if each.stays and each.rank in members
+    late = {each.rank for each in ras.odd if (each.stays or each.error) and each.rank in members
             and each.pid in (None, members[each.rank].pid)}  # fmt: skip
     if len(late) * 2 > len(members):
         return frozenset()
@@ -73,9 +73,11 @@ def _find_places_behind(groups: Groups, ras: RasReport, total: int) -> set[Place
 
 
 def _place_of_majority(groups: Groups, total: int) -> Place | None:
-    """The place of at least half of the ranks, if all of them are at one line of code that seems to compute."""
+    """The place of at least half of the ranks, if all are at one line of code that seems to compute, or to sleep."""
     many = max(
-        (place for place in groups if place[0] is Activity.COMPUTE), key=lambda at: len(groups[at]), default=None
+        (place for place in groups if place[0] in (Activity.COMPUTE, Activity.WAIT)),
+        key=lambda at: len(groups[at]),
+        default=None,
     )
     if many is None or len(groups[many]) * 2 < total or len({each.where.frame for each in groups[many]}) > 1:
         return None

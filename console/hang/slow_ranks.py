@@ -19,6 +19,7 @@ from itertools import pairwise
 import msgspec
 
 from console.errors import Unreadable
+from console.hang.collective_times import LateOnGpu, TimesReport
 from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank
 
@@ -99,9 +100,10 @@ class LateRank:
     slow: bool = False  # others wait for it
     partly: bool = False  # in some of its communicators only, as stages of a pipeline are
     runs_ahead: bool = False  # the others go on launching meanwhile: nobody need wait
-    cause: str = "not known"
+    cause: str = "not known"  # host, GPU or network
     pod_index: int | None = None
     node: str = ""
+    evidence: str = ""  # of a slow link, to follow its pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ class SlowReport:
     bound: float = 1.0  # no rank but the slow ones is late for a larger share, with 95 % confidence
     problem: str = ""  # why there is no verdict, a sentence
     at: float = 0.0
+    timed: str = ""  # which ranks told how long collectives took on the GPU; empty: not asked
+    no_gpu_slow: bool = False  # by those times no GPU and no link is slow
 
     @property
     def slow(self) -> tuple[LateRank, ...]:
@@ -135,7 +139,7 @@ class SlowReport:
         if self.problem:
             return (self.problem,)
         if self.slow:
-            return tuple(f"{_format_rank(each)}: {_format_wait(each)}." for each in self.slow)
+            return tuple(f"{_format_rank(each)}: {each.evidence or _format_wait(each)}." for each in self.slow)
         partly = [each for each in self.late if each.partly]
         if partly:
             more = f" and {len(partly) - 1} more" if len(partly) > 1 else ""
@@ -152,8 +156,8 @@ class SlowReport:
             )
         return (
             f"No host is slow: none launches later than the others for more than {_format_percent(self.bound)} of"
-            " each step. "
-            "A GPU that computes slowly is not seen this way.",
+            f" each step. {'No GPU and no link' if self.no_gpu_slow else 'A GPU that computes slowly'} is "
+            f"{'slow either' if self.no_gpu_slow else 'not seen this way'}.",
         )
 
 
@@ -335,6 +339,39 @@ def add_locations(report: SlowReport, place: Callable[[LateRank], tuple[int | No
         pod_index, node = place(each)
         late.append(replace(each, pod_index=pod_index, node=node))
     return replace(report, late=tuple(late))
+
+
+def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) -> SlowReport:
+    """The report with what the times of collectives tell; `nodes`: of pods by their numbers.
+
+    A slow link makes its neighbours late too, so that it comes first. Whose host is late comes late to collectives.
+    """
+    report = replace(report, timed=times.words)
+    if not times.told or (report.problem and report.steps == 0):
+        return report
+    asked = {each.rank: each for each in report.late}
+    if times.link is not None:
+        pod = times.link.pod
+        found = [LateRank(times.link.rank, "", 0, 0, 0.0, 0.0, times.busy, slow=True, cause="network", pod_index=pod,
+                          node=nodes.get(pod, ""), evidence=times.link.what)]  # fmt: skip
+    else:
+        found = [_merge(each, asked.get(each.rank), nodes) for each in times.late]
+        known = {each.rank for each in found}
+        # Whose launches are late and who comes to no collective late costs nobody anything.
+        found += [each for each in report.slow if each.rank not in known
+                  and (each.rank is None or times.highs.get(each.rank, 1.0) >= each.low / 2)]  # fmt: skip
+    named = {each.rank for each in found}
+    rest = [replace(each, slow=False, runs_ahead=False, partly=False) for each in report.late if each.rank not in named]
+    return replace(report, late=(*found, *rest), problem="", no_gpu_slow=not found, bound=times.bound)
+
+
+def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str]) -> LateRank:
+    """A rank that comes late to collectives: by its host, if that launches as late, else by its GPU."""
+    host = asked is not None and not asked.runs_ahead and 2 * asked.share >= late.share
+    return LateRank(
+        late.rank, asked.host if asked else "", asked.pid if asked else 0, late.gpu, late.share, late.low, late.high,
+        slow=True, cause="host" if host else "GPU", pod_index=late.pod, node=nodes.get(late.pod, ""),
+    )  # fmt: skip
 
 
 def seconds_to_ask(step: float | None) -> float:

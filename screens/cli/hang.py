@@ -126,7 +126,9 @@ async def slow(options: SlowOptions) -> int:
             show_progress("Reading in the log how long a step takes…")
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
             ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
-            report = await session.hang_probe.find_slow_ranks(session.namespace, options.job, seconds)
+            report = await session.hang_probe.find_slow_ranks(
+                session.namespace, options.job, seconds, recorder=options.recorder
+            )
     told = {**msgspec.to_builtins(report), "words": report.words, "told": report.has_verdict}
     print_result(options.json, told, *slow_lines(report))
     return int(bool(report.slow) or not report.has_verdict)
@@ -156,6 +158,10 @@ def slow_lines(report: SlowReport) -> list[str]:
             f"NCCL {report.version} answered {report.polls:,} times in {report.seconds:.0f} s for "
             f"{report.ranks:,} ranks{steps} ({report.form})."
         )
+    if report.timed:
+        lines.append(f"{report.timed}.")
+    elif not report.slow:
+        lines.append("--recorder also tells of slow GPUs and links; the first time it pauses the job for 2 to 5 s.")
     return lines
 
 
@@ -165,6 +171,10 @@ class SlowOptions(Options):
         "--seconds", type=seconds_of_an_hour, metavar="S", default=None,
         help="ask for so long (default: for 12 steps, 10 to 60 s)",
     )  # fmt: skip
+    recorder: bool = flag(
+        "--recorder",
+        help="also have every rank dump its flight recorder: slow GPUs and links; first pauses it for 2 to 5 s",
+    )
     json: bool = json_flag()
 
 
@@ -220,14 +230,14 @@ Find the rank for which the others wait: for 10 to 60 s, or --seconds, one pod a
 2.24 and newer) many times a second which ranks have launched fewer operations. The share of the step is what
 the others wait at most, and there is none where too little was seen or where the hosts run ahead of their
 GPUs. A GPU that computes slowly is not seen where the loss is read in every step: all hosts launch at the
-same time then.""",
+same time then. --recorder sees it, and a slow link: it asks every rank how long it was in each collective.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or
 text), ranks, polls, seconds, steps (times that operations were launched; null: not told), late (rank, host,
 pid, gpu, pod_index, node, share, low, high: of the step in which it is late, 95 % confidence, slow,
 partly: in some of its communicators only, runs_ahead: the others launch meanwhile,
-cause: host, or not known), bound (share that no
-other rank reaches).""",
+cause: host, GPU, network or not known, evidence: of a slow link), bound (share that no other rank reaches),
+timed (which ranks told how long collectives took; empty: not asked), no_gpu_slow (by that, none is slow).""",
     ),
 }

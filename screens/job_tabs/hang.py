@@ -149,6 +149,20 @@ class HangTab(JobTab):
         except ConsoleError as error:
             self._show_summary("bad", "✗ ", str(error))
             return
+        if not report.slow and await self.live.app.push_screen_wait(
+            Confirm(
+                f"{' '.join(report.words)}",
+                ["Every rank can also be asked how long it was in each collective: that tells of slow GPUs and links.",
+                 "The first time pauses the job for 2 to 5 s."],
+                verb="Ask", keep="Cancel",
+            )
+        ):  # fmt: skip
+            self._show_summary("waits", "◐ ", "Asking every rank how long it was in each collective…")
+            try:
+                report = await session.hang_probe.find_slow_ranks(*self.key, seconds, recorder=True)
+            except ConsoleError as error:
+                self._show_summary("bad", "✗ ", str(error))
+                return
         glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
         self._show_summary(ink, glyph, " ".join(report.words))
 

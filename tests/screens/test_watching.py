@@ -206,6 +206,20 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         assert f"▲ {words} (NCCL asked 7s ago)" in pane
 
 
+async def test_flight_recorders_are_asked_with_consent_only() -> None:
+    async with console(size=(160, 50)) as (app, pilot, session):
+        session.hang_probe.report = report()
+        session.hang_probe.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, at=time.time())
+        await open_tab(app, pilot, "H")
+        for keys, asked in ((("enter",), 0), (("left", "enter"), 1)):
+            await pilot.press("M")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            assert "pauses the job for 2 to 5 s" in screen_text(app)
+            await pilot.press(*keys)
+            await until(pilot, lambda: isinstance(app.screen, JobScreen))
+            await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
+
+
 async def test_slow_ranks_are_not_asked_for_in_read_only_mode() -> None:
     async with console(size=(160, 50), settings=Settings(read_only=True)) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")

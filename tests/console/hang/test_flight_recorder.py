@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -93,6 +94,36 @@ def all_there(every: Dumps) -> None:
     enters(every, (8, 9, 10, 11), "t")
 
 
+def busy_gpu(every: Dumps) -> None:
+    """Rank 9 has launched the all_gather, and its GPU has not come to it; it waits nowhere else."""
+    enters(every, (8, 10, 11), "t")
+    every[9].operations.append(Operation(group_of(every, 9, "t"), 201, "nccl:all_gather", "scheduled"))
+    for rank in (8, 9, 10, 11):  # what their hosts have launched beyond
+        every[rank].operations.append(Operation("0", 201, "nccl:all_reduce", "scheduled"))
+
+
+def skipped_and_launched_ahead(every: Dumps) -> None:
+    """As `skipped`, by NCCL, whose hosts go on launching; rank 9 waits in the next group for them."""
+    enters(every, (8, 10, 11), "t")
+    for rank in (8, 10, 11):
+        every[rank].operations.append(Operation("0", 201, "nccl:all_reduce", "scheduled"))
+    enters(every, set(every) - {8, 10, 11}, "0", "all_reduce")
+
+
+def another_shape_before(every: Dumps) -> None:
+    """The shapes differed in a collective that NCCL nevertheless ended."""
+    for rank in (8, 9, 10, 11):
+        size = "24, Float" if rank == 9 else "16, Float"
+        every[rank].operations.append(Operation(group_of(every, rank, "t"), 199, "nccl:all_reduce", "completed", size))
+    enters(every, (8, 9, 10, 11), "t")
+
+
+def without_a_dump_in_time(every: Dumps) -> None:
+    """Rank 10 lives and waits as well, but its dump took too long."""
+    skipped(every)
+    every[10] = RankDump(10, "its recorder wrote no dump")
+
+
 def dead(every: Dumps) -> None:
     skipped(every)
     every[9] = RankDump(9, "its recorder does not listen (No such device or address)")
@@ -111,6 +142,12 @@ CASES = [
      "rank 10 in all_gather #201 of the tensor group"),
     (all_there, Desync.NETWORK, (8, 9, 10, 11), "have all entered all_gather #201 of the tensor group, and it does not "
      "end"),
+    (busy_gpu, Desync.GPU, (9,), "launched all_gather #201 of the tensor group, but its GPU has not come to it"),
+    (skipped_and_launched_ahead, Desync.MISSED, (9,), "never entered all_gather #201 of the tensor group and waits in "
+     "all_reduce #201 of the group of all ranks"),
+    (another_shape_before, Desync.SHAPE, (9,), "is at all_reduce #199 of the tensor group with 24, Float, where 3 "
+     "others are at it with 16, Float"),
+    (without_a_dump_in_time, Desync.MISSED, (9,), "never entered all_gather #201 of the tensor group"),
     (dead, Desync.NO_DUMP, (9,), "gave no dump and never entered all_gather #201 of the tensor group"),
 ]  # fmt: skip
 
@@ -209,7 +246,7 @@ def test_a_dump_is_told_in_short(tmp_path: Path) -> None:
     path = tmp_path / "trace_0"
     path.write_bytes(pickle.dumps(dump(entry(1, "scheduled"), *map(entry, range(2, 30)), entry(30, "started")), 2))
     told = probe.read_dump(str(path))
-    assert [each["seq"] for each in told["operations"]] == [1, *range(23, 31)], "the last, and what has not ended"
+    assert [each["seq"] for each in told["operations"]] == [1, *range(7, 31)], "the last, and what has not ended"
     assert told["groups"] == {"0": {"desc": "default_pg", "ranks": [0, 1]}}
     assert told["operations"][-1] == {
         "group": "0", "seq": 30, "op": "nccl:all_reduce", "state": "started", "sizes": "512x4096, BFloat16",
@@ -267,13 +304,13 @@ def test_a_dump_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 def test_a_recorder_dumps_when_its_pipe_is_written_to(tmp_path: Path) -> None:
     each = {"rank": 3, "env": {probe.PIPE: f"{tmp_path}/pipe_", probe.DUMPS[0]: f"{tmp_path}/trace_"}}
-    assert probe.recorder(each)["why"] == "its recorder does not listen (No such file or directory)"
+    assert probe.recorder(each, probe.read_dump)["why"] == "its recorder does not listen (No such file or directory)"
     (tmp_path / "pipe_3.pipe").write_text("kept")
-    assert probe.recorder(each)["why"] == "its pipe is no pipe"
+    assert probe.recorder(each, probe.read_dump)["why"] == "its pipe is no pipe"
     assert (tmp_path / "pipe_3.pipe").read_text() == "kept"
     (tmp_path / "pipe_3.pipe").unlink()
     os.mkfifo(tmp_path / "pipe_3.pipe")
-    assert probe.recorder(each)["why"].startswith("its recorder does not listen (")
+    assert probe.recorder(each, probe.read_dump)["why"].startswith("its recorder does not listen (")
     (tmp_path / "trace_3").write_bytes(b"of an earlier time")
     listens = os.open(tmp_path / "pipe_3.pipe", os.O_RDWR)  # to wait for the first who writes, not to end without one
 
@@ -283,10 +320,32 @@ def test_a_recorder_dumps_when_its_pipe_is_written_to(tmp_path: Path) -> None:
 
     torch = threading.Thread(target=writes)
     torch.start()
-    told = probe.recorder(each)
+    told = probe.recorder(each, probe.read_dump)
     torch.join()
     os.close(listens)
     assert (told["rank"], [each["seq"] for each in told["operations"]]) == (3, [7])
+
+
+def test_the_times_of_the_last_seconds_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "trace_0"
+    last = 1_000_000_000_000
+    every = [entry(seq, "completed", time_created_ns=last - (9 - seq) * 1_000_000_000, duration_ms=seq / 2)
+             for seq in range(1, 10)]  # fmt: skip
+    every += [entry(10, "started", time_created_ns=last), entry(11, "completed", is_p2p=True, duration_ms=1.0)]
+    path.write_bytes(pickle.dumps(dump(*every), 2))
+    told = probe.read_times(str(path), 2.5)
+    assert told["times"] == {"0": [[7, 500_000, 3500], [8, 1_500_000, 4000], [9, 2_500_000, 4500]]}
+
+
+def test_connections_that_carry_much_are_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as sends:
+        takes, _ = door.accept()
+        with takes:
+            reads = threading.Thread(target=lambda: [takes.recv(1 << 16, socket.MSG_WAITALL) for _ in range(48)])
+            reads.start()
+            sends.sendall(bytes(3 << 20))
+            reads.join()
+            assert [peer for peer, trip, least in probe.find_links() if 0 < least <= trip] == ["127.0.0.1"]
 
 
 def test_how_many_gave_a_dump_is_said() -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.gloo FOLDER ...`: what the console makes of the hangs that gather.py wrote there."""
+"""`python -m tests.bench.ranks FOLDER ...`: what the console makes of the hangs that gather.py wrote there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench.gloo.judge import Gathered, inspect
+from tests.bench.ranks.judge import Gathered, inspect
 
 
 async def judge(every: list[Gathered]) -> int:
@@ -20,7 +20,8 @@ async def judge(every: list[Gathered]) -> int:
         right = tuple(named) == gathered.culprits
         wrong += not right
         kind = report.recorded.kind if report.recorded else "-"
-        print(f"{'right' if right else 'WRONG'}  {gathered.hang:10} {gathered.ranks:3} ranks  {kind:8} {report.short}")  # noqa: T201
+        said = f"{'right' if right else 'WRONG'}  {gathered.hang:10} {gathered.ranks:3} ranks  {kind:8}"
+        print(f"{said} {gathered.seconds:.1f} s  {report.short}")  # noqa: T201
     return wrong
 
 

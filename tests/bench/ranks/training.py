@@ -1,14 +1,17 @@
-"""A training on CPUs by PyTorch's gloo, with the process groups of Megatron, that hangs in one of several ways.
+"""A training by PyTorch's gloo or NCCL, with the process groups of Megatron, that hangs in one of several ways.
 
-Variables: HANG (one of HANGS), VICTIM (a rank), TP and PP (sizes of the tensor and the pipeline group), FOLDER. It
-stands alone: it runs with any PyTorch that records gloo's operations.
+Variables: BACKEND (gloo, nccl), HANG (one of HANGS), VICTIM (a rank), TP and PP (sizes of the tensor and the pipeline
+group), FOLDER. It stands alone: it runs with any PyTorch that records gloo's operations.
 
 Gloo has no watchdog that dumps the flight recorder when its pipe is written to, as NCCL's has: a thread of this program
-does it, in the same form. And where a peer is gone, gloo raises, while NCCL waits: so does this program then.
+does it, in the same form. And where a peer is gone, gloo raises, and NCCL does so with sockets; over InfiniBand it
+waits: so does this program then.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import pickle
 import sys
@@ -23,7 +26,10 @@ import torch.distributed as dist  # type: ignore[import-not-found]
 from torch._C import _distributed_c10d  # type: ignore[import-not-found]
 from torch.utils.data import DataLoader, Dataset  # type: ignore[import-not-found]
 
-HANGS = ("skip", "order", "shape", "data", "dead", "stop", "stage", "checkpoint", "epoch")
+HANGS = ("skip", "order", "shape", "data", "dead", "stop", "stage", "checkpoint", "epoch", "lock", "teardown", "gpu")
+NCCL = os.environ.get("BACKEND") == "nccl"
+DEVICE = "cuda" if NCCL else "cpu"
+MANY = 1 << 18 if NCCL else 1  # so much that no buffer takes it all where nobody receives
 STEPS, HANG_AT = 1000, 3
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TP, PP = int(os.environ["TP"]), int(os.environ["PP"])
@@ -89,7 +95,7 @@ class Batches(Dataset):  # type: ignore[misc]
 
 
 def forward_and_backward(batch: torch.Tensor, groups: dict[str, dist.ProcessGroup], step: int) -> None:
-    value = batch.clone()
+    value = batch.to(DEVICE)
     if STAGE > 0:
         dist.recv(value, group_src=STAGE - 1, group=groups["pipeline"])
     dist.all_reduce(value, group=groups["tensor"])
@@ -111,9 +117,11 @@ def reduce_gradients(groups: dict[str, dist.ProcessGroup], step: int) -> None:
     if hangs(step, "skip"):
         return
     if hangs(step, "order"):
-        dist.broadcast(torch.ones(16), group_src=0, group=groups["data"])
-    dist.all_reduce(torch.ones(size), group=groups["data"])
-    dist.broadcast(torch.ones(16), group_src=0, group=groups["data"])
+        dist.broadcast(torch.ones(16 * MANY, device=DEVICE), group_src=0, group=groups["data"])
+    if hangs(step, "gpu"):
+        torch.cuda._sleep(1 << 50)  # a kernel that does not end
+    dist.all_reduce(torch.ones(size * MANY, device=DEVICE), group=groups["data"])
+    dist.broadcast(torch.ones(16 * MANY, device=DEVICE), group_src=0, group=groups["data"])
 
 
 def hangs(step: int, how: str) -> bool:
@@ -126,20 +134,44 @@ def save_checkpoint() -> None:
         torch.save({"model": torch.ones(1 << 20)}, file)
 
 
-def train() -> None:
+def init() -> dict[str, dist.ProcessGroup]:
     skip_compiler()
+    if NCCL:
+        with contextlib.suppress(OSError):  # sleep while the GPU works: several ranks share few cores here
+            ctypes.CDLL("libcudart.so.13").cudaSetDeviceFlags(4)
+        torch.cuda.set_device(0)
+        dist.init_process_group("nccl", timeout=timedelta(hours=1), device_id=torch.device("cuda", 0))
+        return make_groups()
     dist.init_process_group("gloo", timeout=timedelta(hours=1))
     groups = make_groups()
     threading.Thread(target=serve_recorder, daemon=True).start()
+    return groups
+
+
+def read_configuration() -> None:
+    """Take a lock twice, as a logger does that logs in its own handler."""
+    lock = threading.Lock()
+    with lock:
+        lock.acquire()
+
+
+def train() -> None:
+    groups = init()
     workers = 1 if HANG == "data" and RANK == VICTIM else 0
     batches = iter(DataLoader(Batches(), batch_size=None, num_workers=workers, prefetch_factor=1 if workers else None))
     replica_leaves = HANG == "epoch" and REPLICA == VICTIM // TP % DP
     for step in range(STEPS):
         if step == HANG_AT:
-            _distributed_c10d._dump_fr_trace()
+            if not NCCL:
+                _distributed_c10d._dump_fr_trace()
             (FOLDER / f"begun-{RANK}").touch()
             if replica_leaves:  # its sampler has one batch less
                 break
+            if hangs(step, "teardown"):
+                dist.destroy_process_group()
+                threading.Event().wait()
+            if hangs(step, "lock"):
+                read_configuration()
         batch = next(batches)
         if hangs(step, "dead"):
             os._exit(1)
@@ -147,7 +179,9 @@ def train() -> None:
             os.kill(os.getpid(), 19)
         forward_and_backward(batch, groups, step)
         reduce_gradients(groups, step)
-        dist.all_reduce(torch.ones(1))
+        loss = torch.ones(1, device=DEVICE)
+        dist.all_reduce(loss)
+        loss.item()
         if hangs(step, "checkpoint"):
             save_checkpoint()
     dist.barrier()

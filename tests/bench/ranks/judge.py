@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec import structs
 
 from console.hang.inspection import HangProbe
 from tests.fakes import fleet_of
@@ -27,6 +29,14 @@ class Gathered(msgspec.Struct):
     pp: int
     seconds: float
     answers: list[msgspec.Raw]
+    ras: list[msgspec.Raw] = []  # what NCCL said in the first pod, twice
+    facts: dict[str, object] = {}
+
+    @property
+    def net(self) -> str:
+        """The address of the pods without its end, as NCCL tells it; each has one, or all have that of this machine."""
+        found = re.search(rb"on node (\d+\.\d+\.\d+\.)", b"".join(map(bytes, self.ras)))
+        return found[1].decode() if found else "10.77.0."
 
     @property
     def culprits(self) -> tuple[int, ...]:
@@ -39,9 +49,10 @@ class Gathered(msgspec.Struct):
 
 
 class _Cluster:
-    def __init__(self, pods: int) -> None:
+    def __init__(self, pods: int, net: str) -> None:
         job = jobset("hung", pods)
-        self.fleet = fleet_of(job, *(rank(job, number, f"node-{number}") for number in range(pods)))
+        several = [rank(job, number, f"node-{number}") for number in range(pods)]
+        self.fleet = fleet_of(job, *(structs.replace(each, ip=f"{net}{at + 1}") for at, each in enumerate(several)))
 
     def connection_for_change(self, what: str) -> None:
         """Allow everything."""
@@ -49,12 +60,18 @@ class _Cluster:
 
 async def inspect(gathered: Gathered) -> HangReport:
     """The console's report, from these answers of the pods."""
+    said = list(gathered.ras)
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        if argv[-1] == "ras-only" and said:
+            take(1, bytes(said.pop(0)))
+            return 0
         if argv[-1] == "ras-only" or b"a4-gateway" in stdin:
             take(2, b"\n")
             return 44
         take(1, bytes(gathered.answers[pod.completion_index]))
         return 0
 
-    return await HangProbe(cast("Any", _Cluster(len(gathered.answers))), run).inspect_job("default", "hung")
+    return await HangProbe(cast("Any", _Cluster(len(gathered.answers), gathered.net)), run).inspect_job(
+        "default", "hung"
+    )

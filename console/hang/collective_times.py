@@ -1,0 +1,273 @@
+"""For whom the others wait on the GPU: by how long each rank was in the same collectives (pure).
+
+Who comes to a collective last is in it for the shortest time: the others wait there for it. PyTorch's flight recorder
+tells these times (TORCH_NCCL_ENABLE_TIMING), also of a GPU that computes slowly while its host launches in time. A rank
+that waits for another in one of its groups is late in the others only because of that one. And what is late together,
+and complete by its smaller groups, is a stage of a pipeline.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from console.errors import ConsoleError, Unreadable
+from console.hang.flight_recorder import GroupRanks
+from console.kube.objects.meta import UNREADABLE
+
+MIN_TIMED = 8  # collectives of a group that all of its ranks tell
+MIN_SHARE = 0.025  # of the time; less is told of healthy ranks, too: their links differ
+ABOVE_OTHERS = 3  # times as late as the usual rank
+BLOCKS, STUDENT = 8, 2.365
+"""Collectives are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
+WAITS_ITSELF = 0.5  # of its lateness: who waits as much for another is not the cause
+MIN_TRIP, TRIP_FACTOR = 0.0002, 4
+"""Seconds, and times the usual, by which the round trips of a slow link are longer."""
+MIN_COLLECTIVE_SHARE = 0.05  # of the time in collectives beside all waiting, without which a link is harmless
+
+
+class RankTimes(msgspec.Struct):
+    """Of each group the collectives of a rank: number, when it was launched and how long it took, in microseconds."""
+
+    rank: int
+    why: str = ""  # why there are none
+    groups: dict[str, GroupRanks] = {}
+    times: dict[str, list[tuple[int, int, int]]] = {}
+
+
+class RdmaDevice(msgspec.Struct):
+    name: str
+    state: str = ""
+    rate: str = ""
+
+
+class PodTimes(msgspec.Struct):
+    """What one pod tells."""
+
+    ranks: list[RankTimes]
+    links: list[tuple[str, int, int]] = []  # peer, and microseconds of the round trip: smoothed, and the least
+    rdma: list[RdmaDevice] = []
+    no_links: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LateOnGpu:
+    """A rank for which the others wait in collectives, and for what share of the time."""
+
+    rank: int
+    share: float
+    low: float  # with 95 % confidence
+    high: float
+    pod: int = 0
+    gpu: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLink:
+    """A pod whose traffic is slower than that of the others."""
+
+    pod: int
+    rank: int  # the first one in it
+    what: str  # to follow the pod: "its packets take 5.1 ms there and back, those of other pods 0.08 ms"
+
+
+@dataclass(frozen=True, slots=True)
+class TimesReport:
+    """What the times of all ranks tell together."""
+
+    late: tuple[LateOnGpu, ...] = ()
+    link: SlowLink | None = None
+    words: str = ""  # how many ranks told what
+    told: bool = False  # whether there was enough for a verdict
+    bound: float = 1.0  # no other rank is late for a larger share
+    highs: Mapping[int, float] = field(default_factory=dict)  # the largest share of each rank, with 95 % confidence
+    busy: float = 0.0  # share of the time in which all ranks are in a collective
+
+
+_Group = tuple[str, tuple[int, ...]]
+
+
+def parse_times(said: bytes) -> PodTimes:
+    """What a pod printed; Unreadable if it is no such answer."""
+    try:
+        return msgspec.json.decode(said[max(0, said.rfind(b"\n{") + 1) :], type=PodTimes)
+    except UNREADABLE as error:
+        raise Unreadable("The times that the pod tells cannot be parsed.") from error
+
+
+def read_times(answers: Mapping[int, bytes | ConsoleError], addresses: Mapping[str, int]) -> TimesReport:
+    """What the answers of pods tell; those that are none are left out, and the report says how many told."""
+    pods: dict[int, PodTimes] = {}
+    why = ""
+    for number, said in answers.items():
+        try:
+            if isinstance(said, ConsoleError):
+                raise said
+            pods[number] = parse_times(said)
+        except ConsoleError as error:
+            why = why or error.message
+    report = find_late_on_gpu(pods, addresses)
+    deaf = len(answers) - len(pods)
+    return replace(report, words=f"{report.words}; {deaf:,} pods could not be asked: {why}") if deaf else report
+
+
+def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> TimesReport:
+    """Who is late by the answers of pods, by their numbers; `addresses` tells which pod has which."""
+    ranks = [each for pod in pods.values() for each in pod.ranks]
+    several: dict[_Group, dict[int, dict[int, int]]] = defaultdict(dict)
+    spans: list[float] = []
+    for each in ranks:
+        for name, group in each.groups.items():
+            if len(group.ranks) > 1 and (rows := each.times.get(name)):
+                several[name, tuple(group.ranks)][each.rank] = {number: took for number, _, took in rows}
+        launched = [at for rows in each.times.values() for _, at, _ in rows]
+        spans += [float(max(launched) - min(launched))] if launched else []
+    span = max(spans, default=0.0)
+    judged = {group: found for group, times in several.items() if (found := _Lateness.of(group, times, span))}
+    told = sum(bool(each.times) for each in ranks)
+    why = next((each.why for each in ranks if each.why), "")
+    words = f"{told:,} of {len(ranks):,} ranks told how long collectives took" + (f" ({why})" if why else "")
+    if ranks and not told and not why:
+        words += " (TORCH_NCCL_ENABLE_TIMING is not set)"
+    if not judged:
+        return TimesReport(link=None, words=words)
+    late = _root_causes(judged)
+    highs: dict[int, float] = {}
+    for lateness in judged.values():
+        for rank, high in lateness.highs.items():
+            highs[rank] = max(high, highs.get(rank, 0.0))
+    busy = max(each.common for each in judged.values())
+    link = _slow_link(pods, addresses) if busy >= MIN_COLLECTIVE_SHARE else None
+    place = {each.rank: (number, at) for number, pod in pods.items()
+             for at, each in enumerate(sorted(pod.ranks, key=lambda each: each.rank))}  # fmt: skip
+    named = [replace(each, pod=place[each.rank][0], gpu=place[each.rank][1]) for each in late.values()]
+    named.sort(key=lambda each: -each.share)
+    bound = max((high for rank, high in highs.items() if rank not in late), default=1.0)
+    return TimesReport(tuple(named), link, words, told=True, highs=highs, bound=bound, busy=busy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lateness:
+    """Of one group: for what share of the time the others wait for each rank; below zero where it waits for them."""
+
+    shares: dict[int, float]
+    lows: dict[int, float]
+    highs: dict[int, float]
+    late: frozenset[int]
+    common: float  # share of the time in which all are in its collectives
+
+    @staticmethod
+    def of(group: _Group, times: Mapping[int, Mapping[int, int]], span: float) -> _Lateness | None:
+        """None if too little is known of the group."""
+        told = [rank for rank in group[1] if rank in times]
+        if len(told) < 2 or span <= 0:
+            return None
+        numbers = sorted(set[int]().union(*(times[rank] for rank in told)))
+        known = [number for number in numbers if all(number in times[rank] for rank in told)]
+        if len(known) < MIN_TIMED:
+            return None
+        part = span / len(numbers)  # of the time, for each collective
+        shares: dict[int, float] = {}
+        half: dict[int, float] = {}
+        usual = {number: statistics.median(times[rank][number] for rank in told) for number in known}
+        for rank in told:
+            # Of two ranks, the median is halfway to the other.
+            factor = 2 if len(told) == 2 else 1
+            behind = [factor * (usual[number] - times[rank][number]) for number in known]
+            shares[rank], half[rank] = _mean_and_half(behind, part)
+        common = statistics.fmean(min(times[rank][number] for rank in told) for number in known) / part
+        lows = {rank: share - half[rank] for rank, share in shares.items()}
+        highs = {rank: share + half[rank] for rank, share in shares.items()}
+        size = sorted(max(0.0, share) for share in shares.values())
+        late = frozenset(
+            rank for rank, share in shares.items()
+            if lows[rank] > max(MIN_SHARE, ABOVE_OTHERS * statistics.median(_without(size, max(0.0, share))))
+        )  # fmt: skip
+        return _Lateness(shares, lows, highs, late, common)
+
+
+def _without(values: Sequence[float], one: float) -> list[float]:
+    rest = list(values)
+    rest.remove(one)
+    return rest
+
+
+def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
+    """Mean share of the time, and half of its 95 % interval, by the means of blocks."""
+    count = len(values)
+    blocks = [values[at * count // BLOCKS : (at + 1) * count // BLOCKS] for at in range(BLOCKS)]
+    means = [statistics.fmean(each) / part for each in blocks if each]
+    return statistics.fmean(values) / part, STUDENT * statistics.stdev(means) / len(means) ** 0.5
+
+
+def _root_causes(judged: Mapping[_Group, _Lateness]) -> dict[int, LateOnGpu]:
+    """The late ranks that wait for nobody themselves, and are no stage of a pipeline."""
+    own: dict[int, list[_Group]] = defaultdict(list)
+    for group in judged:
+        for rank in group[1]:
+            own[rank].append(group)
+    found: dict[int, LateOnGpu] = {}
+    for group, lateness in judged.items():
+        if lateness.late and _is_stage(group, lateness.late, own):
+            continue
+        for rank in lateness.late:
+            share = lateness.shares[rank]
+            waits = min(judged[each].shares.get(rank, 0.0) for each in own[rank])
+            if waits > -WAITS_ITSELF * share and (rank not in found or found[rank].share < share):
+                found[rank] = LateOnGpu(rank, share, lateness.lows[rank], min(1.0, lateness.highs[rank]))
+    return found
+
+
+def _is_stage(group: _Group, late: frozenset[int], own: Mapping[int, Iterable[_Group]]) -> bool:
+    """Whether the late ranks are several that belong together: with each all of its smaller groups."""
+    smaller = [set(each[1]) for rank in late for each in own[rank] if len(each[1]) < len(group[1])]
+    return len(late) > 1 and bool(smaller) and all(each <= late for each in smaller)
+
+
+def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> SlowLink | None:
+    """The pod whose connections have longer round trips than all others, or whose NICs are slower."""
+    pods = {number: pod for number, pod in pods.items() if pod.ranks}
+    rates: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
+    for number, pod in pods.items():
+        rates[tuple(sorted((each.rate, each.state) for each in pod.rdma))].append(number)
+    if len(rates) > 1 and len(pods) > 2:
+        odd, usual = min(rates.values(), key=len), max(rates.values(), key=len)
+        if len(odd) == 1 < len(usual):
+            usual_nics = {(each.rate, each.state) for each in pods[usual[0]].rdma}
+            nic = next((each for each in pods[odd[0]].rdma if (each.rate, each.state) not in usual_nics), None)
+            if nic is not None:
+                return SlowLink(
+                    odd[0],
+                    _first_rank(pods[odd[0]]),
+                    f"its {nic.name} has {nic.rate} ({nic.state}), unlike those of the other pods",
+                )
+    trips: dict[frozenset[int], list[float]] = defaultdict(list)
+    for number, pod in pods.items():
+        for peer, trip, _ in pod.links:
+            other = addresses.get(peer)
+            if other is not None and other != number:
+                trips[frozenset((number, other))].append(trip / 1e6)
+    # One long round trip is chance: where a pod's link is slow, those of all its connections are, both ways.
+    least_trips = {ends: min(several) for ends, several in trips.items()}
+    of_pod = {
+        number: min(own) for number in pods
+        if (own := [trip for ends, trip in least_trips.items() if number in ends])
+    }  # fmt: skip
+    if len(of_pod) < 3:
+        return None
+    worst = max(of_pod, key=lambda number: of_pod[number])
+    rest = [trip for ends, trip in least_trips.items() if worst not in ends]
+    usual_trip = statistics.median(rest) if rest else 0.0
+    least = max(usual_trip + MIN_TRIP, TRIP_FACTOR * usual_trip)
+    if not rest or of_pod[worst] < least or max(rest) >= least:
+        return None
+    said = f"its packets take {of_pod[worst] * 1000:.2g} ms there and back, those of the others {usual_trip * 1000:.2g}"
+    return SlowLink(worst, _first_rank(pods[worst]), f"{said} ms")
+
+
+def _first_rank(pod: PodTimes) -> int:
+    return min(each.rank for each in pod.ranks)

@@ -1,0 +1,269 @@
+"""How well the slow rank is named on real GPUs: by NCCL's answers and the flight recorder's times, as `a4 slow` does.
+
+On a machine with NVIDIA GPUs, torch and NCCL 2.28.7 or newer (nothing else, no Kubernetes), as root for slow links:
+
+    python tests/bench/ranks/slow_ranks.py record --out FOLDER [--ranks 4] [--trials 40]
+    python tests/bench/ranks/slow_ranks.py cost --out FOLDER
+
+A loop of processes is disturbed and left alone by turns, and what they answer is kept. `cost` runs two such loops by
+turns, with and without what the chart's switch `diagnosis` sets. Where a4 is installed:
+
+    python -m tests.bench.ranks.slow_ranks judge FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections import defaultdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tests.bench.ranks.pods import Pods, count_gpus, end_all, shared_gpu, wait_for
+
+SEGMENTS, MEGABYTES = 4, 2
+SETTLES = 0.5  # seconds after a change that are not measured
+DISTURBANCES: tuple[tuple[str, Any, bool, int], ...] = (
+    ("host", 0.003, True, 5), ("host", 0.005, True, 4), ("host", 0.010, True, 3), ("host", 0.020, True, 2),
+    ("gpu", 0.05, True, 4), ("gpu", 0.10, True, 3), ("gpu", 0.20, True, 3), ("gpu", 0.05, False, 2),
+    ("gpu", 0.20, False, 2),
+    *(("link", f"tbf rate {rate} burst 256kb latency 20ms", True, 3)
+      for rate in ("6gbit", "3gbit", "1500mbit", "700mbit")),
+)  # fmt: skip
+"""What is done to a rank in each step (seconds of sleep, share of more work, words for tc), whether the loss is read in
+each step, and how often in forty trials. After each the loop is left alone for as long, and measured again."""
+
+
+def work(folder: Path, matmuls: int, size: int) -> None:
+    """One of the processes: steps without an end, each as the file `mode` says."""
+    torch: Any = import_module("torch")
+    dist: Any = import_module("torch.distributed")
+    rank, device = int(os.environ["RANK"]), torch.device("cuda", 0)
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device)
+    left = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    right = torch.randn_like(left) / size
+    gradient = torch.ones(MEGABYTES << 18, device=device)
+    loss = torch.ones(1, device=device)
+    file, known = folder / "mode", 0
+    mode: list[Any] = ["none", 0, 0.0, True]
+    steps, times = 0, list[float]()
+    while True:
+        began = time.perf_counter()
+        kind, who, amount, reads = mode
+        mine = who == rank
+        if kind == "host" and mine:
+            time.sleep(float(amount))  # the disturbance
+        for _ in range(SEGMENTS):
+            for _ in range(matmuls + (round(matmuls * amount) if kind == "gpu" and mine else 0)):
+                torch.mm(left, right)
+            dist.all_reduce(gradient, op=dist.ReduceOp.AVG)
+        loss.fill_(0.0 if kind == "rest" and rank == 0 else 1.0)
+        dist.all_reduce(loss, op=dist.ReduceOp.MIN)
+        if reads and loss.item() == 0:  # all rest together
+            write(folder / f"times-{rank}", times)
+            while json.loads(file.read_text())[0] == "rest":
+                time.sleep(0.01)
+            times, began = [], time.perf_counter()
+        times.append(time.perf_counter() - began)
+        steps += 1
+        if steps % 5 == 0:
+            write(folder / f"steps-{rank}", [steps, time.monotonic()])
+        changed = file.stat().st_mtime_ns
+        if changed != known:
+            known, mode = changed, json.loads(file.read_text())
+
+
+def write(place: Path, what: object) -> None:
+    new = place.with_name(f"{place.name}.new")
+    new.write_text(json.dumps(what))
+    new.replace(place)
+
+
+def steps_done(folder: Path) -> tuple[int, float]:
+    steps, at = json.loads((folder / "steps-0").read_text())
+    return steps, at
+
+
+def list_trials(number: int, apart: bool) -> list[tuple[str, Any, bool]]:
+    """So many disturbances in a random order, each followed by a healthy trial; links only where tc can slow them."""
+    chance = random.Random(7)
+    chosen = [(kind, amount, reads) for kind, amount, reads, often in DISTURBANCES if apart or kind != "link"
+              for _ in range(often)]  # fmt: skip
+    chance.shuffle(chosen)
+    chosen = (chosen * (1 + number // len(chosen)))[:number]
+    return [each for kind, amount, reads in chosen for each in (("none", 0, reads), (kind, amount, reads))]
+
+
+def record(folder: Path, asked: argparse.Namespace) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    pods = Pods(asked.ranks)
+    pods.make_networks()
+    write(folder / "mode", ["none", 0, 0.0, True])
+    program = [__file__, "work", "--out", str(folder), "--matmuls", str(asked.matmuls), "--size", str(asked.size)]
+    with shared_gpu(80 // asked.ranks) as parts:
+        begun = pods.start(program, folder)
+        try:
+            wait_for(folder, "steps-*[0-9]", asked.ranks, begun)
+            pods.ask(folder, begun, 28028, "times", "1")  # the first dump takes seconds
+            facts = {"ranks": pods.ranks, "gpus": pods.gpus, "mps": parts, "network namespaces": pods.apart}
+            tell(f"{facts}")
+            measure(folder, pods, begun, asked, facts)
+        finally:
+            end_all(begun)
+            pods.drop_networks()
+
+
+def measure(folder: Path, pods: Pods, begun: list[Any], asked: argparse.Namespace, facts: dict[str, Any]) -> None:
+    chance, ended = random.Random(11), time.monotonic() + asked.limit
+    trials: list[dict[str, Any]] = []
+    for kind, amount, reads in list_trials(asked.trials, pods.apart):
+        if time.monotonic() > ended:
+            tell("out of time")
+            return
+        rank = chance.randrange(pods.ranks)
+        if kind == "link":
+            pods.slow_link(rank, *amount.split())
+        write(folder / "mode", [kind, rank, amount, reads])
+        time.sleep(SETTLES)
+        before, began = steps_done(folder), time.monotonic()
+        polls = pods.poll(asked.seconds, 28028)
+        after = steps_done(folder)
+        times = pods.ask(folder, begun, 28028, "times", f"{asked.seconds:g}")
+        took = time.monotonic() - began
+        if kind == "link":
+            pods.slow_link(rank)
+        step = (after[1] - before[1]) / max(1, after[0] - before[0])
+        name = f"trial-{len(trials):03}.json"
+        write(folder / name, {"polls": polls.decode(), "times": [each.decode() for each in times],
+                              "addresses": [pods.address(each) for each in range(pods.ranks)]})  # fmt: skip
+        trials.append({"kind": kind, "amount": amount, "reads": reads, "rank": rank, "step": step, "file": name,
+                       "took": took, "facts": facts})  # fmt: skip
+        write(folder / "trials.json", trials)
+        tell(f"{len(trials)} {title_of(trials[-1])}, rank {rank}: {step * 1000:.1f} ms a step, {took:.1f} s")
+
+
+def cost(folder: Path, asked: argparse.Namespace) -> None:
+    """Two loops by turns: what the switch costs of a step, by the medians of pairs."""
+    pods, medians = Pods(asked.ranks), defaultdict[bool, list[float]](list)
+    with shared_gpu(48 // asked.ranks):
+        begun = []
+        try:
+            for on in (True, False):
+                place = folder / str(on)
+                place.mkdir(parents=True, exist_ok=True)
+                write(place / "mode", ["none", 0, 0.0, True])
+                program = [__file__, "work", "--out", str(place), "--matmuls", str(asked.matmuls), "--size",
+                           str(asked.size)]  # fmt: skip
+                begun += pods.start(program, place, diagnosis=on)
+                wait_for(place, "steps-*[0-9]", asked.ranks, begun)
+                rest(place)
+            for at in range(asked.trials):
+                for on in (True, False) if at % 2 else (False, True):
+                    place = folder / str(on)
+                    write(place / "mode", ["none", 0, 0.0, True])
+                    time.sleep(asked.seconds)
+                    times = rest(place)
+                    medians[on].append(statistics.median(times[len(times) // 5 :]))
+        finally:
+            end_all(begun)
+    more = [(on - off) / off for on, off in zip(medians[True], medians[False], strict=True)]
+    scatter = 1.96 * statistics.stdev(more) / len(more) ** 0.5
+    write(folder / "cost.json", {"on": medians[True], "off": medians[False]})
+    without = statistics.median(medians[False]) * 1000
+    tell(f"{len(more)} pairs, {without:.2f} ms a step without: with the switch {statistics.fmean(more) * 100:+.2f} % "
+         f"± {scatter * 100:.2f} % (median {statistics.median(more) * 100:+.2f} %)")  # fmt: skip
+
+
+def rest(place: Path) -> list[float]:
+    """Let a loop stand still, and how long its steps took."""
+    (place / "times-0").unlink(missing_ok=True)
+    write(place / "mode", ["rest", 0, 0.0, True])
+    return json.loads(wait_for_rest(place).read_text())  # type: ignore[no-any-return]
+
+
+def wait_for_rest(place: Path) -> Path:
+    end = time.monotonic() + 30
+    while not (found := place / "times-0").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def judge(folder: Path) -> int:
+    """A line for each kind of disturbance: how often which verdict, with which cause and share; wrong ones by name."""
+    from console.hang.collective_times import read_times
+    from console.hang.slow_ranks import add_times, find_slow_ranks, parse_polls
+
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    trials = json.loads((folder / "trials.json").read_text())
+    for each in trials:
+        kept = json.loads((folder / each["file"]).read_text())
+        read = find_slow_ranks(parse_polls(kept["polls"].encode()))
+        addresses = {address: at for at, address in enumerate(kept["addresses"])}
+        answers = {at: said.encode() for at, said in enumerate(kept["times"])}
+        report = add_times(read, read_times(answers, addresses), {})
+        named = [late.rank for late in report.slow]
+        causes = {late.cause.lower() for late in report.slow}
+        wanted = {"link": "network"}.get(each["kind"], each["kind"])
+        right = named == [each["rank"]] if each["kind"] != "none" else not named and report.has_verdict
+        row = {"right": right, "cause": right and causes == {wanted}, "wrong": bool(named) and not right,
+               "share": report.slow[0].share if report.slow else None}  # fmt: skip
+        row |= {"took": each["took"], "step": each["step"]}
+        found[title_of(each)].append(row)
+        if not right or (each["kind"] != "none" and not row["cause"]):
+            tell(f"  {each['file']} {title_of(each)}, rank {each['rank']}: {' '.join(report.words)} {causes or ''}")
+    for title, several in sorted(found.items()):
+        tell(f"{title}: {len(several)} runs, {middle(several, 'step', 1000)} ms a step, "
+             f"right {sum(each['right'] for each in several)}, cause {sum(each['cause'] for each in several)}, "
+             f"wrong rank or false alarm {sum(each['wrong'] for each in several)}, "
+             f"share {middle(several, 'share')}, {middle(several, 'took')} s")  # fmt: skip
+    ill = [row for title, several in found.items() for row in several if not title.startswith("none")]
+    well = [row for title, several in found.items() for row in several if title.startswith("none")]
+    tell(f"{trials[0]['facts']}: {len(ill)} slow: right rank {sum(each['right'] for each in ill)}, cause "
+         f"{sum(each['cause'] for each in ill)}; {len(well)} healthy: {sum(each['wrong'] for each in well)} false "
+         f"alarms, {sum(each['right'] for each in well)} said to be healthy; slowest verdict "
+         f"{max(each['took'] for each in ill + well):.1f} s")  # fmt: skip
+    return sum(not each["right"] for each in ill + well)
+
+
+def title_of(trial: dict[str, Any]) -> str:
+    return f"{trial['kind']} {trial['amount']}, {'loss read' if trial['reads'] else 'runs ahead'}"
+
+
+def tell(words: str) -> None:
+    sys.stdout.write(f"{words}\n")
+    sys.stdout.flush()
+
+
+def middle(several: list[dict[str, Any]], name: str, factor: float = 1) -> str:
+    known = [each[name] * factor for each in several if each[name] is not None]
+    return f"{statistics.median(known):.3g}" if known else "none"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["record", "cost", "work", "judge"])
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--ranks", type=int, default=max(4, count_gpus()))
+    parser.add_argument("--trials", type=int, default=40, help="disturbed ones, and as many healthy; pairs for cost")
+    parser.add_argument("--limit", type=float, default=540.0, help="seconds for all trials")
+    parser.add_argument("--seconds", type=float, default=7.0, help="of polls in a trial, or of each turn")
+    parser.add_argument("--matmuls", type=int, default=20, help="in each of the four segments of a step")
+    parser.add_argument("--size", type=int, default=3072, help="of the matrices")
+    asked = parser.parse_args()
+    place = asked.out or asked.folder
+    if place is None:
+        parser.error("a folder is needed")
+    if asked.what == "judge":
+        sys.exit(judge(place))
+    {"work": lambda: work(place, asked.matmuls, asked.size), "record": lambda: record(place, asked),
+     "cost": lambda: cost(place, asked)}[asked.what]()  # fmt: skip

@@ -1,0 +1,143 @@
+"""Slow GPUs, hosts and links: recorded on an H100 (tests/bench/ranks), and jobs with groups that are worked out."""
+
+from __future__ import annotations
+
+import json
+import random
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from console.errors import Unreachable
+from console.hang.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, read_times
+from console.hang.flight_recorder import GroupRanks
+from console.hang.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
+
+RECORDED = Path(__file__).parents[2] / "fixtures" / "h100" / "slow.tar.gz"
+
+
+def trials() -> dict[str, dict[str, Any]]:
+    with tarfile.open(RECORDED) as archive:
+        found = {}
+        for name in archive.getnames():
+            member = archive.extractfile(name)
+            assert member is not None
+            found[name] = json.load(member)
+    return found
+
+
+TRIALS = trials()
+
+
+def verdict(trial: dict[str, Any]) -> SlowReport:
+    kept = trial["kept"]
+    addresses = {address: at for at, address in enumerate(kept["addresses"])}
+    times = read_times({at: said.encode() for at, said in enumerate(kept["times"])}, addresses)
+    return add_times(find_slow_ranks(parse_polls(kept["polls"].encode())), times, {2: "node-2"})
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(name: str) -> None:
+    trial = TRIALS[name]
+    report = verdict(trial)
+    cause = {"gpu": "GPU", "link": "network"}.get(trial["kind"], trial["kind"])
+    wanted = [] if trial["kind"] == "none" else [(trial["rank"], cause)]
+    assert [(late.rank, late.cause) for late in report.slow] == wanted
+    assert report.has_verdict
+    assert report.no_gpu_slow is (not wanted)
+    assert report.timed == "4 of 4 ranks told how long collectives took"
+
+
+def test_the_recorded_trials_are_of_every_kind() -> None:
+    assert {each["kind"] for each in TRIALS.values()} == {"none", "host", "gpu", "link"}
+    assert [each["reads"] for each in TRIALS.values() if each["kind"] == "gpu"] == [False, True]
+
+
+def test_a_slow_link_is_told_by_its_round_trips() -> None:
+    (trial,) = [each for each in TRIALS.values() if each["kind"] == "link" and "1500mbit" in each["amount"]]
+    (said,) = verdict(trial).words
+    assert said.startswith("rank 1 (pod 1, GPU 0): its packets take ")
+
+
+WORLD, TP = 16, 2
+
+
+def job(late: dict[int, int], *, stages: int = 1, slow_stage: int = 0) -> dict[int, PodTimes]:
+    """Of 16 ranks in pods of 4, with tensor groups of two: 40 steps, each with a collective in each group.
+
+    `late`: by how many microseconds a rank is late in its step; `slow_stage`: by how many the first stage is.
+    """
+    chance, found = random.Random(3), {rank: RankTimes(rank) for rank in range(WORLD)}
+    a_stage = WORLD // stages
+    groups = [("0", list(range(WORLD)))]
+    groups += [(f"t{at}", [at, at + 1]) for at in range(0, WORLD, TP)]
+    groups += [(f"d{stage}-{at}", list(range(stage * a_stage + at, (stage + 1) * a_stage, TP)))
+               for stage in range(stages) for at in range(TP)]  # fmt: skip
+    order = sorted(groups, key=lambda each: (each[0] == "0", each[0][0] == "d"))
+    for step in range(40):
+        at = {rank: 50_000 * step + late.get(rank, 0) + (slow_stage if rank < a_stage else 0) for rank in found}
+        for name, ranks in order:
+            end = max(at[rank] for rank in ranks) + 300
+            for rank in ranks:
+                found[rank].groups[name] = GroupRanks("", ranks)
+                found[rank].times.setdefault(name, []).append((step, at[rank], end - at[rank] + chance.randrange(40)))
+                at[rank] = end
+    return {pod: PodTimes([found[rank] for rank in range(pod * 4, pod * 4 + 4)]) for pod in range(WORLD // 4)}
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("rank", [0, 7, 10])
+def test_of_those_who_are_late_together_the_one_is_named_who_waits_for_nobody(rank: int, stages: int) -> None:
+    report = find_late_on_gpu(job({rank: 3000}, stages=stages), {})
+    assert [(each.rank, each.pod, each.gpu) for each in report.late] == [(rank, rank // 4, rank % 4)]
+    assert report.late[0].share == pytest.approx(3000 / 50_000, abs=0.005)
+
+
+def test_a_healthy_job_and_a_slow_stage_have_no_slow_rank() -> None:
+    assert find_late_on_gpu(job({}), {}).late == ()
+    report = find_late_on_gpu(job({}, stages=2, slow_stage=4000), {})
+    assert (report.told, report.late) == (True, ())
+
+
+def test_two_slow_ranks_are_both_named() -> None:
+    assert {each.rank for each in find_late_on_gpu(job({3: 4000, 12: 4000}), {}).late} == {3, 12}
+
+
+def test_a_nic_that_is_slower_than_those_of_other_pods_is_named() -> None:
+    pods = job({})
+    for pod in pods.values():
+        for each in pod.ranks:  # much of the time all are in collectives
+            each.times = {
+                name: [(at, when, took + 5000) for at, when, took in rows] for name, rows in each.times.items()
+            }
+        pod.rdma = [RdmaDevice("mlx5_0", "ACTIVE", "400 Gb/sec"), RdmaDevice("mlx5_1", "ACTIVE", "400 Gb/sec")]
+    pods[2].rdma[1].rate = "100 Gb/sec"
+    link = find_late_on_gpu(pods, {}).link
+    assert link is not None
+    assert (link.pod, link.rank) == (2, 8)
+    assert link.what == "its mlx5_1 has 100 Gb/sec (ACTIVE), unlike those of the other pods"
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"\x1b]0;PWNT\x07", b'{"ranks": 7}', b'{"ranks": [{"rank": "x"}]}', b"\xff" * 99]
+)
+def test_pods_that_answer_junk_are_counted_and_the_others_judged(said: bytes) -> None:
+    answers: dict[int, Any] = {number: msgspec.json.encode(pod) for number, pod in job({7: 3000}).items()}
+    answers[3] = said
+    answers[2] = Unreachable("Pod 2 was not reached.")
+    report = read_times(answers, {})
+    assert [each.rank for each in report.late] == [7]
+    assert report.words.startswith("8 of 8 ranks told how long collectives took; 2 pods could not be asked: ")
+
+
+def test_ranks_without_times_give_no_verdict() -> None:
+    pods = {0: PodTimes([RankTimes(0, groups={"0": GroupRanks("", [0, 1])}), RankTimes(1, "it has no pipe")])}
+    report = find_late_on_gpu(pods, {})
+    assert (report.told, report.late) == (False, ())
+    assert report.words == "0 of 2 ranks told how long collectives took (it has no pipe)"
+    before = SlowReport(problem="No verdict: NCCL answered 3 times only, 100 are needed.")
+    after = add_times(before, report, {})
+    assert (after.problem, after.has_verdict, after.timed) == (before.problem, False, report.words)
