@@ -160,7 +160,7 @@ def slow_lines(report: SlowReport) -> list[str]:
         )
     if report.timed:
         lines.append(f"{report.timed}.")
-    elif not report.slow:
+    elif not report.slow and not report.problem:
         lines.append("--recorder also tells of slow GPUs and links; the first time it pauses the job for 2 to 5 s.")
     return lines
 
