@@ -417,7 +417,7 @@ class JobProgressReader:
             names = {each.name: each for each in self._kept().tests}
             await self._kept().store(each for each in ended if each.name not in names)
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
-        found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
+        found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss)
         return self._store_progress(jobset.uid, found)
 
     async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:

@@ -36,7 +36,6 @@ class JobProgress(Struct, frozen=True):
     step_time: float | None = None  # seconds, as printed
     where: RunPosition = _UNREAD  # the same of the whole run, as far back as was read
     nan_words: str = ""  # what is no number, and since when
-    loss_step: int | None = None
     pace: float | None = None  # seconds from one step to the next, see `TrainingRun.step_interval`
     rhythm: StepCadence | None = None
     slower: str = ""  # that its steps take longer than before, in words
@@ -141,7 +140,6 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         step=last.step,
         total=last.total,
         loss=where.loss,
-        loss_step=where.loss_step,
         where=where,
         nan=last.nan,
         nan_words=where.nan_words,

@@ -167,7 +167,7 @@ class Days:
         queues = {}
         for name, queue in self.queues.items():
             used = sum(run.recipe.gpus for run in self.runs.values() if run.held and run.recipe.queue == name)
-            reserved = (Usage("a4", GPU, used, max(0, used - queue.nominal())),)
+            reserved = (Usage("a4", GPU, used),)
             queues["", name] = structs.replace(queue, reserved=reserved)
         return Fleet(
             at=self.now,

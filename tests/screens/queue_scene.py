@@ -59,7 +59,7 @@ def claim(owner: JobSet, *, waits: str = "", queue: str = "a4") -> Workload:
 
 def cluster_queue(name: str, used: int, **more: object) -> ClusterQueue:
     quotas = (Quota("a4", GPU, 64),)
-    usage = (Usage("a4", GPU, used, max(0, used - 64)),)
+    usage = (Usage("a4", GPU, used),)
     return ClusterQueue(name, quotas=quotas, reserved=usage, **more)  # type: ignore[arg-type]
 
 

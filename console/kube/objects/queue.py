@@ -49,7 +49,6 @@ class Usage(Struct, frozen=True):
     flavor: str
     resource: str
     total: int = 0
-    borrowed: int = 0
 
 
 class Preemption(Struct, frozen=True):
@@ -138,7 +137,6 @@ class ResourceWire(Wire):
     borrowing_limit: Amount | None = None
     lending_limit: Amount | None = None
     total: Amount | None = None
-    borrowed: Amount | None = None
 
 
 class FlavorResourcesWire(Wire):
@@ -176,7 +174,6 @@ def usages_of(flavors: list[FlavorResourcesWire] | None) -> tuple[Usage, ...]:
             flavor=intern_text(flavor.name),
             resource=intern_text(each.name),
             total=parse_amount(each.name or "", each.total or 0),
-            borrowed=parse_amount(each.name or "", each.borrowed or 0),
         )
         for flavor in flavors or ()
         for each in flavor.resources or ()

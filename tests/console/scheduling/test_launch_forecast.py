@@ -173,9 +173,7 @@ def test_those_are_named_whom_kueue_would_evict_not_the_fewest() -> None:
 def test_own_quota_is_taken_back_from_borrowers() -> None:
     mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 16),),
                         preemption=Preemption(reclaim_within_cohort="Any"))  # fmt: skip
-    theirs = ClusterQueue(
-        "other", cohort="all", quotas=(Quota("a4", GPU, 8),), reserved=(Usage("a4", GPU, 24, borrowed=16),)
-    )
+    theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 8),), reserved=(Usage("a4", GPU, 24),))
     fleet = cluster(*holding("guest", 24, cluster_queue="other"), queues=(DOOR, mine, theirs, Cohort("all")))
     found = told(fleet, 16)
     assert (found.verdict, found.preempts, found.total) == (Verdict.WAITS, True, 24)
