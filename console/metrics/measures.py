@@ -22,11 +22,12 @@ from console.metrics.measured_log import LogReader
 from console.metrics.nccl.history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.nccl.results import PASS_LINE
 from console.metrics.training.run import TrainingRun
+from console.scheduling.arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures
 from console.scheduling.forecast_record import RecordedWindow, correct_windows, read_recorded_windows, update_record
 from console.scheduling.ranks import ranks
-from console.scheduling.start_windows import PastRun, StartWindows, run_times, start_windows, with_windows
+from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
@@ -52,10 +53,16 @@ RETRY_SECONDS = 15.0  # seconds after which tests that other consoles keep are l
 MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 
 
+def _beside(record: Path) -> Path:
+    return record.with_name("workloads.json")
+
+
 def _forecast(
     fleet: Fleet, left: Mapping[str, float], past: Iterable[PastRun], record: Path, server: str
 ) -> tuple[Mapping[Key, ExpectedStart], StartWindows]:
-    windows = start_windows(fleet, left, run_times(fleet, past))
+    times, seen = PastTimes(fleet, past), read_seen_workloads(_beside(record))
+    arrivals = expected_arrivals(fleet, seen, server, times)
+    windows = start_windows(fleet, left, run_times(fleet, times), arrivals=arrivals)
     corrected = correct_windows(windows.by_key, read_recorded_windows(record), server, fleet.at)
     return with_windows(expected_starts(fleet, left), structs.replace(windows, by_key=corrected)), windows
 
@@ -117,6 +124,7 @@ class MeasureService:
         self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})  # snapshot, when, starts
         self.windows = StartWindows({}, 0)  # those that the starts were given
         self._forecasting = asyncio.Lock()
+        self._noted: object = None  # the workloads that were noted last
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
         self.progress_reader = JobProgressReader(
             cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.find_followed
@@ -183,6 +191,8 @@ class MeasureService:
         """Look how far all jobs are that run, if any waits; returns whether expected starts changed."""
         jobs = [job for job in self._cluster.fleet.jobsets.values() if not job.finished]
         before = self.starts
+        with suppress(OSError):  # a4 forecast says why
+            await self._note_workloads()
         if any(each.is_waiting for each in self._cluster.fleet.workloads.values()):
             await self.progress_reader.update([job.key for job in jobs])
             await self.expected_starts()
@@ -200,7 +210,14 @@ class MeasureService:
         """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
         windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
         path, server = self._record_path, self._cluster.server
+        await self._note_workloads()
         return await asyncio.to_thread(update_record, path, self._cluster.fleet, server, windows)
+
+    async def _note_workloads(self) -> None:
+        if (workloads := self._cluster.fleet.workloads) is not self._noted:
+            path, server = _beside(self._record_path), self._cluster.server
+            await asyncio.to_thread(update_seen_workloads, path, self._cluster.fleet, server)
+            self._noted = workloads
 
     @property
     def _record_path(self) -> Path:

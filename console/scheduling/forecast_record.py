@@ -1,7 +1,7 @@
 """What was forecast, and what came true: each window that was told is kept, and compared with the start.
 
-Rollouts know nothing of jobs that come later, that fail or that resume, so their windows are too narrow, and rather
-too early than too late. By how much, earlier windows say, in units of their own widths.
+Rollouts know nothing of jobs that fail, and not all of what comes later, so their windows may be too narrow, too early
+or too late. By how much, earlier windows say, in units of their own widths.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Predicts time windows in which waiting workloads start, from many simulations with varying run times.
 
 How long a job runs comes from its progress, else from earlier runs of its recipe, or of its name where it is no JobSet;
-a job of which neither is known runs on, up to its time limit if it has one. Nobody comes meanwhile. A window holds the
-middle 80 % of the rollouts.
+a job of which neither is known runs on, up to its time limit if it has one. Meanwhile others come, as often as in the
+last days. A window holds the middle 80 % of the rollouts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
 from statistics import median, pstdev
@@ -37,6 +37,7 @@ ROLLOUTS = 200
 FEWEST = 20  # rollouts that a window stands on
 BUDGET = 1.5  # seconds of one core
 AIMED_AT = 320  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+MOST_TIMES = 4  # as much time as the first rollout may take any other
 WARM_UP = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed
 SHARE = 0.8  # of the rollouts within a window
 PROGRESS_SPREAD = 0.1  # of the logarithm of the time left, where progress tells of it
@@ -65,6 +66,28 @@ class RunTime(Struct, frozen=True):
     resumes: bool = False  # whether a job that was evicted goes on where it stopped, as far as earlier ones say
 
 
+class RecurringJob(Struct, frozen=True):
+    """A kind of job that comes again and again."""
+
+    like: KueueWorkload  # one of them
+    seconds: float  # between two, on average
+    time: RunTime
+
+
+class Arrivals(Struct, frozen=True):
+    """What comes again and again, and how much more or less than on average by the hour of the day (UTC)."""
+
+    kinds: tuple[RecurringJob, ...] = ()
+    by_hour: tuple[float, ...] = (1.0,) * 24
+
+    def next_after(self, at: float, kind: RecurringJob, dice: Random) -> float:
+        peak = max(self.by_hour)
+        while True:
+            at += dice.expovariate(peak / kind.seconds)
+            if dice.random() * peak < self.by_hour[int(at // 3600) % 24]:
+                return at
+
+
 class StartWindow(Struct, frozen=True):
     """Earliest and latest start, in seconds since the epoch."""
 
@@ -79,37 +102,49 @@ class StartWindows(Struct, frozen=True):
     rollouts: int
 
 
-def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
-    """Expected run times by uid of the job: from runs of the same recipe, owner and size, else recipe and size.
+class PastTimes:
+    """How long jobs ran: those of the same recipe, owner and size, else of the same recipe and size.
 
-    Of what is no JobSet, from those of the same name, queue and size that Kueue has seen finish.
+    Of what is no JobSet, those of the same name, queue and size that Kueue has seen finish.
     """
-    known: dict[tuple[object, ...], list[float]] = defaultdict(list)
-    interrupted: dict[tuple[str, int], list[PastRun]] = defaultdict(list)
-    for run in past:
-        if run.recipe and run.before > 0:
-            interrupted[run.recipe, run.gpus].append(run)
-        elif run.recipe and run.seconds > 0:
-            known[run.recipe, run.gpus, run.owner].append(run.seconds)
-            known[run.recipe, run.gpus].append(run.seconds)
-    for done in fleet.workloads.values():
-        finished = condition(done.conditions, "Finished")
-        since = condition(done.conditions, "QuotaReserved")
-        if finished and finished.is_true and finished.reason == "Succeeded" and since and since.is_true:
-            known[_likeness(done)].append(max(1.0, finished.since - since.since))
-    found = {}
-    for workload in fleet.workloads.values():
-        alike = known.get(_likeness(workload), [])
-        if workload.owner_kind != "JobSet" and len(alike) >= LEAST_RUNS:
-            found[workload.job_uid] = RunTime(median(alike), max(LEAST_SPREAD, pstdev(map(math.log, alike))))
-    for job in fleet.jobsets.values():
-        like = ((job.recipe, job.gpus, job.owner), (job.recipe, job.gpus))
-        times = next((known[each] for each in like if len(known.get(each, ())) >= LEAST_RUNS), None)
-        if times:
-            spread, middle = pstdev(map(math.log, times)), median(times)
-            resumes = _resumes(interrupted[job.recipe, job.gpus], middle)
-            found[job.uid] = RunTime(middle, max(LEAST_SPREAD, spread), resumes)
-    return found
+
+    def __init__(self, fleet: Fleet, past: Iterable[PastRun]) -> None:
+        self._known: dict[tuple[object, ...], list[float]] = defaultdict(list)
+        self._interrupted: dict[tuple[str, int], list[PastRun]] = defaultdict(list)
+        for run in past:
+            if run.recipe and run.before > 0:
+                self._interrupted[run.recipe, run.gpus].append(run)
+            elif run.recipe and run.seconds > 0:
+                self._known[run.recipe, run.gpus, run.owner].append(run.seconds)
+                self._known[run.recipe, run.gpus].append(run.seconds)
+        for done in fleet.workloads.values():
+            finished = condition(done.conditions, "Finished")
+            since = condition(done.conditions, "QuotaReserved")
+            if finished and finished.is_true and finished.reason == "Succeeded" and since and since.is_true:
+                self._known[_likeness(done)].append(max(1.0, finished.since - since.since))
+
+    def of_jobset(self, recipe: str, gpus: int, owner: str) -> RunTime | None:
+        for like in ((recipe, gpus, owner), (recipe, gpus)):
+            if (found := self._of(like)) is not None:
+                resumes = _resumes(self._interrupted.get((recipe, gpus), ()), found.median)
+                return structs.replace(found, resumes=resumes)
+        return None
+
+    def of_workload(self, workload: Workload) -> RunTime | None:
+        return self._of(_likeness(workload)) if workload.owner_kind != "JobSet" else None
+
+    def _of(self, like: tuple[object, ...]) -> RunTime | None:
+        times = self._known.get(like, ())
+        if len(times) < LEAST_RUNS:
+            return None
+        return RunTime(median(times), max(LEAST_SPREAD, pstdev(map(math.log, times))))
+
+
+def run_times(fleet: Fleet, times: PastTimes) -> dict[str, RunTime]:
+    """Expected run times by uid of the job."""
+    found = {each.job_uid: times.of_workload(each) for each in fleet.workloads.values()}
+    found |= {job.uid: times.of_jobset(job.recipe, job.gpus, job.owner) for job in fleet.jobsets.values()}
+    return {uid: time for uid, time in found.items() if time is not None}
 
 
 def _likeness(workload: Workload) -> tuple[object, ...]:
@@ -124,6 +159,9 @@ def _resumes(interrupted: Sequence[PastRun], whole: float) -> bool:
     return 2 * sum(nearer) > len(nearer)
 
 
+NO_ARRIVALS = Arrivals()
+
+
 def start_windows(
     fleet: Fleet,
     left: Mapping[str, float],
@@ -132,9 +170,10 @@ def start_windows(
     seed: int = 0,
     budget: float = BUDGET,
     rollouts: int = ROLLOUTS,
+    arrivals: Arrivals = NO_ARRIVALS,
 ) -> StartWindows:
     """Of those whose start can be known; `left` and `times` by uid of the JobSet. Blocking: as long as the budget."""
-    return _Rollouts(fleet, left, times, seed).run(budget, rollouts)
+    return _Rollouts(fleet, left, times, arrivals, seed).run(budget, rollouts)
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
@@ -153,11 +192,11 @@ def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> 
 
 
 class _Situation(Struct):
-    """What Kueue does after certain workloads have ended in a certain order."""
+    """What Kueue does after certain workloads have ended and come in a certain order."""
 
     moves: list[Move]
-    has_waiting: bool
-    after: dict[Key | None, _Situation] = {}  # by the workload that ends next; None: nothing has ended yet
+    after: dict[tuple[Key | None, bool], _Situation] = {}
+    """By the workload that ends next, or that comes; None: nothing has happened yet."""
 
 
 class _SharedCluster:
@@ -165,26 +204,29 @@ class _SharedCluster:
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self._cluster, self._restore = cluster, cluster.checkpoint()
-        self._first, self._known = _Situation([], has_waiting=True), 0
+        self._first, self._known = _Situation([]), 0
         self.restart()
 
     def restart(self) -> None:
         self._situation, self._restored = self._first, False
-        self._behind: list[tuple[float, KueueWorkload | None]] = []  # steps that the cluster itself has not taken yet
-
-    @property
-    def has_waiting(self) -> bool:
-        return self._situation.has_waiting
+        self._behind: list[tuple[float, KueueWorkload | None, bool]] = []
+        """Steps that the cluster itself has not taken yet."""
 
     def admit_after(self, ended: KueueWorkload | None, at: float) -> list[Move]:
         """What starts and what is preempted once this one, which still runs, has ended."""
-        self._behind.append((at, ended))
-        key = ended.key if ended is not None else None
-        found = self._situation.after.get(key)
+        return self._moves_after(ended.key if ended is not None else None, ended, at, comes=False)
+
+    def admit_with(self, comes: KueueWorkload, at: float) -> list[Move]:
+        """What starts and what is preempted once this one has come."""
+        return self._moves_after(comes.key, comes, at, comes=True)
+
+    def _moves_after(self, key: Key | None, changed: KueueWorkload | None, at: float, *, comes: bool) -> list[Move]:
+        self._behind.append((at, changed, comes))
+        found = self._situation.after.get((key, comes))
         if found is None:
-            found = _Situation(self._catch_up(), self._cluster.has_waiting)
+            found = _Situation(self._catch_up())
             if self._known < MAX_KNOWN:
-                self._situation.after[key] = found
+                self._situation.after[key, comes] = found
                 self._known += 1
         self._situation = found
         return found.moves
@@ -194,29 +236,32 @@ class _SharedCluster:
             self._restore()
             self._restored = True
         moves: list[Move] = []
-        for at, ended in self._behind:
-            if ended is not None:
-                queue = self._cluster.snapshot.queues[ended.cluster_queue]
-                self._cluster.end(queue.workloads[ended.key])
+        for at, changed, comes in self._behind:
+            if changed is not None and comes:
+                self._cluster.submit(changed)
+            elif changed is not None:
+                self._cluster.end(self._cluster.snapshot.queues[changed.cluster_queue].workloads[changed.key])
             moves = self._cluster.admit(at)
         self._behind.clear()
         return moves
 
 
 class _Rollouts:
-    def __init__(self, fleet: Fleet, left: Mapping[str, float], times: Mapping[str, RunTime], seed: int) -> None:
-        self._fleet, self._left, self._times, self._dice = fleet, left, times, Random(seed)
+    def __init__(
+        self, fleet: Fleet, left: Mapping[str, float], times: Mapping[str, RunTime], arrivals: Arrivals, seed: int
+    ) -> None:
+        self.fleet, self._left, self.times, self.arrivals, self.dice = fleet, left, times, arrivals, Random(seed)
         cluster = cluster_of(fleet, all_gpu_flavors(fleet))
-        self._cluster = _SharedCluster(cluster)
-        self._number = count()
+        self.waiting = {each.key for alike in cluster.waiting.values() for each in alike}
+        self.cluster = _SharedCluster(cluster)
         self._endless = False
         self._limits: dict[str, float] = {}  # seconds that those run at most of which no more is known
-        self._after_endless: set[Key] = set()  # those that started after one whose run time nobody knows
-        self._ran: dict[Key, float] = {}  # of those that were interrupted and go on where they stopped
+        self.after_endless: set[Key] = set()  # those that started after one whose run time nobody knows
+        self.ran: dict[Key, float] = {}  # of those that were interrupted and go on where they stopped
         for each in fleet.workloads.values():
             if each.ran_before and (known := times.get(each.job_uid)) and known.resumes:
-                self._ran[each.key] = each.ran_before
-        self._running: list[tuple[KueueWorkload, str, float]] = []  # the uid of its owner, and since when it runs
+                self.ran[each.key] = each.ran_before
+        self.running: list[tuple[KueueWorkload, str]] = []  # with the uid of its owner
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
                 held = cluster.snapshot.queues[queue.name].workloads.get(each.key)
@@ -227,16 +272,16 @@ class _Rollouts:
                     if limit is None:
                         continue
                     self._limits[each.job_uid] = limit
-                self._running.append((held, each.job_uid, held.reserved))
+                self.running.append((held, each.job_uid))
 
     def run(self, budget: float, most: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
         rollouts: list[dict[Key, float]] = []
-        self._rollout(math.inf, began + WARM_UP * budget)
+        _Rollout(self).run(math.inf, began + WARM_UP * budget)
         until = math.inf  # the first rollout says how far all can go
         while len(rollouts) < most and time.thread_time() - began < budget:
-            stop = math.inf if rollouts else time.thread_time() + budget / AIMED_AT
-            found, reached = self._rollout(until, stop)
+            seconds = budget / AIMED_AT * (MOST_TIMES if rollouts else 1)  # one that waits for ever while others come
+            found, reached = _Rollout(self).run(until, time.thread_time() + seconds)
             until = min(until, reached)
             rollouts.append(found)
             slices.pause_thread()
@@ -247,63 +292,20 @@ class _Rollouts:
                     starts[key].append(at)
         low, middle, high = (math.ceil(share * len(rollouts)) - 1 for share in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
         windows = {
-            key: StartWindow(times[low], times[middle], times[high], self._endless or key in self._after_endless)
+            key: StartWindow(times[low], times[middle], times[high], self._endless or key in self.after_endless)
             for key, times in ((key, sorted(times)) for key, times in starts.items())
-            if len(times) > high and times[0] > self._fleet.at and self._fleet.workloads[key].is_waiting
+            if len(times) > high and times[0] > self.fleet.at and self.fleet.workloads[key].is_waiting
         }
         return StartWindows(windows if len(rollouts) >= FEWEST else {}, len(rollouts))
 
-    def _rollout(self, until: float, stop: float) -> tuple[dict[Key, float], float]:
-        """Simulate once: the starts, and until when they are known; `stop` limits this thread's CPU time."""
-        now = self._fleet.at
-        found: dict[Key, float] = {}
-        ends: list[tuple[float, int, KueueWorkload]] = []
-        held: dict[Key, KueueWorkload] = {}
-        began: dict[Key, float] = {}  # when each would have begun if it had not been interrupted
-        ran, endless_since = dict(self._ran), math.inf
-        self._cluster.restart()
-        for workload, uid, since in self._running:
-            held[workload.key] = workload
-            began[workload.key] = since - ran.get(workload.key, 0.0)
-            self._end(ends, now + self._seconds_left(uid, now - began[workload.key]), workload)
-        ended: KueueWorkload | None = None
-        while True:
-            for started, preempted_by in self._cluster.admit_after(ended, now):
-                if preempted_by is not None:
-                    held.pop(started.key, None)
-                    ran[started.key] = now - began.get(started.key, now)
-                    continue
-                held[started.key] = started
-                found.setdefault(started.key, now)
-                known = self._times.get(self._fleet.workloads[started.key].job_uid)
-                before = ran.get(started.key, 0.0) if known and known.resumes else 0.0
-                began[started.key] = now - before
-                if now > endless_since:
-                    self._after_endless.add(started.key)
-                if known:
-                    self._end(ends, now + self._rest(known, before), started)
-                else:
-                    endless_since = min(endless_since, now)
-            while ends and held.get(ends[0][2].key) is not ends[0][2]:
-                heappop(ends)  # it was preempted meanwhile
-            if not (ends and ends[0][0] <= until and self._cluster.has_waiting):
-                return found, until
-            if time.thread_time() > stop:
-                return found, now
-            now, _, ended = heappop(ends)
-            del held[ended.key]
-
-    def _end(self, ends: list[tuple[float, int, KueueWorkload]], at: float, workload: KueueWorkload) -> None:
-        heappush(ends, (at, next(self._number), workload))
-
-    def _seconds_left(self, uid: str, ran: float) -> float:
+    def seconds_left(self, uid: str, ran: float) -> float:
         if uid in self._left:
             return self._sample_duration(self._left[uid], PROGRESS_SPREAD)
         if uid in self._limits:
             return max(0.0, self._limits[uid] - ran)
-        return self._rest(self._times[uid], ran)
+        return self.rest(self.times[uid], ran)
 
-    def _rest(self, known: RunTime, ran: float) -> float:
+    def rest(self, known: RunTime, ran: float) -> float:
         """Of a job that has run for so long."""
         for _ in range(_TRIES):
             if (whole := self._sample_duration(known.median, known.spread)) > ran:
@@ -311,4 +313,80 @@ class _Rollouts:
         return self._sample_duration(known.median * known.spread, known.spread)  # it runs longer than any run before it
 
     def _sample_duration(self, middle: float, spread: float) -> float:
-        return middle * math.exp(self._dice.gauss(0.0, spread))
+        return middle * math.exp(self.dice.gauss(0.0, spread))
+
+
+class _Rollout:
+    """One of many possible futures: what runs until when, and what comes."""
+
+    def __init__(self, all_of_them: _Rollouts) -> None:
+        self._all, self._now = all_of_them, all_of_them.fleet.at
+        self._found: dict[Key, float] = {}  # when each started first
+        self._ends: list[tuple[float, int, KueueWorkload]] = []
+        self._held: dict[Key, KueueWorkload] = {}
+        self._began: dict[Key, float] = {}  # when each would have begun if it had not been interrupted
+        self._ran, self._endless_since = dict(all_of_them.ran), math.inf
+        self._number = count()
+        self._come: dict[Key, RunTime] = {}
+        self._coming = [
+            (all_of_them.arrivals.next_after(self._now, each, all_of_them.dice), number, each)
+            for number, each in enumerate(all_of_them.arrivals.kinds)
+        ]
+        heapify(self._coming)
+        for workload, uid in all_of_them.running:
+            self._held[workload.key] = workload
+            self._began[workload.key] = workload.reserved - self._ran.get(workload.key, 0.0)
+            seconds = all_of_them.seconds_left(uid, self._now - self._began[workload.key])
+            self._end_at(self._now + seconds, workload)
+
+    def run(self, until: float, stop: float) -> tuple[dict[Key, float], float]:
+        """The first starts of all that wait, and until when they are known; `stop` limits this thread's CPU time."""
+        cluster, waiting = self._all.cluster, len(self._all.waiting)
+        cluster.restart()
+        moves = cluster.admit_after(None, self._now)
+        while True:
+            for started, preempted_by in moves:
+                if preempted_by is None:
+                    self._start(started)
+                else:
+                    self._held.pop(started.key, None)
+                    self._ran[started.key] = self._now - self._began.get(started.key, self._now)
+            while self._ends and self._held.get(self._ends[0][2].key) is not self._ends[0][2]:
+                heappop(self._ends)  # it was preempted meanwhile
+            if not (self._ends and self._ends[0][0] <= until and len(self._found) < waiting):
+                return self._found, until
+            if time.thread_time() > stop:
+                return self._found, self._now
+            if self._coming and self._coming[0][0] < self._ends[0][0]:
+                moves = cluster.admit_with(self._next_arrival(), self._now)
+            else:
+                self._now, _, ended = heappop(self._ends)
+                del self._held[ended.key]
+                moves = cluster.admit_after(ended, self._now)
+
+    def _start(self, started: KueueWorkload) -> None:
+        self._held[started.key] = started
+        known = self._come.get(started.key)
+        if known is None:
+            if started.key in self._all.waiting:
+                self._found.setdefault(started.key, self._now)
+            known = self._all.times.get(self._all.fleet.workloads[started.key].job_uid)
+        before = self._ran.get(started.key, 0.0) if known and known.resumes else 0.0
+        self._began[started.key] = self._now - before
+        if self._now > self._endless_since:
+            self._all.after_endless.add(started.key)
+        if known:
+            self._end_at(self._now + self._all.rest(known, before), started)
+        else:
+            self._endless_since = min(self._endless_since, self._now)
+
+    def _next_arrival(self) -> KueueWorkload:
+        self._now, number, kind = heappop(self._coming)
+        key = "", f"{number}"
+        self._come[key] = kind.time
+        again = self._all.arrivals.next_after(self._now, kind, self._all.dice)
+        heappush(self._coming, (again, number + len(self._all.arrivals.kinds), kind))
+        return structs.replace(kind.like, key=key, uid=key[1], queued=self._now)
+
+    def _end_at(self, at: float, workload: KueueWorkload) -> None:
+        heappush(self._ends, (at, next(self._number), workload))

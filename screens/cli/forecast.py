@@ -294,10 +294,11 @@ COMMANDS: Commands = {
     "forecast": Command(
         forecast,
         ForecastOptions,
-        description="When waiting jobs would start, by Kueue's own rules and the progress of what runs, if nobody "
-        "comes meanwhile. A forecast, not a promise: GPUs and places are counted, no other resource. A window holds "
-        "the start in 80% of up to 200 rollouts, in which run times differ as those of earlier runs did; each is kept "
-        "on this machine and compared with the start, and from 20 on later windows are corrected by that.",
+        description="When waiting jobs would start, by Kueue's own rules and the progress of what runs. A "
+        "forecast, not a promise: GPUs and places are counted, no other resource. A window holds the start in 80% of "
+        "up to 200 rollouts, in which run times differ as those of earlier runs did, and others come as often as in "
+        "the last two weeks; each is kept on this machine and compared with the start, and from 20 on later windows "
+        "are corrected by that.",
         epilog="JSON: kind, at, unread, rollouts (how many the time was enough for), items with job, namespace, queue, "
         "gpus, position (in its ClusterQueue), start (seconds since the epoch; null: it cannot be known), after (the "
         "job whose end it waits for), latest (whether it may start sooner), window (two moments; null: not known), "

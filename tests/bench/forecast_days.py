@@ -24,10 +24,11 @@ from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quota, ResourceFlavor, Topology, Usage
 from console.kube.objects.workload import PodSet, TopologyDomain, Workload
 from console.kube.snapshot import Fleet
+from console.scheduling.arrivals import SeenWorkload, expected_arrivals, note_workloads
 from console.scheduling.expected_starts import cluster_of
 from console.scheduling.forecast_record import RecordedWindow, compare, correct_windows
 from console.scheduling.kueue_snapshot import kueue_workload
-from console.scheduling.start_windows import PastRun, StartWindow, run_times, start_windows
+from console.scheduling.start_windows import PastRun, PastTimes, StartWindow, run_times, start_windows
 from tests.screens.scene import a4
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class Days:
         self.topologies = {("", "machines"): Topology("machines", levels=(BLOCK, "kubernetes.io/hostname"))}
         self.runs: dict[str, Run] = {}  # by uid of the Workload
         self.past: deque[PastRun] = deque(maxlen=RUNS_KEPT)
+        self.seen: list[SeenWorkload] = []
         self.promises: list[RecordedWindow] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
         self.arrived, self.later = Figures(), Figures()  # of windows told at the arrival, and later
@@ -232,7 +234,9 @@ class Days:
         speeds = [whole / SEGMENTS * math.exp(self.dice.gauss(0.0, 0.1)) for _ in range(SEGMENTS)]
         fails_at = self.dice.random() if self.dice.random() < FAIL else None
         run = self.runs[workload.uid] = Run(job, workload, recipe, speeds, fails_at)
-        self.cluster.submit(kueue_workload(workload, self.fleet(), ("a4",), holds=False))
+        fleet = self.fleet()
+        self.cluster.submit(kueue_workload(workload, fleet, ("a4",), holds=False))
+        self.seen = note_workloads(self.seen, fleet, "s")
         return run
 
     def _admit(self) -> list[Run]:
@@ -298,13 +302,15 @@ class Days:
             return
         self.forecasts += 1
         fleet = self.fleet()
+        times = PastTimes(fleet, self.past)
         raw = start_windows(
             fleet,
             self._progress(),
-            run_times(fleet, self.past),
+            run_times(fleet, times),
             seed=self.forecasts,
             budget=BUDGET,
             rollouts=self.rollouts,
+            arrivals=expected_arrivals(fleet, self.seen, "s", times),
         )
         windows = {key: each for key, each in raw.by_key.items() if not each.latest}
         told = correct_windows(windows, self.promises, "s", self.now)

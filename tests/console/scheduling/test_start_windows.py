@@ -19,6 +19,7 @@ from console.scheduling.forecast_record import RecordedWindow, compare, read_rec
 from console.scheduling.launch_forecast import LaunchDemand, with_launch
 from console.scheduling.start_windows import (
     PastRun,
+    PastTimes,
     RunTime,
     StartWindow,
     StartWindows,
@@ -215,10 +216,10 @@ def test_run_times_come_from_runs_that_are_alike() -> None:
     fleet = scene(("a", 2), waiting=())
     mine = [PastRun("nccl-all-reduce", "you", 16, seconds) for seconds in (100.0, 200.0, 300.0)]
     others = [PastRun("nccl-all-reduce", "mira", 16, 1000.0)] * 5
-    assert run_times(fleet, mine[:2]) == {}, "two runs say nothing"
-    assert run_times(fleet, [*mine, *others])["uid-a"].median == 200
-    assert run_times(fleet, [*mine[:2], *others])["uid-a"].median == 1000
-    assert run_times(fleet, [PastRun("nccl-all-reduce", "you", 8, 5.0)] * 9) == {}
+    assert run_times(fleet, PastTimes(fleet, mine[:2])) == {}, "two runs say nothing"
+    assert run_times(fleet, PastTimes(fleet, [*mine, *others]))["uid-a"].median == 200
+    assert run_times(fleet, PastTimes(fleet, [*mine[:2], *others]))["uid-a"].median == 1000
+    assert run_times(fleet, PastTimes(fleet, [PastRun("nccl-all-reduce", "you", 8, 5.0)] * 9)) == {}
 
 
 def plain(name: str, nodes: int, *, kind: str = "Job", waits: str = "", ran: float | None = None) -> Workload:
@@ -244,13 +245,14 @@ def test_finished_jobs_of_the_same_name_tell_how_long_one_that_is_no_jobset_runs
     done = [structs.replace(each, cluster_queue="") for each in done]
     parts = (plain("eval-3", 4, kind=kind), plain("eval-4", 4, kind=kind), plain("wide", 8, kind=kind, waits="no room"))
     fleet = plain_scene(*done, *parts)
-    times = run_times(fleet, [])
+    times = run_times(fleet, PastTimes(fleet, []))
     assert set(times) == {each.job_uid for each in (*done, *parts[:2])}
     assert times[parts[0].job_uid].median == 4001.0
     found = start_windows(fleet, {}, times, budget=LONG).by_key[parts[2].key]
     assert not found.latest
     assert fleet.at + 3000 < found.start < found.end < fleet.at + 4500
-    assert not start_windows(plain_scene(*done[:2], *parts), {}, run_times(plain_scene(*done[:2], *parts), [])).by_key
+    fewer = plain_scene(*done[:2], *parts)
+    assert not start_windows(fewer, {}, run_times(fewer, PastTimes(fewer, []))).by_key
 
 
 @pytest.mark.parametrize("limit", ["job", "pod", "kueue"])
@@ -283,7 +285,9 @@ def test_jobs_that_were_evicted_go_on_where_they_stopped_if_earlier_ones_did() -
                      *fleet.jobsets.values(), *parts, resumed)  # fmt: skip
     whole = [PastRun("nccl-all-reduce", "you", 64, seconds) for seconds in (3900.0, 4000.0, 4100.0)]
     resumes, anew = (
-        run_times(fleet, [*whole, PastRun("nccl-all-reduce", "you", 64, in_all, before=1500.0)])["uid-a"]
+        run_times(fleet, PastTimes(fleet, [*whole, PastRun("nccl-all-reduce", "you", 64, in_all, before=1500.0)]))[
+            "uid-a"
+        ]
         for in_all in (4050.0, 5600.0)
     )
     assert (resumes.median, resumes.resumes, anew.median, anew.resumes) == (4000.0, True, 4000.0, False)
