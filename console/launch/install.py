@@ -33,7 +33,7 @@ from console.launch.schema import (
     recipe_changes,
     recipe_launchers,
 )
-from console.launch.value_checks import EVERY, MeasuredSaves, fit_notes, fit_problems, iterations, save_note
+from console.launch.value_checks import MeasuredSaves, fit_notes, fit_problems, iterations, save_note
 from console.launch.yaml_write import defaults_yaml
 from practice.programs.faults import FAULT_VARIABLE, fault_kinds_of, impossible_faults
 
@@ -249,7 +249,7 @@ class ChartCatalog:
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)
         notes = fit_notes(paths, values)
-        if EVERY in paths and (note := save_note(values, saves)):
+        if note := save_note(paths, values, saves):
             notes = (*notes[:1], note, *notes[1:])
         if not practice:
             return notes

@@ -328,7 +328,9 @@ _RULES: tuple[tuple[str, Callable[[str, Values], FieldProblems]], ...] = (  # fi
 
 
 COST = 0.02  # share of the time that saving may take
-EVERY = "recipe.train.saveInterval"  # of the recipes that say how many iterations they make; SWIFT's counts epochs
+EVERY = "recipe.train.saveInterval"  # of the recipes that say how many iterations they make
+EVERY_OF_SWIFT = "recipe.swift.saveInterval"  # of those that count epochs
+_SAMPLES = re.compile(r"#(\d{1,12})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,13 +367,25 @@ def measure_saves(runs: Iterable[RunRecord]) -> list[MeasuredSaves]:
     return found
 
 
-def save_note(values: Mapping[str, Value], measured: Iterable[MeasuredSaves] = ()) -> str:
+def _most_swift_iterations(values: Values) -> int | None:
+    """Iterations that SWIFT makes at most, packed or not; None if a data set does not say how many samples it takes."""
+    datasets, batch = get_path(values, "recipe.swift.datasets"), _int_at(values, "recipe.swift.globalBatch")
+    counted = [_SAMPLES.search(str(each)) for each in datasets] if isinstance(datasets, list) else []
+    if not counted or not all(counted) or batch < 1:
+        return None
+    samples = sum(int(each[1]) for each in counted if each)
+    return math.ceil(samples * _int_at(values, "recipe.swift.epochs") / batch)
+
+
+def save_note(paths: Collection[str], values: Mapping[str, Value], measured: Iterable[MeasuredSaves] = ()) -> str:
     """A warning where the first save comes after the last iteration, with an interval that would do; else empty.
 
-    `values` are all of a recipe with the field EVERY.
+    `values` are all of a recipe with these paths.
     """
-    every, total, gpus = get_path(values, EVERY), iterations(values), get_path(values, "gpus")
-    if not isinstance(every, int) or every <= total:
+    field = next((each for each in (EVERY, EVERY_OF_SWIFT) if each in paths), "")
+    every, gpus = get_path(values, field) if field else None, get_path(values, "gpus")
+    total = None if not field else iterations(values) if field == EVERY else _most_swift_iterations(values)
+    if not isinstance(every, int) or total is None or every <= total:
         return ""
     words = f"Save every {every:,} is more than its {total:,} iterations: nothing is saved before the end."
     like = next((each for each in measured if each.gpus == gpus and each.interval < total), None)

@@ -243,3 +243,21 @@ def test_a_run_that_saves_before_its_end_is_not_warned_of_and_a_run_that_never_s
     assert not any("nothing is saved" in each for each in CATALOGUE.plan_notes(often))
     assert measure_saves([seen_run("none", 8, 0.0, 1.0), RunRecord("r", "unseen", "team")]) == []
     assert measure_saves([seen_run("quick", 8, 0.001, 10.0)])[0].interval == 1
+
+
+@pytest.mark.parametrize(
+    ("datasets", "every", "said"),
+    [
+        (["a/b#500", "c/d#300"], 51, "Save every 51 is more than its 50 iterations: nothing is saved before the end."),
+        (["a/b#500", "c/d#300"], 50, ""),
+        (["a/b#500", "c/d"], 100_000, ""),  # how much that has is not known
+    ],
+)
+def test_swift_is_warned_of_where_its_samples_are_counted(datasets: list[Value], every: int, said: str) -> None:
+    values: dict[str, Value] = {
+        "recipe.swift.datasets": datasets,
+        "recipe.swift.saveInterval": every,
+        "recipe.swift.globalBatch": 16,
+    }
+    notes = CATALOGUE.plan_notes(plan("swift-sft", values))
+    assert [each for each in notes if "nothing is saved" in each] == ([said] if said else [])
