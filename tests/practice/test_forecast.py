@@ -9,6 +9,7 @@ import pytest
 
 from console.kube.actions import delete_jobset
 from console.kube.objects.meta import condition
+from console.scheduling.arrivals import read_seen_workloads
 from console.scheduling.quota_accounts import job_name
 from console.session import Session
 from console.settings import Settings
@@ -122,6 +123,11 @@ async def test_what_waits_in_the_scene_starts_when_it_was_told(session: Session)
     assert told["dpo-b"].at
     assert told["grpo-32"].unknown == "how long dpo-a3b, nccl-0412 still run is not known"
     check(told, Truth().starts(), opening)
+    folder = session.watch.current_connection.target.cluster.practice_folder
+    assert folder is not None
+    noted = {each.workload.owner_name: each for each in read_seen_workloads(folder / "workloads.json")}
+    assert noted.keys() >= {"llama-70b", "dpo-b", "eval-32"}
+    assert noted["llama-70b"].recipe
 
     truth.play_until((session.fleet.at - opening) * SPEED)
     connection = session.watch.current_connection
