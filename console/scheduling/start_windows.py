@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 ROLLOUTS = 200
 FEWEST = 20  # rollouts that a window stands on
 BUDGET = 1.5  # seconds of one core
-AIMED_AT = 320  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+FEWER = 80  # rollouts that are enough if each then sees all start
+AIMED_AT = 320  # rollouts that the budget has to be enough for else: where much is to do, they look less far ahead
 MOST_TIMES = 4  # as much time as the first rollout may take any other
 WARM_UP = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed
 SHARE = 0.8  # of the rollouts within a window
@@ -276,11 +277,15 @@ class _Rollouts:
 
     def run(self, budget: float, most: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
-        rollouts: list[dict[Key, float]] = []
         _Rollout(self).run(math.inf, began + WARM_UP * budget)
-        until = math.inf  # the first rollout says how far all can go
+        if time.thread_time() - began >= budget:
+            return StartWindows({}, 0)
+        found, until = _Rollout(self).run(math.inf, time.thread_time() + budget / FEWER)
+        if math.isfinite(until):
+            found, until = _Rollout(self).run(math.inf, time.thread_time() + budget / AIMED_AT)
+        rollouts = [found]
         while len(rollouts) < most and time.thread_time() - began < budget:
-            seconds = budget / AIMED_AT * (MOST_TIMES if rollouts else 1)  # one that waits for ever while others come
+            seconds = budget / FEWER * MOST_TIMES  # in some one waits for ever while others come
             found, reached = _Rollout(self).run(until, time.thread_time() + seconds)
             until = min(until, reached)
             rollouts.append(found)
