@@ -51,6 +51,11 @@ def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(name
     assert report.timed == "4 of 4 ranks told how long collectives took"
 
 
+@pytest.mark.parametrize("name", [name for name, each in TRIALS.items() if each["kind"] == "none"])
+def test_launches_alone_accuse_no_healthy_rank_either(name: str) -> None:
+    assert find_slow_ranks(parse_polls(TRIALS[name]["kept"]["polls"].encode())).slow == ()
+
+
 def test_the_recorded_trials_are_of_every_kind() -> None:
     assert {each["kind"] for each in TRIALS.values()} == {"none", "host", "gpu", "link"}
     assert [each["reads"] for each in TRIALS.values() if each["kind"] == "gpu"] == [False, True]
