@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 ROLLOUTS = 200
 FEWEST = 20  # rollouts that a window stands on
 BUDGET = 1.5  # seconds of one core
-FEWER = 80  # rollouts that are enough if each then sees all start
-AIMED_AT = 320  # rollouts that the budget has to be enough for else: where much is to do, they look less far ahead
+AIMED_AT = 320  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+FEWER = 80  # where others come meanwhile, so that each goes its own way
 MOST_TIMES = 4  # as much time as the first rollout may take any other
 WARM_UP = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed
 SHARE = 0.8  # of the rollouts within a window
@@ -280,13 +280,12 @@ class _Rollouts:
         _Rollout(self).run(math.inf, began + WARM_UP * budget)
         if time.thread_time() - began >= budget:
             return StartWindows({}, 0)
-        found, until = _Rollout(self).run(math.inf, time.thread_time() + budget / FEWER)
-        if math.isfinite(until):
-            found, until = _Rollout(self).run(math.inf, time.thread_time() + budget / AIMED_AT)
+        seconds = budget / (FEWER if self.arrivals.kinds else AIMED_AT)
+        found, until = _Rollout(self).run(math.inf, time.thread_time() + seconds)  # says how far all can go
         rollouts = [found]
         while len(rollouts) < most and time.thread_time() - began < budget:
-            seconds = budget / FEWER * MOST_TIMES  # in some one waits for ever while others come
-            found, reached = _Rollout(self).run(until, time.thread_time() + seconds)
+            stop = time.thread_time() + MOST_TIMES * seconds  # in some one waits for ever while others come
+            found, reached = _Rollout(self).run(until, stop)
             until = min(until, reached)
             rollouts.append(found)
             slices.pause_thread()
