@@ -148,7 +148,12 @@ class FakeHangProbe:
         return self.slow_report
 
     async def inspect_job(
-        self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
+        self,
+        namespace: str,
+        name: str,
+        *,
+        suspects_only: bool = False,
+        answered: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
         find_job(self._session.fleet, namespace, name)
         self._session._did("inspect", namespace, name)

@@ -15,133 +15,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from console.attach.many_pods import (
     PYTHON_FROM_INPUT,
-    Answer,
     Exec,
     PodAnswers,
     run_and_collect,
     run_in_pods,
 )
-from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
+from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.hang.collective_times import read_times
-from console.hang.flight_recorder import RankDump, describe_dumps, judge
+from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
-from console.hang.report import HALTED_STATES, HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.pod_answers import (
+    Answers,
+    PodAnswer,
+    RasAnswer,
+    list_dumps,
+    list_processes,
+    list_spared,
+    parse_answer,
+    parse_or_explain,
+)
+from console.hang.report import HALTED_STATES, HangReport, TracedProcess
 from console.hang.slow_ranks import SlowReport, add_locations, add_times, find_slow_ranks, locate_late_rank, parse_polls
-from console.hang.stack_location import NO_STACK, Activity, locate_compiled, locate_process
+from console.hang.stack_location import Activity
 from console.kube.find_job import find_job
-from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank, ranks
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
-
-
-class ProcessAnswer(msgspec.Struct):
-    pid: int
-    command: str = ""
-    state: str = ""
-    threads: int | None = None
-    wchan: str = ""
-    cpu: float | None = None
-    program: str = ""
-    rank: int | None = None
-    local_rank: int | None = None
-    dump: str = ""
-    error: str = ""
-
-
-class MasterAnswer(msgspec.Struct):
-    address: str
-    port: int
-    ok: bool
-    why: str = ""
-
-
-class RasAnswer(msgspec.Struct):
-    text: str = ""
-    why: str = ""  # why there is no text
-
-
-class RdmaAnswer(msgspec.Struct):
-    name: str
-    state: str = ""
-    rate: str = ""
-
-
-class PodAnswer(msgspec.Struct):
-    processes: list[ProcessAnswer]
-    py_spy: str = ""
-    master: MasterAnswer | None = None
-    ras: RasAnswer | None = None
-    rdma: list[RdmaAnswer] = []
-    recorder: list[RankDump] = []
-    launchers: tuple[Launcher, ...] = ()
-    gdb: str = ""
-
-    def to_trace(self, pod: PodTrace) -> PodTrace:
-        master = self.master
-        return replace(
-            pod,
-            py_spy=self.py_spy,
-            master=f"{master.address}:{master.port}" if master else "",
-            reached=master.ok if master else None,
-            unreached=master.why if master else "",
-            rdma=tuple((each.name, " ".join(filter(None, (each.state, each.rate)))) for each in self.rdma),
-            launchers=self.launchers,
-            gdb=self.gdb,
-        )
-
-
-def parse_answer(said: bytes) -> PodAnswer:
-    """Parse a probe's output; Unreadable if it contains no answer."""
-    line = said[max(0, said.rfind(b"\n{") + 1) :]
-    try:
-        return msgspec.json.decode(line, type=PodAnswer)
-    except UNREADABLE as error:
-        raise Unreadable("The answer of the pod cannot be parsed.") from error
-
-
-def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
-    """The processes of a pod; the rank is -1 for those whose environment does not give it."""
-    from console.logs.pyspy import parse_pyspy
-
-    found = []
-    for place, each in enumerate(answer.processes):
-        stacks = next(iter(parse_pyspy(each.dump.encode())), None) if each.dump else None
-        where = (
-            locate_process(stacks)
-            if stacks
-            else locate_compiled(each.program, each.state)
-            if each.program
-            else NO_STACK
-        )
-        found.append(
-            TracedProcess(
-                -1 if each.rank is None else each.rank, rank.number, rank.name, rank.node, each.pid,
-                place if each.local_rank is None else each.local_rank, each.command, each.state, each.wchan,
-                each.threads, stacks, where, format_problem(each, tool=bool(answer.py_spy)), each.program, each.cpu,
-            )
-        )  # fmt: skip
-    return found
-
-
-def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
-    """Why a process has no stack, and what to do about it."""
-    if process.program or (process.dump and not process.error):
-        return ""
-    if process.state in ("T", "t"):
-        return f"It is stopped (SIGSTOP, or a debugger): kill -CONT {process.pid} in its pod resumes it."
-    if not tool:
-        return "There is no py-spy in its pod."
-    if "ermission" in process.error or "ptrace" in process.error.lower():
-        return "py-spy has no permission to trace it: the container lacks SYS_PTRACE, or runs as another user."
-    last = process.error.splitlines()[-1] if process.error else "py-spy printed nothing"
-    return f"{last.removeprefix('Error: ').rstrip('.')}."
 
 
 def write_new_file(place: Path, data: bytes) -> None:
@@ -248,9 +151,17 @@ class HangProbe:
         )
 
     async def inspect_job(
-        self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
+        self,
+        namespace: str,
+        name: str,
+        *,
+        suspects_only: bool = False,
+        answered: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
         """Inspect every process of a job, or wait for who does. `answered` is called with (answered pods, all pods).
+
+        With `suspects_only` py-spy, which halts a process for a moment, looks only at the ranks for which the others
+        wait by the flight recorder, and at all where that names nobody.
 
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
@@ -258,9 +169,15 @@ class HangProbe:
         asked = time.time()
         async with self._looks.setdefault((namespace, name), asyncio.Lock()):
             last = self.reports.get((namespace, name))
-            return last if last is not None and last.at > asked else await self._look(namespace, name, answered)
+            return (
+                last
+                if last is not None and last.at > asked
+                else await self._look(namespace, name, suspects_only, answered)
+            )
 
-    async def _look(self, namespace: str, name: str, answered: Callable[[int, int], None]) -> HangReport:
+    async def _look(
+        self, namespace: str, name: str, suspects_only: bool, answered: Callable[[int, int], None]
+    ) -> HangReport:
         every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
         probe, done = await asyncio.to_thread(_PROBE.read_bytes), 0
@@ -270,13 +187,14 @@ class HangProbe:
             done += 1
             answered(done, len(every))
 
-        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)))
+        argv = ["sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe))] + ["recorder-first"] * suspects_only
         said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
-        answers = [(rank, _parse_or_explain(said.found[rank.number])) for rank in every]
+        answers = [(rank, parse_or_explain(said.found[rank.number])) for rank in every]
         refusals = [each for each in said.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]
-        pods, processes = _pods_and_processes(answers)
+        answers = await self._ask_suspects(answers)
+        pods, processes = list_processes(answers)
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
         addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
@@ -284,13 +202,8 @@ class HangProbe:
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
-        dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
-        stacks = [each for each in processes if each.where.doing is not Activity.UNKNOWN]
-        found = await asyncio.to_thread(
-            judge, dumps, {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
-            {each.rank for each in stacks if each.where.doing.waits_for_ranks},
-            {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
-        )  # fmt: skip
+        dumps = list_dumps(answers)
+        found = await asyncio.to_thread(_judge, dumps, processes)
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder", tuple(dumps),
@@ -298,6 +211,41 @@ class HangProbe:
         )  # fmt: skip
         self.reports[namespace, name] = report
         return report
+
+    async def _ask_suspects(self, answers: Answers) -> Answers:
+        """Add the stacks that the first look spared: those of the suspects, and of all where these are not enough."""
+        spared = list_spared(answers)
+        if not spared:
+            return answers
+        found = await asyncio.to_thread(_judge, list_dumps(answers), list_processes(answers)[1])
+        named = set(found.ranks) if found is not None and found.kind is not Desync.NETWORK else set()
+        if named:
+            answers = await self._add_stacks(answers, named & spared)
+            # Who seems to have skipped a collective may itself wait for somebody in what is not recorded.
+            whole = list_processes(answers)[1]
+            again = await asyncio.to_thread(_judge, list_dumps(answers), whole)
+            waits = any(each.rank in named and each.where.doing.waits_for_ranks for each in whole)
+            if again == found and not (found is not None and found.kind is Desync.MISSED and waits):
+                return answers
+        return await self._add_stacks(answers, list_spared(answers))
+
+    async def _add_stacks(self, answers: Answers, ranks: set[int]) -> Answers:
+        wanted = [
+            rank for rank, answer in answers
+            if isinstance(answer, PodAnswer) and any(each.rank in ranks for each in answer.processes)
+        ]  # fmt: skip
+        if not wanted:
+            return answers
+        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        numbers = ",".join(map(str, sorted(ranks)))
+        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "stacks", numbers)
+        said = await run_in_pods(self._run, wanted, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        return [
+            (rank, answer.add_stacks(parse_or_explain(said.found[rank.number]), ranks))
+            if isinstance(answer, PodAnswer) and rank.number in said.found
+            else (rank, answer)
+            for rank, answer in answers
+        ]
 
     async def find_slow_ranks(self, namespace: str, name: str, seconds: float, *, recorder: bool = False) -> SlowReport:
         """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
@@ -439,12 +387,14 @@ class HangProbe:
         return said.decode(errors="replace")
 
 
-def _parse_or_explain(said: Answer) -> PodAnswer | str:
-    """The answer of a pod, or why there is none."""
-    try:
-        return parse_answer(said) if isinstance(said, bytes) else said.message
-    except Unreadable as error:
-        return error.message
+def _judge(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
+    """For whom the ranks wait by their dumps, with what their stacks tell."""
+    stacks = [each for each in processes if each.where.doing is not Activity.UNKNOWN]
+    return judge(
+        dumps, {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
+        {each.rank for each in stacks if each.where.doing.waits_for_ranks},
+        {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
+    )  # fmt: skip
 
 
 def _describe_ways(said: PodAnswers, able: int, every: int) -> str:
@@ -453,34 +403,3 @@ def _describe_ways(said: PodAnswers, able: int, every: int) -> str:
     if said.gateway is not None:
         return f"{words}, {said.through_it:,} of them through pod {said.gateway} (ssh)"
     return f"{words}, each in a stream of its own ({said.no_gateway})" if said.no_gateway else words
-
-
-_NO_PROCESS = "There is no process for it any more."
-
-
-def _pods_and_processes(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
-    """The pods and processes of all answers, each process with its rank in the whole job."""
-    pods: list[PodTrace] = []
-    found: list[tuple[Rank, list[TracedProcess]]] = []
-    for rank, answer in answers:
-        trace = PodTrace(rank.number, rank.name, rank.node)
-        if isinstance(answer, str):
-            pods.append(replace(trace, failure=answer if answer.endswith(".") else f"{answer}."))
-            continue
-        pods.append(answer.to_trace(trace))
-        found.append((rank, to_traced_processes(rank, answer)))
-    a_pod = max((len(each) for _, each in found), default=0)
-    working = {rank.replicated_job for rank, several in found if several}
-    processes: list[TracedProcess] = []
-    for rank, several in found:
-        known = {each.local_rank for each in several}
-        first = rank.number * a_pod
-        processes += [each if each.rank >= 0 else replace(each, rank=first + each.local_rank) for each in several]
-        if (a_pod > 1 or not several) and rank.replicated_job in working:
-            # A pod in which fewer ranks live than in others of its part of the job has lost some, or all.
-            processes += [
-                TracedProcess(first + local, rank.number, rank.name, rank.node, local_rank=local, problem=_NO_PROCESS)
-                for local in range(a_pod)
-                if local not in known
-            ]
-    return pods, processes

@@ -416,13 +416,31 @@ def tell_times(seconds: float) -> None:
     json.dump(told, sys.stdout)
 
 
+def tell_stacks(ranks: set[int]) -> None:
+    """Print the stacks of the processes of these ranks."""
+    found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
+    tool = find_py_spy(found)
+    told = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        dumps = pool.map(lambda each: dump_stacks(tool, each["pid"]), found if tool else [])
+        told = [{"pid": each["pid"], "dump": dump, "error": error} for each, (dump, error) in zip(found, dumps)]
+    json.dump({"processes": told}, sys.stdout)
+
+
 def main() -> None:
-    """Print everything as one line of JSON; with `ras-only` NCCL's status, with `times SECONDS` those instead."""
+    """Print everything as one line of JSON; with `ras-only` NCCL's status, with `times SECONDS` those instead.
+
+    With `recorder-first` the processes that have a flight recorder are not looked at by py-spy; with `stacks RANK,RANK`
+    only the stacks of those ranks are printed.
+    """
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)
         return
     if sys.argv[1:2] == ["times"]:
         tell_times(float(sys.argv[2]))
+        return
+    if sys.argv[1:2] == ["stacks"]:
+        tell_stacks({int(number) for number in NUMBER.findall(sys.argv[2])})
         return
     every = read_all_processes()
     found, starters = working_processes(every), launcher_processes(every)
@@ -431,7 +449,8 @@ def main() -> None:
     with ThreadPoolExecutor(AT_ONCE + 1 + len(listening)) as pool:
         records = [pool.submit(recorder, each, read_dump) for each in listening]
         meeting = pool.submit(check_master, found)
-        pythons = [each for each in found if not each["program"]]
+        spared = listening if sys.argv[1:] == ["recorder-first"] else []
+        pythons = [each for each in found if not each["program"] and each not in spared]
         dumps = [pool.submit(dump_stacks, tool, each["pid"]) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()
@@ -441,6 +460,8 @@ def main() -> None:
             "rdma": read_rdma_state(),
         }
         told["recorder"] = [job.result() for job in records]
+    for each in spared:
+        each["asked"] = False
     for each in found + starters:
         each.pop("env", None)
         each.pop("argv", None)

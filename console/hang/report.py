@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from console.hang import flight_recorder
 from console.hang.flight_recorder import Finding, RankDump
 from console.hang.nccl_ras import RasReport
-from console.hang.stack_location import NO_STACK, Activity, StackLocation
+from console.hang.stack_location import NO_STACK, NOT_ASKED, Activity, StackLocation
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:
@@ -220,6 +220,11 @@ class HangReport:
         return group_processes(
             self.processes, self.ras, self.recorded.ranks if self.recorded is not None and named else ()
         )
+
+    @property
+    def spared(self) -> tuple[int, ...]:
+        """Ranks whose stacks were not asked for."""
+        return tuple(each.rank for each in self.processes if each.where is NOT_ASKED)
 
     @property
     def suspects(self) -> tuple[HangGroup, ...]:

@@ -39,6 +39,7 @@ class StackLocation:
 
 
 NO_STACK = StackLocation(Activity.UNKNOWN, "no stack")
+NOT_ASKED = StackLocation(Activity.UNKNOWN, "not asked for a stack")
 _STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
 
 

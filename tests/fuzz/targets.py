@@ -20,8 +20,8 @@ from console.attach.files import scripts
 from console.attach.ssh.pod_facts import parse_probe
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
-from console.hang.inspection import parse_answer
 from console.hang.nccl_ras import parse_ras
+from console.hang.pod_answers import parse_answer
 from console.kube import websocket
 from console.kube.exec import exit_code
 from console.kube.failures import error_from_status

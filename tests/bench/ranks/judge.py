@@ -58,7 +58,25 @@ class _Cluster:
         """Allow everything."""
 
 
-async def inspect(gathered: Gathered) -> HangReport:
+def _spare(answer: msgspec.Raw) -> bytes:
+    """What the probe says if ranks that have a flight recorder are spared."""
+    said = msgspec.json.decode(answer)
+    recorders = {each["rank"] for each in said.get("recorder", ())}
+    for each in said["processes"]:
+        if each.get("rank") in recorders and not each.get("program"):
+            each |= {"asked": False, "dump": "", "error": ""}
+    return msgspec.json.encode(said)
+
+
+def _stacks(answer: msgspec.Raw, ranks: str) -> bytes:
+    """What the probe says if it is asked for the stacks of these ranks."""
+    wanted = {int(each) for each in ranks.split(",")}
+    every = msgspec.json.decode(answer)["processes"]
+    told = [{name: each[name] for name in ("pid", "dump", "error")} for each in every if each["rank"] in wanted]
+    return msgspec.json.encode({"processes": told})
+
+
+async def inspect(gathered: Gathered, *, suspects_only: bool = False) -> HangReport:
     """The console's report, from these answers of the pods."""
     said = list(gathered.ras)
 
@@ -69,9 +87,12 @@ async def inspect(gathered: Gathered) -> HangReport:
         if argv[-1] == "ras-only" or b"a4-gateway" in stdin:
             take(2, b"\n")
             return 44
-        take(1, bytes(gathered.answers[pod.completion_index]))
+        answer = gathered.answers[pod.completion_index]
+        if argv[-1] == "recorder-first":
+            take(1, _spare(answer))
+        else:
+            take(1, _stacks(answer, argv[-1]) if argv[-2] == "stacks" else bytes(answer))
         return 0
 
-    return await HangProbe(cast("Any", _Cluster(len(gathered.answers), gathered.net)), run).inspect_job(
-        "default", "hung"
-    )
+    cluster = cast("Any", _Cluster(len(gathered.answers), gathered.net))
+    return await HangProbe(cluster, run).inspect_job("default", "hung", suspects_only=suspects_only)

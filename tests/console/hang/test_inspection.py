@@ -214,6 +214,32 @@ async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_p
         assert report.alarming
 
 
+async def test_who_has_a_recorder_that_names_nobody_is_asked_for_its_stack_after_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", str(tmp_path / "recorder"))
+    with hung_processes(tmp_path) as places:
+        run, asked = locally(places), list[list[str]]()
+
+        async def follow(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+            asked.append(list(argv[5:]))
+            said = list[bytes]()
+            code = await run(pod, argv, stdin, lambda stream, data: said.append(data) if stream == 1 else None)
+            if argv[-1] == "recorder-first":
+                assert all(not each["asked"] and "dump" not in each for each in json.loads(b"".join(said))["processes"])
+            take(1, b"".join(said))
+            return int(code)
+
+        looking = probe_of(Cluster(), follow)
+        report = await looking.inspect_job("default", "hung", suspects_only=True)
+        assert [group.ranks for group in report.suspects] == [(STUCK,)]
+        assert report.spared == ()
+        assert asked.count(["recorder-first"]) == asked.count(["stacks", "0,1,2,3"]) == WORLD // A_POD
+        whole = await looking.inspect_job("default", "hung")
+        assert whole.short == report.short
+        assert ["recorder-first"] not in asked[-4:]
+
+
 def answer(*local: int, py_spy: str = "/usr/bin/py-spy", error: str = "") -> bytes:
     dump = "" if error else 'Process 7: python train.py\n\nThread 7 (active): "MainThread"\n    step (train.py:1)\n'
     processes = [{"pid": 7 + each, "local_rank": each, "dump": dump, "error": error} for each in local]

@@ -68,6 +68,23 @@ async def test_hangs_of_nccl_are_told_by_what_their_hosts_launched_and_their_gpu
     assert NCCL[hang] in report.short
 
 
+EVERY = [(FOLDER / f"{ranks}-processes.tar.gz", hang) for ranks in (16, 64) for hang in KINDS]
+EVERY += [(RECORDED_OF_NCCL, hang) for hang in NCCL]
+
+
+@pytest.mark.parametrize(("archive", "hang"), EVERY, ids=[f"{place.name[:2]} {hang}" for place, hang in EVERY])
+async def test_stacks_of_the_suspects_alone_lead_to_the_same_verdict(archive: Path, hang: str) -> None:
+    whole = await inspect(gathered(hang, archive))
+    report = await inspect(gathered(hang, archive), suspects_only=True)
+    named = {rank for group in report.suspects for rank in group.ranks}
+    assert named == {rank for group in whole.suspects for rank in group.ranks}
+    assert (report.short, report.recorded) == (whole.short, whole.recorded)
+    assert not named & set(report.spared)
+    if hang in {"data", "checkpoint", "order", "shape", "lock"} and report.recorded:
+        others = {each.rank for each in report.processes if each.pid} - set(report.recorded.ranks)
+        assert set(report.spared) == others, "where the recorder names ranks nobody else is halted by py-spy"
+
+
 async def test_nccl_numbers_ranks_in_each_communicator_and_the_report_in_the_job() -> None:
     report = await inspect(gathered("order", RECORDED_OF_NCCL))
     assert [(each.rank, each.error) for each in report.ras.odd if each.error] == [(1, "reported Invalid usage")]

@@ -1,0 +1,193 @@
+"""What the hang probe says in each pod, and the processes of the job by that (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from console.errors import Unreadable
+from console.hang.flight_recorder import RankDump
+from console.hang.report import Launcher, PodTrace, TracedProcess
+from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process
+from console.kube.objects.meta import UNREADABLE
+
+if TYPE_CHECKING:
+    from console.attach.many_pods import Answer
+    from console.scheduling.ranks import Rank
+
+
+class ProcessAnswer(msgspec.Struct):
+    pid: int
+    command: str = ""
+    state: str = ""
+    threads: int | None = None
+    wchan: str = ""
+    cpu: float | None = None
+    program: str = ""
+    rank: int | None = None
+    local_rank: int | None = None
+    dump: str = ""
+    error: str = ""
+    asked: bool = True  # whether py-spy was to look at it
+
+
+class MasterAnswer(msgspec.Struct):
+    address: str
+    port: int
+    ok: bool
+    why: str = ""
+
+
+class RasAnswer(msgspec.Struct):
+    text: str = ""
+    why: str = ""  # why there is no text
+
+
+class RdmaAnswer(msgspec.Struct):
+    name: str
+    state: str = ""
+    rate: str = ""
+
+
+class PodAnswer(msgspec.Struct):
+    processes: list[ProcessAnswer]
+    py_spy: str = ""
+    master: MasterAnswer | None = None
+    ras: RasAnswer | None = None
+    rdma: list[RdmaAnswer] = []
+    recorder: list[RankDump] = []
+    launchers: tuple[Launcher, ...] = ()
+    gdb: str = ""
+
+    def to_trace(self, pod: PodTrace) -> PodTrace:
+        master = self.master
+        return replace(
+            pod,
+            py_spy=self.py_spy,
+            master=f"{master.address}:{master.port}" if master else "",
+            reached=master.ok if master else None,
+            unreached=master.why if master else "",
+            rdma=tuple((each.name, " ".join(filter(None, (each.state, each.rate)))) for each in self.rdma),
+            launchers=self.launchers,
+            gdb=self.gdb,
+        )
+
+    def add_stacks(self, said: PodAnswer | str, ranks: Collection[int]) -> PodAnswer:
+        """Itself with the stacks of these ranks, or with why there are none."""
+        stacks = {} if isinstance(said, str) else {each.pid: each for each in said.processes}
+        why = said if isinstance(said, str) else "py-spy was not started: the process has gone, or the tool has"
+        processes = []
+        for each in self.processes:
+            if not each.asked and each.rank in ranks:
+                found = stacks.get(each.pid)
+                dump, error = (found.dump, found.error) if found is not None else ("", why)
+                each = structs.replace(each, asked=True, dump=dump, error=error)
+            processes.append(each)
+        return structs.replace(self, processes=processes)
+
+
+Answers = list[tuple["Rank", PodAnswer | str]]
+
+
+def list_dumps(answers: Answers) -> list[RankDump]:
+    return [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
+
+
+def list_spared(answers: Answers) -> set[int]:
+    """The ranks whose stacks were not asked for yet."""
+    every = (each for _, answer in answers if isinstance(answer, PodAnswer) for each in answer.processes)
+    return {each.rank for each in every if not each.asked and each.rank is not None}
+
+
+def parse_answer(said: bytes) -> PodAnswer:
+    """Parse a probe's output; Unreadable if it contains no answer."""
+    line = said[max(0, said.rfind(b"\n{") + 1) :]
+    try:
+        return msgspec.json.decode(line, type=PodAnswer)
+    except UNREADABLE as error:
+        raise Unreadable("The answer of the pod cannot be parsed.") from error
+
+
+def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
+    """The processes of a pod; the rank is -1 for those whose environment does not give it."""
+    from console.logs.pyspy import parse_pyspy
+
+    found = []
+    for place, each in enumerate(answer.processes):
+        stacks = next(iter(parse_pyspy(each.dump.encode())), None) if each.dump else None
+        where = (
+            locate_process(stacks)
+            if stacks
+            else locate_compiled(each.program, each.state)
+            if each.program
+            else NO_STACK
+            if each.asked
+            else NOT_ASKED
+        )
+        found.append(
+            TracedProcess(
+                -1 if each.rank is None else each.rank, rank.number, rank.name, rank.node, each.pid,
+                place if each.local_rank is None else each.local_rank, each.command, each.state, each.wchan,
+                each.threads, stacks, where, format_problem(each, tool=bool(answer.py_spy)), each.program, each.cpu,
+            )
+        )  # fmt: skip
+    return found
+
+
+def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
+    """Why a process has no stack, and what to do about it."""
+    if process.program or (process.dump and not process.error):
+        return ""
+    if process.state in ("T", "t"):
+        return f"It is stopped (SIGSTOP, or a debugger): kill -CONT {process.pid} in its pod resumes it."
+    if not tool:
+        return "There is no py-spy in its pod."
+    if not process.asked:
+        return "Only those for which the others wait by the flight recorder were asked for their stack."
+    if "ermission" in process.error or "ptrace" in process.error.lower():
+        return "py-spy has no permission to trace it: the container lacks SYS_PTRACE, or runs as another user."
+    last = process.error.splitlines()[-1] if process.error else "py-spy printed nothing"
+    return f"{last.removeprefix('Error: ').rstrip('.')}."
+
+
+def parse_or_explain(said: Answer) -> PodAnswer | str:
+    """The answer of a pod, or why there is none."""
+    try:
+        return parse_answer(said) if isinstance(said, bytes) else said.message
+    except Unreadable as error:
+        return error.message
+
+
+_NO_PROCESS = "There is no process for it any more."
+
+
+def list_processes(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
+    """The pods and processes of all answers, each process with its rank in the whole job."""
+    pods: list[PodTrace] = []
+    found: list[tuple[Rank, list[TracedProcess]]] = []
+    for rank, answer in answers:
+        trace = PodTrace(rank.number, rank.name, rank.node)
+        if isinstance(answer, str):
+            pods.append(replace(trace, failure=answer if answer.endswith(".") else f"{answer}."))
+            continue
+        pods.append(answer.to_trace(trace))
+        found.append((rank, to_traced_processes(rank, answer)))
+    a_pod = max((len(each) for _, each in found), default=0)
+    working = {rank.replicated_job for rank, several in found if several}
+    processes: list[TracedProcess] = []
+    for rank, several in found:
+        known = {each.local_rank for each in several}
+        first = rank.number * a_pod
+        processes += [each if each.rank >= 0 else replace(each, rank=first + each.local_rank) for each in several]
+        if (a_pod > 1 or not several) and rank.replicated_job in working:
+            # A pod in which fewer ranks live than in others of its part of the job has lost some, or all.
+            processes += [
+                TracedProcess(first + local, rank.number, rank.name, rank.node, local_rank=local, problem=_NO_PROCESS)
+                for local in range(a_pod)
+                if local not in known
+            ]
+    return pods, processes
