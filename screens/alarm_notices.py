@@ -45,7 +45,15 @@ FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before i
 
 
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
-    return live_line(app.session if app.connected else None, jobset, fleet)
+    line = live_line(app.session if app.connected else None, jobset, fleet)
+    planned = _planned(app, jobset.key)
+    return replace(line, planned=planned) if planned else line
+
+
+def _planned(app: ConsoleApp, key: tuple[str, str]) -> str:
+    """What was announced to happen to a job by itself."""
+    plan = app.automatic.pending.get(key)
+    return plan.soon(time.time()) if plan is not None else ""
 
 
 def alarm_by_log(line: JobLine) -> Alarm | None:
@@ -61,6 +69,8 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     key = line.jobset.key
+    if _planned(app, key) != line.planned:
+        return True
     if app.connected and (app.session.slow_report(key), app.session.saved_state(key)) != (line.slow, line.saved):
         return True
     if not app.connected or not app.session.alarms_enabled:

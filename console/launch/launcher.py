@@ -224,6 +224,11 @@ class PlannedAction:
     def nodes(self) -> tuple[str, ...]:
         return self.alarm.nodes
 
+    def soon(self, now: float) -> str:
+        """In short, to follow the job's name: "stops in 4 min"."""
+        what = "stops" if self.action == "stop" else f"is launched again without {', '.join(self.nodes)}"
+        return f"{what} in {format_duration(max(0.0, self.due - now))}"
+
     def words(self, now: float) -> str:
         what = "stopped" if self.action == "stop" else f"stopped and launched again without {', '.join(self.nodes)}"
         return f"{self.key[1]} is {what} in {format_duration(max(0.0, self.due - now))} unless it goes on"

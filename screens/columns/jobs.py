@@ -50,6 +50,7 @@ class JobLine:
     slow: SlowReport | None = None  # for which ranks the others wait, if somebody has asked NCCL
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
     saved: SavedState | None = None  # what was last read of its checkpoints
+    planned: str = ""  # what was announced to happen to it by itself: "stops in 4 min"
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -141,7 +142,8 @@ def reasons(line: JobLine) -> tuple[str, str]:
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
-    sick = Span(wording.sentence(health.verdict or health.words), "bad" if health.level is HealthLevel.BAD else "waits")
+    words = ": ".join(filter(None, (line.planned, wording.sentence(health.verdict or health.words))))
+    sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         took = line.jobset.finished_at - line.jobset.created
         done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")

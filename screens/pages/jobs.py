@@ -147,7 +147,8 @@ class JobsScreen(PanedScreen):
         sentence, own = reasons(line)
         # the bar says nothing that the share beside it does not say
         progress = [Span("  "), *(run for run in runs_of(progress_cell(line)) if run.text.strip("█░"))]
-        told = Span(f"  {sentence or place_words(line)}")
+        soon = f"  {line.planned}:" if line.planned else ""
+        told = Span(f"{soon}  {sentence or place_words(line)}")
         waits = line.jobset.state is JobState.PENDING  # its start is what one looks for, so no sentence pushes it out
         self.reason.runs = (
             glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, told) if waits else (told, *progress)),

@@ -19,11 +19,13 @@ from console.hang.stack_location import Activity, StackLocation
 from console.launch.recipes import Field, FieldProblem, LaunchPlan
 from console.metrics.alarm import AlarmKind
 from console.settings import Settings
+from screens.columns.jobs import JobLine, last_cell
 from screens.dialogs.act import REMEDIES, ActDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
+from screens.wording import runs_of
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
@@ -228,6 +230,34 @@ async def test_by_default_nothing_happens_by_itself() -> None:
             await pilot.pause()
         assert not app.automatic.pending
         assert session.called("stop_job") == session.called("launch") == session.called("stop_plan") == []
+
+
+async def test_what_was_announced_is_told_in_the_list_of_jobs_until_it_is_cancelled() -> None:
+    async with console(stalled(), size=(220, 45)) as (app, pilot, _):
+        set_actions(app, on_hang="relaunch-without-node", delay=300)
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row)
+        assert isinstance(app.screen, JobsScreen)
+        app.screen.table.move_to(KEY)
+        app.tick()
+        await until(pilot, lambda: KEY in app.automatic.pending)
+        soon = f"is launched again without {NODE} in 5 min"
+
+        def line() -> JobLine:
+            assert isinstance(app.screen, JobsScreen)
+            assert app.screen.table.row is not None
+            return app.screen.table.row
+
+        await until(pilot, lambda: line().planned == soon)
+        assert "".join(run.text for run in runs_of(last_cell(line()))).startswith(f"{soon}: ")
+        assert "".join(run.text for run in app.screen.reason.runs).count(f"{soon}:") == 1
+        pane = " ".join(
+            "".join(run.text for run in each).strip() for each in app.screen.pane_lines(60, 40, time.time())
+        )
+        assert f"nccl-0412 {soon} unless it goes on; X, then w, cancels that." in " ".join(pane.split())
+        assert app.automatic.cancel(KEY)
+        app.tick()
+        await until(pilot, lambda: not line().planned)
 
 
 async def test_a_stop_is_announced_and_done_after_the_delay() -> None:
