@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from console.kube.snapshot import StopReport
 from console.launch.recipes import LaunchPlan, Release
 from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from console.launch.stop import Leftover
     from console.metrics.training.steps import RunPosition
     from console.scheduling.start_windows import PastRun
+    from console.scheduling.what_if import WhatIf
     from tests.fakes import FakeSession
 
 
@@ -201,6 +204,11 @@ class FakeLaunching:
 
     async def list_unsaved(self, node: str) -> list[str]:
         return list(self._session.answers.get("unsaved_of_node", []))
+
+    async def add_losses(self, found: WhatIf) -> WhatIf:
+        unsaved = str(self._session.answers.get("unsaved", ""))
+        told = (structs.replace(each, lost=unsaved if each.ends_work else "") for each in found.consequences)
+        return structs.replace(found, consequences=tuple(told))
 
     async def check(self, plan: Any) -> Any:
         return self._session._did("check", plan)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from console.config import Actions, HangAction
 from console.errors import BadInput, ConsoleError
 from console.kube.nested_values import get_path, overlay_values
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
     from console.launch.value_checks import MeasuredSaves
     from console.metrics.alarm import Alarm
     from console.metrics.seen_time import Span
+    from console.scheduling.what_if import WhatIf
     from console.scheduling.why_answer import Why
 
 
+NO_CHECKPOINT = "no checkpoint known"  # of a job of which nothing was read, or that trains nothing
 REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
@@ -124,9 +128,21 @@ class LaunchService:
         for uid in dict.fromkeys(pod.jobset_uid for pod in on_it):
             pods = fleet.pods_by_jobset[uid]
             gpus = sum(pod.holds_gpus for pod in pods)
-            if unsaved := await self.find_unsaved(pods[0].namespace, pods[0].jobset, gpus):
-                found.append(f"{pods[0].jobset}: {unsaved}")
+            if gpus:
+                unsaved = await self.find_unsaved(pods[0].namespace, pods[0].jobset, gpus)
+                found.append(f"{pods[0].jobset}: {unsaved or NO_CHECKPOINT}")
         return found
+
+    async def add_losses(self, found: WhatIf) -> WhatIf:
+        """Say of each job that runs and would be ended what of its work is in no checkpoint."""
+        fleet, consequences = self._cluster.fleet, list(found.consequences)
+        for at, each in enumerate(consequences):
+            jobset = fleet.jobsets.get((each.namespace, each.job))
+            gpus = sum(pod.holds_gpus for pod in fleet.pods_by_jobset.get(jobset.uid, ())) if jobset else 0
+            if each.ends_work and gpus:
+                unsaved = await self.find_unsaved(each.namespace, each.job, gpus)
+                consequences[at] = structs.replace(each, lost=unsaved or NO_CHECKPOINT)
+        return structs.replace(found, consequences=tuple(consequences))
 
     @cached_property
     def releases(self) -> Releases:

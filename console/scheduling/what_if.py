@@ -60,6 +60,12 @@ class Consequence(Struct, frozen=True):
     by: str = ""  # for which job it is preempted
     position: int = 0  # in its ClusterQueue, where it waits then
     most: int | None = None  # GPUs that its queue could ever give, where the job asks for more
+    lost: str = ""  # what of its work would be lost, in words; empty: nothing, or nobody has asked
+
+    @property
+    def ends_work(self) -> bool:
+        """Whether it would end what runs."""
+        return self.what in {"stopped", "preempted", "moves", "leaves"}
 
 
 class FreeQuota(Struct, frozen=True):

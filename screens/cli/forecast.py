@@ -130,7 +130,7 @@ async def what_if(options: WhatIfOptions) -> int:
     async with open_session(options, KINDS, brief=True) as session:
         fleet = session.fleet
         missing = unread(KINDS, fleet)
-        found = compare(fleet, session.namespace, changes)
+        found = await session.launch.add_losses(compare(fleet, session.namespace, changes))
     if options.json:
         print_json({"kind": "whatif", "at": fleet.at, "unread": missing, "notes": found.notes,
                     "items": found.consequences, "free": found.free, "next_victims": found.next_victims})  # fmt: skip
@@ -154,6 +154,7 @@ def result_lines(found: WhatIf) -> list[str]:
         "Nothing is changed on the cluster. If it were, now:",
         *(table_lines(titles, rows, [title == "GPUS" for title in titles])
           if rows else ["No job would start, stop or wait that does not already."]),
+        *(f"Lost of {each.job}: {each.lost}." for each in found.consequences if each.lost),
         "",
         *table_lines(("QUEUE", "FLAVOR", "QUOTA FREE NOW", "QUOTA FREE THEN"), quota, [False, False, True, True]),
         "",
@@ -315,7 +316,8 @@ COMMANDS: Commands = {
         epilog="JSON: kind, at, unread, notes (sentences: what is not counted, queues that are closed), items with "
         "job, namespace, queue, gpus, what (starts, waits, never starts, preempted, moves: starts again on other "
         "machines, leaves: loses its machines and waits, stopped), by (for which job it is preempted), position (in "
-        "its ClusterQueue; 0: it does not wait), most (GPUs that its queue could have; null unless it asks for more); "
+        "its ClusterQueue; 0: it does not wait), most (GPUs that its queue could have; null unless it asks for more), "
+        "lost (what of its work is in no checkpoint, as words; empty: nothing of it runs, or it would go on); "
         "free with queue, flavor, now, then (GPUs of quota, its own and borrowed), machines_now, machines_then "
         "(GPUs on machines of the flavor; null: it has no topology, and Kueue counts no machines); next_victims with "
         "job, queue and priority of the waiting job of the highest priority, and victims (namespace and name of jobs "

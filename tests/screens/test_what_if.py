@@ -16,6 +16,7 @@ from tests.screens.queue_scene import queue_scene
 
 async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
     session = FakeSession(queue_scene())
+    session.answers["unsaved"] = "the work since step 40 was saved 9 min ago: 2.4 GPU-hours"
     async with console(session, size=(140, 45)) as (app, pilot, _):
         await pilot.press("2")
         await until(pilot, lambda: "dpo-b" in screen_text(app))
@@ -24,6 +25,7 @@ async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
         assert app.screen.query_one(Input).value == "stop dpo-b", "the job under the cursor"
         lines = result_lines(what_if(session.fleet, "default", Changes(stop=("dpo-b",))))
         await until(pilot, lambda: all(line in screen_text(app) for line in lines))
+        assert "Lost of dpo-b: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in screen_text(app)
         app.screen.query_one(Input).value = "stop llama submit a4:24"
         await pilot.press("enter")
         await until(pilot, lambda: "new-1" in screen_text(app))

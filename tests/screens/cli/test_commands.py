@@ -147,7 +147,11 @@ def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
     assert [line[1:3] for line in lines if line[:1] == ["FLAVOR"]] == [["GPUS", "FREE"]]
     assert [line[:1] for line in lines].count(["a4-spot"]) == 1, "machines are counted once, whatever queues share them"
     said = a4.json("whatif", "--stop", "llama-70b")
-    assert [item["what"] for item in said["items"] if item["job"] == "llama-70b"] == ["stopped"]
+    (stopped,) = (item for item in said["items"] if item["job"] == "llama-70b")
+    assert stopped["what"] == "stopped"
+    assert stopped["lost"] in {"no checkpoint known", *(line.partition(": ")[2][:-1] for line in out.splitlines())}
+    assert "\nLost of llama-70b: " in out
+    assert not any(item["lost"] for item in said["items"] if item["what"] in {"starts", "waits"})
     assert all(each["then"] >= 0 and each["machines_then"] >= 0 for each in said["free"])
     assert {(item["name"], item["state"]) for item in listed(a4, "jobs", "-A")} >= before
     assert a4.run("whatif")[::2] == (2, "a4: Nothing to try. Name a change, as in a4 whatif --submit a4:32; a4 whatif "
