@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 MAX_FILES = 100_000  # below the folder that is looked through
 MAX_READ = 256 << 20  # bytes of headers and small files that are read of all checkpoints together
 BATCH_BYTES = 16 << 20  # bytes that one command in a container reads
-MAX_CONCURRENT_READS = 16  # objects of a bucket that are read at the same time
+FIRST_READ = 4096  # bytes of the beginning of a safetensors file, more than the header of most
 
 
 async def survey_container(files: PodFiles, folder: str, now: float, most: int = MAX_FILES) -> Survey:
@@ -48,15 +47,24 @@ async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most
     if not found:
         raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
     sizes = {each.path: each.size for each in found}
-    room = asyncio.Semaphore(MAX_CONCURRENT_READS)
+    begun: dict[str, bytes] = {}  # how the files begin, as far as it came with what was asked for
 
     async def read(wanted: Mapping[str, int], tail: bool) -> dict[str, bytes]:
-        async def one(path: str, size: int) -> tuple[str, bytes]:
-            start = max(0, sizes[path] - size) if tail else 0
-            async with room:
-                return path, await storage.read_object(GcsPlace(place.bucket, place.folder + path), start, size)
-
-        return dict(await asyncio.gather(*(one(path, size) for path, size in wanted.items())))
+        known = {path: begun.pop(path) for path in wanted if not tail and path in begun}
+        known = {path: data for path, data in known.items() if len(data) >= min(wanted[path], sizes[path])}
+        # The header of a safetensors file comes with its length: a second request costs more than some bytes.
+        parts = {
+            path: (max(0, sizes[path] - size), size) if tail
+            else (0, max(size, FIRST_READ if path.endswith(".safetensors") else 0))
+            for path, size in wanted.items()
+            if path not in known
+        }  # fmt: skip
+        came = await storage.read_parts(place.bucket, {place.folder + path: part for path, part in parts.items()})
+        for path, (_, ahead) in parts.items():
+            known[path] = came[place.folder + path]
+            if ahead > wanted[path]:
+                begun[path] = known[path]
+        return {path: known[path][:size] for path, size in wanted.items()}
 
     return await survey_checkpoints(found, _BatchedReader(read), now, basename(place.path.rstrip("/")))
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -286,9 +286,9 @@ class CloudStorage:
             async for each in found:
                 yield each
 
-    async def read_object(self, place: GcsPlace, start: int, most: int) -> bytes:
-        """Bytes of an object; none if it has no more, or is not there."""
-        return await (await self._buckets_of()).read_bytes(place, start, most)
+    async def read_parts(self, bucket: str, wanted: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
+        """Of each object the bytes from a place on, so many at most; none if it has no more, or is not there."""
+        return await (await self._buckets_of()).read_parts(bucket, wanted)
 
     async def fetch_folder(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None

@@ -105,20 +105,18 @@ class _StorageApi:
     async def list_objects(self, request: web.Request) -> web.Response:
         bucket = await self._find_bucket("ListObjects", request)
         prefix, delimiter = request.query.get("prefix", ""), request.query.get("delimiter", "")
-        found: dict[str, Any] = {}
+        found: dict[str, bool] = {}  # whether it is a folder
         for name in sorted(bucket.objects):
             if not name.startswith(prefix):
                 continue
             rest, cut, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
-            if cut:
-                found[f"{prefix}{rest}{cut}"] = None
-            else:
-                found[name] = _object_json(bucket.name, name, bucket.objects[name])
+            found[f"{prefix}{rest}{cut}" if cut else name] = bool(cut)
         page, token = self.world.paginate(
             list(found), int(request.query.get("maxResults", 0)), request.query.get("pageToken", "")
         )
-        answer: dict[str, Any] = {"kind": "storage#objects", "items": [found[each] for each in page if found[each]]}
-        if folders := [each for each in page if found[each] is None]:
+        items = [_object_json(bucket.name, each, bucket.objects[each]) for each in page if not found[each]]
+        answer: dict[str, Any] = {"kind": "storage#objects", "items": items}
+        if folders := [each for each in page if found[each]]:
             answer["prefixes"] = folders
         return web.json_response({**answer, **({"nextPageToken": token} if token else {})})
 
