@@ -17,7 +17,7 @@ from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
-from textual.widgets._toast import ToastHolder
+from textual.widgets._toast import ToastHolder, ToastRack
 
 from console.config import ListConfig
 from console.errors import ConsoleError, Unreachable
@@ -186,9 +186,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def on_screen_suspend(self) -> None:
         self.close_hint()
+        self.query(ToastRack).set(visible=False)  # what is in front shows the messages
 
     def on_screen_resume(self) -> None:
         """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
+        self.query(ToastRack).set(visible=True)
         if self.is_mounted:
             if self._drawing_is_slow:
                 self._fleet_changed()

@@ -245,7 +245,7 @@ class JobMeasures:
 
 
 POLL_SECONDS = 8.0  # seconds after which a running job is looked at again
-MAX_FAILURES = 5  # failed looks at a finished job after which it is not looked at again; each waits twice as long
+MAX_FAILURES = 5  # refused looks at a finished job after which it is not looked at again; each waits twice as long
 MAX_CONCURRENT_READS = 4  # logs that are read at once
 MAX_JOBS = 32  # jobs that are looked at, those on the screen
 READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
@@ -365,7 +365,7 @@ class JobProgressReader:
     def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
             return False
-        again = POLL_SECONDS * 2.0 ** self._failed[jobset.uid]
+        again = POLL_SECONDS * 2.0 ** min(self._failed[jobset.uid], MAX_FAILURES)
         if now < self._asked.get(jobset.uid, -again) + again:
             return False
         self._asked[jobset.uid] = now
@@ -375,7 +375,7 @@ class JobProgressReader:
         pods = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
         known = self._printing.get(jobset.uid)
         likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
-        over, failed = jobset.finished, False
+        over, failed, in_time = jobset.finished, False, True
         number_of_lines = STEP_LINES if over and not jobset.recipe.startswith("nccl") else TABLE_LINES
         for number, pod in likely:
             assert pod is not None
@@ -384,15 +384,16 @@ class JobProgressReader:
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
                     lines = await self._read_tail(pod, number_of_lines)
-            except (ConsoleError, TimeoutError):
+            except (ConsoleError, TimeoutError) as error:
                 failed = True  # the list stays as it was; the job's page says why its log cannot be read
+                in_time = in_time and not isinstance(error, TimeoutError)
                 continue
             if await self._read_rank(jobset, number, pod, lines):
                 if over:
                     self._over.add(jobset.uid)
                 return True
         self._failed[jobset.uid] += over and failed
-        if over and (not failed or self._failed[jobset.uid] >= MAX_FAILURES):
+        if over and (not failed or (in_time and self._failed[jobset.uid] >= MAX_FAILURES)):
             self._over.add(jobset.uid)
         return False
 

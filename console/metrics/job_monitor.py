@@ -207,7 +207,7 @@ class JobMonitor:
         jobset = fleet.jobsets.get(self.key)
         found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
         why, at = self._uninspected
-        return replace(found, blamed=f"not inspected unasked: {why}", blamed_at=at) if at > found.blamed_at else found
+        return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
     def _evaluate(self, now: float, look: JobSample) -> None:
         """Evaluate the alarms; look at a job that is late, and once more when it is an alarm and nobody is blamed."""

@@ -119,14 +119,14 @@ class Tally:
 
     @property
     def sentence(self) -> str:
-        """The counts in one line: "14 ok, 1 fails: Lustre driver"."""
+        """The counts in one line: "14 ok, 1 fails: Lustre driver"; some titles have commas."""
         words = {Result.FAIL: "fails"}
         parts = [f"{count} {words.get(result, result)}" for result, count in self.counts]
         text = ", ".join(parts) or "nothing was checked"
         if self.open:
             text += f", {self.open} under way"
         worst = self.failing or self.warned
-        named = ", ".join(each.title for each in worst[:3])
+        named = "; ".join(each.title for each in worst[:3])
         more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
 

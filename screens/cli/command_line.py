@@ -280,6 +280,16 @@ class ConfigOptions(JsonOptions):
     )  # fmt: skip
 
 
+SETTINGS = """Your settings stand in $XDG_CONFIG_HOME/a4/config.toml (~/.config), which a4 never
+writes; docs/settings.md has all of them. A command of your own, by a key and in the palette:
+
+  [[commands]]
+  name = "Top"
+  key = "ctrl+y"
+  command = "kubectl -n {namespace} top pod -l job={job}"
+  changes = false   # it only reads: no question, and there with --read-only too"""
+
+
 def _not_here(options: Options) -> int:
     raise AssertionError(f"screens.__main__ runs {options.command}: it knows terminal programs too")
 
@@ -291,7 +301,7 @@ OTHERS: Commands = {
     "config": Command(
         _not_here,
         ConfigOptions,
-        description="Your settings stand in $XDG_CONFIG_HOME/a4/config.toml (~/.config), which a4 never writes.",
+        description=SETTINGS,
     ),
     "proxy": Command(_not_here, Options),
 }

@@ -145,11 +145,14 @@ def last_cell(line: JobLine) -> Cell:
     words = ": ".join(filter(None, (line.planned, wording.sentence(health.verdict or health.words))))
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
+        progress = line.job_progress
+        if progress is not None and progress.passing is NcclResult.RUNNING and not progress.repeats:
+            progress = None  # what was read last was before its end: no result
         took = line.jobset.finished_at - line.jobset.created
         done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
         if health.level is HealthLevel.BAD:
             return [sick, Span("  "), done]
-        return [*progress_words(line.job_progress), Span("  "), done] if line.job_progress else done
+        return [*progress_words(progress), Span("  "), done] if progress else done
     if state in {JobState.FAILED, JobState.RESTARTING}:
         first = first_failure(line.jobset, line.fleet)
         if first:
@@ -333,7 +336,7 @@ def _not_begun(line: JobLine, what: str, nothing: str) -> str:
     jobset = line.jobset
     if jobset.state is JobState.PENDING:
         return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
-    if jobset.finished:
+    if jobset.finished or jobset.state is JobState.STOPPING:
         return nothing
     waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
     return f"{what} has not started: {waits}" if waits else ""

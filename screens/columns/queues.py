@@ -157,6 +157,12 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
     return [*bar, Span(f" {account.used:>4} / {account.nominal:<4}")]
 
 
+def _free(line: QueueLine) -> Cell:
+    """Free quota; of several flavors as a sum, since a workload gets that of one."""
+    parts = [free for _, free in line.flavors if free] if len(line.flavors) > 1 else [line.account.free]
+    return Span("+".join(f"{free:,}" for free in parts) or "0", "ok" if any(parts) else "dim")
+
+
 def _by_flavor(line: QueueLine) -> Cell:
     """Free quota per flavor if there are several."""
     parts = ", ".join(f"{name} {free:,}" for name, free in line.flavors)
@@ -258,9 +264,9 @@ QUEUES: Layout[QueueLine] = Layout(
         Column("LENT", lambda line: _amount(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
         fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
-        Column("FREE", lambda line: Span(f"{line.account.free:,}", "ok" if line.account.free else "dim"), "free",
+        Column("FREE", _free, "free",
                "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
-               lambda line: line.account.free, width=5, right=True),
+               lambda line: line.account.free, least=5, most=16, right=True),
         Column("BY FLAVOR", _by_flavor, least=9, most=32, drop=6),
         fact("flavors", "flavor -> the part of free that it has", lambda line: dict(line.flavors)),
         fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),

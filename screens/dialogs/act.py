@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -39,13 +39,14 @@ class Remedy:
 
 REMEDIES = (
     Remedy("without", "r", "Launch without the node"),
-    Remedy("again", "c", "Launch from the checkpoint"),
+    Remedy("again", "c", "Launch again"),
     Remedy("cordon", "K", "Cordon"),
     Remedy("report", "F", "Report the host"),
     Remedy("bundle", "b", "Write the bundle"),
     Remedy("stop", "x", "Stop"),
     Remedy("wait", "w", "Wait"),
 )
+FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
     "X", "act", "Act", key_display="X", id="job.act",
     tooltip="What can be done about its alarm: launch without the node or from the last checkpoint, cordon, report the "
@@ -102,7 +103,10 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
         "wait": "nothing is done; an automatic action that was announced is cancelled",
     }  # fmt: skip
-    return [(each, can[each.name]) for each in REMEDIES if can[each.name]]
+    saved = screen.session.saved_state(trouble.jobset.key)
+    whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
+    found = [(each, can[each.name]) for each in REMEDIES if can[each.name]]
+    return [(replace(each, title=FROM_SAVED) if whole and each.name == "again" else each, does) for each, does in found]
 
 
 class ActDialog(Question[str]):

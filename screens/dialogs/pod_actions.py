@@ -15,6 +15,7 @@ from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 
 from console.errors import Conflict, ConsoleError, ReleaseFailed, Unreachable
+from console.kube.exec import is_nested
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import AFTER_THE_END, Pod
 from console.launch.stop import StopPlan
@@ -284,7 +285,8 @@ async def _lend_terminal(
         session = screen.session
         # Drawing stops as well: what is drawn while suspended fills a queue that nobody empties.
         with app.batch_update(), app.suspend():
-            back = "exit or ctrl-d comes back; in tmux, ctrl-b d too, and the shell keeps running"
+            detach = "ctrl-b ctrl-b d" if await is_nested() else "ctrl-b d"
+            back = f"exit or ctrl-d comes back; in the pod's tmux, {detach} too, and the shell keeps running"
             sys.stdout.write(f"a4: shell in {title or pod}; {back}\n")
             sys.stdout.flush()
             try:

@@ -11,9 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from console.errors import ConsoleError
+from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
-from console.metrics.nccl.results import is_comparable
+from console.metrics.nccl.results import REFERENCE_RANKS, is_comparable
 from screens.columns.jobs import JobLine, nccl_waits, rank_waits
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export
@@ -48,6 +49,8 @@ class NcclTab(JobTab):
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
+        self.panel.comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
+        self.panel.over = line is not None and (line.jobset.finished or line.jobset.state is JobState.STOPPING)
         if line is None:
             if self.is_open and not self._measured:
                 self._measured = "kept"

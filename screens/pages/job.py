@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import ClassVar
 
+from msgspec import structs
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -77,6 +78,7 @@ class JobScreen(LiveScreen):
         self._first_tab = tab
         self._line: JobLine | None = None
         self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
+        self._is_there = True  # whether the cluster has it
         self._watched_by: object | None = None  # the connection by which alarms are heard
 
     def body(self) -> ComposeResult:
@@ -119,9 +121,21 @@ class JobScreen(LiveScreen):
             self._find_end()
         self._show_header()
         self._tell_reason()
-        for tab in self.tabs.values():
-            tab.show(self._line, fleet)
+        self._show_in_tabs(fleet)
         self._show_tabs()
+        if self._is_there != (self.key in fleet.jobsets):
+            self._is_there = not self._is_there
+            self.refresh_bindings()
+
+    def _show_in_tabs(self, fleet: Fleet) -> None:
+        """Of a job that was deleted while it ran, the tabs show the pods that are left, and await nothing more."""
+        line = self._line
+        if line is not None and self.key not in fleet.jobsets and not line.jobset.finished:
+            over = structs.replace(line.jobset, deleting_since=line.jobset.deleting_since or fleet.at)
+            line = replace(line, jobset=over, fleet=fleet)
+        for tab in self.tabs.values():
+            tab.ended = self._ended
+            tab.show(line, fleet)
 
     @work(group="end", exclusive=True)
     async def _find_end(self) -> None:
@@ -136,9 +150,7 @@ class JobScreen(LiveScreen):
             self._ended = f"Run {run.number} is over, {run.mode_words}."
         elif alarms and self._line is None:
             self._ended = "It is not in the cluster any more."
-        for tab in self.tabs.values():
-            tab.ended = self._ended
-            tab.show(self._line, self.app.fleet)
+        self._show_in_tabs(self.app.fleet)
         self._show_header()
         self._tell_reason()
 
@@ -252,8 +264,8 @@ class JobScreen(LiveScreen):
         if action == "rank":
             turns = self.is_mounted and self.here.turns_ranks
             return turns and self._line is not None and len(self._line.ranks) > 1
-        if action == "on_rank":
-            return not (self.app.settings.read_only and BY_NAME[str(parameters[0])].changes)
+        if action == "on_rank" and self.app.settings.read_only and BY_NAME[str(parameters[0])].changes:
+            return False
         return super().check_action(action, parameters)
 
     def action_release(self) -> None:
@@ -276,7 +288,10 @@ class JobScreen(LiveScreen):
 
     def offers(self) -> dict[str, object]:
         line, report = self._line, self.query_one(HangTab).report
-        return super().offers() | {"act": line and (line.alarms or line.verdict or (report and report.suspects))}
+        there = dict.fromkeys(("stop", "on_rank"), self._is_there)
+        return (
+            super().offers() | there | {"act": line and (line.alarms or line.verdict or (report and report.suspects))}
+        )
 
     @work(group="actions")
     async def action_act(self) -> None:

@@ -17,7 +17,7 @@ class ObjectYamlScreen(LiveScreen):
 
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("u", "read", "Read again", id="manifest.read"),
+        Binding("r,u", "read", "Read again", id="manifest.read"),
         Binding("c", "copy", "Copy", id="manifest.copy", tooltip="Put the text on the clipboard (OSC 52)"),
     ]
     text = getters.query_one(YamlText)

@@ -347,7 +347,7 @@ class LeftoversScreen(LiveScreen):
     CHANGES_CLUSTER = frozenset({"remove"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "remove", "Remove", id="leftovers.remove", tooltip="Remove this one, or all marked; asks first"),
-        Binding("u", "read", "Read again", id="leftovers.read"),
+        Binding("r,u", "read", "Read again", id="leftovers.read"),
     ]
     table = getters.query_one(LeftoverTable)
     told = getters.query_one(SentenceLine)

@@ -398,6 +398,8 @@ class NcclPanel(MeasuresPanel):
     waiting: reactive[str] = reactive("No NCCL test has printed a table in this job.")
     against: reactive[MeasuredTest | None] = reactive(None)  # the test it is compared with
     pass_line: reactive[float] = reactive(PASS_LINE)
+    over: reactive[bool] = reactive(False)  # whether nothing more will be printed
+    comparable: reactive[bool] = reactive(True)  # whether the A4 reference speaks of a test on that many GPUs
 
     def compose(self) -> ComposeResult:
         yield SentenceLine()
@@ -431,17 +433,22 @@ class NcclPanel(MeasuresPanel):
     watch_against = MeasuresPanel.redraw
     watch_pass_line = MeasuresPanel.redraw
     watch_kept = MeasuresPanel.redraw
+    watch_comparable = MeasuresPanel.redraw
+    watch_over = MeasuresPanel.redraw
 
     def draw(self) -> None:
         shown = self.shown
         if shown is None:
             self.sentence.runs = (Span("○ ", "dim"), Span(f"{self.waiting}  ", "dim"), *self.not_read())
-            self.curve.points, self.curve.band, self.curve.overlays = (), reference_band(), ()
+            self.curve.points, self.curve.overlays = (), ()
+            self.curve.band = reference_band() if self.comparable else ()
             self.table.show_rows({})
             return
         test = shown.test
         own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
         told = summary(test, self.pass_line, shown.accelerator, own, self.against)
+        if self.over and not test.rows and not test.error:
+            told = [Span("○ ", "dim"), Span("The test began and printed no row.")]
         compared = is_comparable(test, shown.accelerator)
         about = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about += f", pod {shown.rank}" if shown.rank else ""

@@ -330,5 +330,5 @@ async def test_why_it_could_not_be_inspected_stands_beside_the_alarm() -> None:
     patrol = await stalled(Cluster("a"), inspect)
     await rounds(patrol)
     (alarm,) = patrol.list_alarms()
-    assert alarm.more == "not inspected unasked: pods/exec is forbidden"
+    assert alarm.more == "not inspected: pods/exec is forbidden"
     await patrol.close()
