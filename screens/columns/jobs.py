@@ -146,7 +146,7 @@ def last_cell(line: JobLine) -> Cell:
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         progress = line.job_progress
-        if progress is not None and progress.passing is NcclResult.RUNNING and not progress.repeats:
+        if progress and progress.busbw and progress.passing is NcclResult.RUNNING and not progress.repeats:
             progress = None  # what was read last was before its end: no result
         took = line.jobset.finished_at - line.jobset.created
         done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")

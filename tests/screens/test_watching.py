@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec import structs
+from textual.widgets._toast import ToastRack
 
 from console.config import Config, Notifications, Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
@@ -494,3 +495,38 @@ async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_l
         await until(pilot, lambda: f"stall     {said}" in screen_text(app))
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "it stands")
         await until(pilot, lambda: said not in screen_text(app))
+
+
+async def test_a_job_that_was_deleted_while_it_ran_is_over_on_every_tab() -> None:
+    session = FakeSession(queue_scene())
+    async with console(session) as (app, pilot, _):
+        await until(pilot, lambda: app.fleet.jobsets)
+        app.open_page("job", "default", "llama", "nccl")
+        await until(pilot, lambda: "llama" in screen_text(app) and isinstance(app.screen, JobScreen))
+        assert "Stop" in screen_text(app).splitlines()[-1]
+        fleet = session.fleet
+        session.show(
+            jobsets={key: each for key, each in fleet.jobsets.items() if key[1] != "llama"},
+            pods={key: each for key, each in fleet.pods.items() if each.jobset != "llama"},
+        )
+        await until(pilot, lambda: "The JobSet has been deleted" in screen_text(app))
+        await until(pilot, lambda: "No NCCL table was printed in this job." in screen_text(app))
+        assert "Stop" not in screen_text(app).splitlines()[-1]
+        await pilot.press("t")
+        await until(pilot, lambda: "No training step was printed in this job." in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: "no pod" in screen_text(app))
+        assert "Running" not in screen_text(app)
+
+
+async def test_a_message_stands_once_beside_a_dialog() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await until(pilot, lambda: app.fleet.jobsets)
+        await pilot.press("3")
+        page = app.screen
+        await page.mount(ToastRack())  # a test's app has none of its own
+        await pilot.press("0")
+        await until(pilot, lambda: "Which page?" in screen_text(app))
+        assert not page.query_one(ToastRack).visible
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is page and page.query_one(ToastRack).visible)
