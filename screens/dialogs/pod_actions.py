@@ -15,7 +15,6 @@ from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 
 from console.errors import Conflict, ConsoleError, ReleaseFailed, Unreachable
-from console.kube.exec import is_nested
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import AFTER_THE_END, Pod
 from console.launch.stop import StopPlan
@@ -285,8 +284,7 @@ async def _lend_terminal(
         session = screen.session
         # Drawing stops as well: what is drawn while suspended fills a queue that nobody empties.
         with app.batch_update(), app.suspend():
-            detach = "ctrl-b ctrl-b d" if await is_nested() else "ctrl-b d"
-            back = f"exit or ctrl-d comes back; in the pod's tmux, {detach} too, and the shell keeps running"
+            back = "exit or ctrl-d comes back; in tmux, the keys at its foot too, and the shell keeps running"
             sys.stdout.write(f"a4: shell in {title or pod}; {back}\n")
             sys.stdout.flush()
             try:

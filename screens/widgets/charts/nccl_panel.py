@@ -429,12 +429,8 @@ class NcclPanel(MeasuresPanel):
         others = {each.name: each for each in (*self.kept, *self.measured)}
         return comparable_tests(others.values(), self.shown) if self.shown else []
 
-    watch_measured = MeasuresPanel.redraw
-    watch_against = MeasuresPanel.redraw
-    watch_pass_line = MeasuresPanel.redraw
-    watch_kept = MeasuresPanel.redraw
-    watch_comparable = MeasuresPanel.redraw
-    watch_over = MeasuresPanel.redraw
+    watch_measured = watch_against = watch_pass_line = watch_kept = MeasuresPanel.redraw
+    watch_comparable = watch_over = MeasuresPanel.redraw
 
     def draw(self) -> None:
         shown = self.shown
@@ -448,7 +444,7 @@ class NcclPanel(MeasuresPanel):
         own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
         told = summary(test, self.pass_line, shown.accelerator, own, self.against)
         if self.over and not test.rows and not test.error:
-            told = [Span("○ ", "dim"), Span("The test began and printed no row.")]
+            told = [Span("○ The test began and printed no row.", "dim")]
         compared = is_comparable(test, shown.accelerator)
         about = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about += f", pod {shown.rank}" if shown.rank else ""
@@ -459,16 +455,14 @@ class NcclPanel(MeasuresPanel):
             points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
             found.append(Overlay(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
         if self.against is not None:
-            points = tuple(
-                (row.size, row.best_busbw) for row in self.against.test.rows if row.size > 0 and row.best_busbw
-            )
+            measured = self.against.test.rows
+            points = tuple((row.size, row.best_busbw) for row in measured if row.size > 0 and row.best_busbw)
             found.append(Overlay(self.against.job or "earlier", "△", "text", points))
         self.curve.overlays = tuple(found)
         self.curve.points = tuple(
             Point(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
-            for row in test.rows
-            if row.size > 0
-        )
+            for row in test.rows if row.size > 0
+        )  # fmt: skip
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, Line] = {
@@ -502,6 +496,5 @@ class NcclPanel(MeasuresPanel):
 
 def reference_band(largest: int = 0) -> tuple[Band, ...]:
     """The range that counts as reaching the reference, at its known sizes and extended to `largest`."""
-    return tuple(
-        Band(size, REFERENCE_BAND[0] * value, REFERENCE_BAND[1] * value) for size, value in reference_curve(largest)
-    )
+    low, high = REFERENCE_BAND
+    return tuple(Band(size, low * value, high * value) for size, value in reference_curve(largest))
