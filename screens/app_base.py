@@ -32,8 +32,8 @@ from textual.widgets import Input, TextArea
 from textual.worker import Worker, active_worker
 
 from screens.cli.crash import report
+from screens.sanitize import one_line
 from screens.widgets.line import DARK, LIGHT
-from screens.wording import one_line
 
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
@@ -54,7 +54,7 @@ PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been pain
 class ControlCharFilter(LineFilter):
     """Removes control characters that are left in a line, and sets words from right to left apart; no width changes.
 
-    Widgets make controls visible where they format a text (`wording.one_line`); this is for those that forgot.
+    Widgets make controls visible where they format a text (`one_line`); this is for those that forgot.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:

@@ -386,7 +386,7 @@ def _addresses(loaded: LoadedConfig) -> list[ConfigProblem]:
 
 
 def _try_notifications(addresses: Sequence[str]) -> int:
-    """Send a message to all of them."""
+    """Send a test message to every address of [notifications]."""
     if not addresses:
         raise BadInput("There are no addresses to send to.", 'Name some in config.toml: [notifications] to = ["…"].')
     failed = asyncio.run(send_to_all(addresses, "a4", "This is where the a4 console sends alarms."))

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from console.patterns import lazy_pattern
 from console.settings import YOU
+from screens.sanitize import one_line
 
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
@@ -217,42 +218,6 @@ def short_node(name: str) -> str:
 def short_nodes(text: str) -> str:
     """A text in which GKE's nodes have their short names."""
     return _GKE_NODE.sub(r"\1/\2", text)
-
-
-def one_line(text: str) -> str:
-    """Sanitize a text for the terminal: nothing in it can move the cursor or reorder letters.
-
-    Controls, marks of direction, joiners and letters that no standard knows become visible marks, so that the width of
-    a text is the sum of its letters' in every terminal.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    clean = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])
-    return _PILED.sub(r"\1", clean.replace("\ufe0f", ""))
-
-
-_PILED = lazy_pattern(r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
-                    r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip
-"""More accents on one letter than any language has: they would be drawn over the lines above."""
-
-
-def _visible(letter: str) -> str:
-    if letter in "\n\r":
-        return "⏎"
-    if letter == "\t" or letter.isspace():
-        return " "
-    return "" if letter == "\u200d" else "·"
-
-
-def for_terminal(text: str) -> str:
-    """Sanitize lines for a terminal: colours are removed, other control characters made visible."""
-    if text.isascii() and text.replace("\n", "").isprintable():
-        return text
-    plain = _COLOURS.sub("", text)
-    return "\n".join(one_line(line.expandtabs(8)) for line in plain.split("\n"))
-
-
-_COLOURS = lazy_pattern(r"\x1b\[[0-9;:]{0,100}m")
 
 
 def sentence(text: str) -> str:

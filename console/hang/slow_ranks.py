@@ -63,7 +63,7 @@ class Poll(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _PollHeader(msgspec.Struct):
-    """A line of the script that is not an answer."""
+    """What poll_ras.py prints before NCCL's answers."""
 
     version: str = ""
     form: str = ""

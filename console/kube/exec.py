@@ -202,7 +202,10 @@ async def run(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> int:
-    """Run a command, `doing` in errors, and return its exit code. Refused, ProgramFailed, Unreachable, OSError."""
+    """Run a command and return its exit code; `doing` says in errors what failed.
+
+    Refused, ProgramFailed, Unreachable, OSError.
+    """
     async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, doing=doing) as process:
         return await process.wait(on_output)
 

@@ -138,7 +138,7 @@ def edit_text(before: str, values: Mapping[str, Value], same: HasValue, spare: C
 
 
 def _edit_map(edits: _TextEdits, node: Node, values: Mapping[str, Value], keys: tuple[str, ...]) -> None:
-    """Edit every entry to its value; new names are added after the last remaining entry."""
+    """Rewrite a YAML mapping in place to these values; new names come after its last entry."""
     entries = node.entries or ()
     there = {entry.name for entry in entries}
     last: Entry | None = None

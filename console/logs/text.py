@@ -1,7 +1,7 @@
 """Log texts on screen: pages of lines, a filter, and a search (see `LogText`), which tests whole blocks of lines.
 
-A filter that wants something (a pattern, errors, what NCCL says) asks only about lines in which letters stand that
-every such line has; one that wants all but something takes every line but those. Lines are told by where they begin.
+A filter for something (a pattern, errors, what NCCL says) looks closely only at lines that hold a literal every match
+must have; a filter that leaves something out looks at every line. A line is named by the offset at which it begins.
 """
 
 from __future__ import annotations

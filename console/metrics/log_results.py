@@ -118,7 +118,7 @@ _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one be
 
 
 class LogResults:
-    """Parses one log, fed in pieces."""
+    """Parses one log as its lines come: NCCL tests, training steps and other results."""
 
     def __init__(self) -> None:
         self._collected = CollectorUnwrapper()

@@ -92,7 +92,7 @@ class LaunchDemand:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The outcome of a launch as a sentence, with numbers of GPUs."""
+    """Whether a launch would be admitted now, as a sentence with numbers of GPUs."""
 
     verdict: Verdict
     sentence: str  # without a full stop

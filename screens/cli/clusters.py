@@ -32,6 +32,7 @@ from screens.cli.connect import google_of, open_session
 from screens.cli.output import print_error, print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.google import CLUSTERS, NODE_POOLS, OPERATIONS, ClusterRow, operation_state
+from screens.sanitize import one_line
 
 if TYPE_CHECKING:
     from console.google.node_pools import PoolsSnapshot, PoolStatus
@@ -287,7 +288,7 @@ def _cordon_line(told: dict[str, Any], *, dry_run: bool) -> str:
     if not told["changed"]:
         state = f"{state} already" if told["cordoned"] else "not cordoned"
     verb = "would be " if dry_run and told["changed"] else "is "
-    why = f" ({wording.one_line(told['reason'])})" if told["reason"] else ""
+    why = f" ({one_line(told['reason'])})" if told["reason"] else ""
     stay = f"; {wording.count(len(told['pods']), 'pod')} with {told['gpus_used']} GPUs stay" if told["pods"] else ""
     return f"{told['node']} {verb}{state}{why}{stay if told['cordoned'] else ''}."
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from screens.sanitize import for_terminal
+
 LONGEST = 20_000
 """Characters of a report: of more, the beginning and the end."""
 
@@ -20,7 +22,6 @@ def report(error: BaseException) -> str:
 
 def cleaned(text: str) -> str:
     from console.logs.redact import redact
-    from screens.wording import for_terminal
 
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]}\n…\n{text[-LONGEST // 2 :]}"

@@ -29,7 +29,7 @@ from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn, write_to_terminal
-from screens.wording import for_terminal
+from screens.sanitize import for_terminal
 
 if TYPE_CHECKING:
     from console.session import Session

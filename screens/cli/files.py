@@ -22,7 +22,8 @@ from screens.cli.ask import confirm
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS, chosen_ranks, container_of, pod_index_json, rank_named, running_pod, where
 from screens.cli.output import print_entries, print_json, print_line, print_result, unguarded, warn
-from screens.wording import one_line, size
+from screens.sanitize import one_line
+from screens.wording import size
 
 if TYPE_CHECKING:
     from console.attach.files.copies import ContainerCopies
@@ -197,12 +198,12 @@ async def list_folder(place: RemotePath, options: Options, container: str) -> in
     for each in found.entries:
         size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
         end = {EntryKind.FOLDER: "/", EntryKind.LINK: f" → {each.target}"}.get(each.kind, "")
-        rows.append((size, wording.since(each.modified), wording.one_line(each.path + end)))
+        rows.append((size, wording.since(each.modified), one_line(each.path + end)))
     print_entries(rows)
     if found.total is not None and found.free is not None:
         print_line(f"{found.path}: {wording.size(found.free)} free of {wording.size(found.total)}")
     for words in found.complaints:
-        warn(wording.one_line(words))
+        warn(one_line(words))
     return int(bool(found.complaints))
 
 

@@ -27,6 +27,7 @@ from screens.cli.job import KINDS
 from screens.cli.logs import moment
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.runs import RUNS, cost_lines
+from screens.sanitize import one_line
 from screens.wording import alarm_words, count, loss_words, percent
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> in
 
 def default(text: str | None) -> str:
     """A value on one line; None is shown as the default."""
-    return "(default)" if text is None else wording.one_line(text)
+    return "(default)" if text is None else one_line(text)
 
 
 async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:

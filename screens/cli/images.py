@@ -21,6 +21,7 @@ from screens.cli.connect import google_of
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.google import BUILDS, IMAGES
+from screens.sanitize import one_line
 
 if TYPE_CHECKING:
     from console.google.images import Images
@@ -115,7 +116,7 @@ async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
     async with aclosing(images.follow_log(begun.id, project=begun.project, location=begun.location)) as lines:
         async for line in lines:
             if not options.json:
-                print_line(wording.one_line(line.text))
+                print_line(one_line(line.text))
     ended = await images.read_build(begun.id, begun.project, begun.location)
     if options.json:
         print_json(as_item(ended))
@@ -147,7 +148,7 @@ async def build_log(options: BuildLogOptions) -> int:
         log = google.images.follow_log(options.name, follow=options.follow, project=project, location=region)
         async with aclosing(log) as lines:
             async for line in lines:
-                text = msgspec.json.encode(line).decode() if options.json else wording.one_line(line.text)
+                text = msgspec.json.encode(line).decode() if options.json else one_line(line.text)
                 print_line(text)
     return 0
 

@@ -35,7 +35,7 @@ from screens.cli.arguments import Command, Commands, Options, count, flag, json_
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS, pod_of_rank
 from screens.cli.output import pass_raw, print_line, warn, write_to_terminal
-from screens.wording import one_line
+from screens.sanitize import one_line
 
 if TYPE_CHECKING:
     from console.logs.follow import PreviousLogs

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO, cast
 
 from console.errors import BadInput, ConsoleError
 from console.patterns import lazy_pattern
-from screens.wording import for_terminal
+from screens.sanitize import for_terminal
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

@@ -17,7 +17,7 @@ from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS, rank_named
 from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
-from screens.wording import for_terminal
+from screens.sanitize import for_terminal
 
 if TYPE_CHECKING:
     from console.session import Session

@@ -24,6 +24,7 @@ from screens.cli.images import project_of, projects_option
 from screens.cli.job import KINDS
 from screens.cli.output import print_entries, print_json, print_line, print_listing, print_result, warn
 from screens.columns.google import PLACES, of_bucket, of_filestore, of_lustre
+from screens.sanitize import one_line
 
 if TYPE_CHECKING:
     from console.session import Session
@@ -59,7 +60,7 @@ async def list_place(options: LsOptions) -> int:
     for each in found.objects:
         size = "" if each.is_folder else wording.size(each.bytes)
         mark = "  ← the last complete checkpoint" if each.latest else ""
-        rows.append((size, wording.since(each.updated), wording.one_line(each.title) + mark))
+        rows.append((size, wording.since(each.updated), one_line(each.title) + mark))
     print_entries(rows)
     if found.more:
         warn("There is more than this: name a folder in it.")
@@ -79,7 +80,7 @@ async def get(options: GetOptions) -> int:
     got = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}"
     print_result(options.json, asdict(report), f"{report.target}: {got}, in {report.seconds:.1f} s; crc32c equal")
     for name, why in () if options.json else report.problems:
-        warn(f"{wording.one_line(name)}: {why}")
+        warn(f"{one_line(name)}: {why}")
     return int(bool(report.problems))
 
 
@@ -186,11 +187,11 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: 
         for each in found.checkpoints:
             print_line(_format_checkpoint(each))
             for problem in each.problems[:PROBLEMS]:
-                print_line(f"    {wording.one_line(problem)}")
+                print_line(f"    {one_line(problem)}")
             if len(each.problems) > PROBLEMS:
                 print_line(f"    and {len(each.problems) - PROBLEMS} more; --json lists them all")
         for note in found.notes:
-            print_line(wording.one_line(note))
+            print_line(one_line(note))
         print_line(_summary(found, last, now, gpus))
     wrong = found.notes or any(each.state is CheckpointState.INCOMPLETE for each in found.checkpoints)
     return 1 if wrong or last is None else 0
@@ -198,7 +199,7 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: 
 
 def _format_checkpoint(each: Checkpoint) -> str:
     step = f"step {each.step:,}" if each.step is not None else "no step"
-    name = wording.one_line(each.path or ".")
+    name = one_line(each.path or ".")
     return (
         f"{step:>14}  {each.state:13}  {wording.size(each.bytes):>9}  {wording.since(each.modified):>7}  "
         f"{each.format:19}  {name}"

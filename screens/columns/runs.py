@@ -14,6 +14,7 @@ from console.settings import YOU
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
 from screens.columns.jobs import health_runs
+from screens.sanitize import one_line
 from screens.wording import Cell, Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def run_sentence(run: RunRecord) -> list[Span]:
         runs.append(Span(f"  peak {run.peak_busbw:,.1f} GB/s, average {run.average_busbw:,.1f}"))
     if run.left_out:
         names = ", ".join(run.left_out)
-        runs.append(Span(f"  Not kept, because secret: {wording.one_line(names)}.", "waits"))
+        runs.append(Span(f"  Not kept, because secret: {one_line(names)}.", "waits"))
     return runs
 
 

@@ -26,8 +26,9 @@ from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import stop_jobs
 from screens.dialogs.pool_actions import cordon_nodes, report_host
 from screens.dialogs.question import Confirm, Question
+from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
-from screens.wording import Span, one_line, short_node
+from screens.wording import Span, short_node
 
 
 @dataclass(frozen=True, slots=True)

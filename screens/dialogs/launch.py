@@ -29,6 +29,7 @@ from screens.base import LiveScreen
 from screens.columns.jobs import tab_of
 from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
+from screens.sanitize import one_line
 from screens.widgets.form.launch_words import alternative_words, fit_words, paste_words, plan_words
 from screens.widgets.form.model import NAME, LaunchDraft, LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
@@ -298,7 +299,7 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
     if run.left_out:
         said += f" Not kept, because secret: {', '.join(run.left_out)}."
     against = run if other is None or other.recipe != run.recipe else other
-    name, said = spoken(against, now), wording.one_line(said)
+    name, said = spoken(against, now), one_line(said)
     screen.app.open_launch(
         LaunchRequest(run.recipe, run.values, run.name, against.values, name, said=said, at_once=at_once)
     )

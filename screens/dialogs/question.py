@@ -17,11 +17,12 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Static
 
 from screens.columns.column import Column
+from screens.sanitize import one_line
 from screens.widgets.line import AbstractWidgetMeta
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span, one_line, whole_path
+from screens.wording import Span, whole_path
 
 
 class Question(ModalScreen[ScreenResultType]):

@@ -21,10 +21,11 @@ from console.scheduling.ranks import Rank, format_ranges, ranks
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import WorkDialog
+from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import RULE, OutputText
-from screens.wording import count, one_line
+from screens.wording import count
 
 if TYPE_CHECKING:
     Perform = Callable[[Sequence[int], Sequence[str], Callable[[RankOutput], None]], Awaitable[object]]

@@ -19,6 +19,7 @@ from screens.base import LiveScreen, error_notice, error_runs
 from screens.columns.column import Column, since
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import Confirm, Prompt
+from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -114,11 +115,11 @@ LOST = (
 
 
 def name_cell(entry: FileEntry) -> Cell:
-    name = wording.one_line(entry.path)
+    name = one_line(entry.path)
     if entry.kind is EntryKind.FOLDER:
         return Span(f"{name}/", "accent")
     if entry.kind is EntryKind.LINK:
-        return [Span(name), Span(f" → {wording.one_line(entry.target)}", "dim")]
+        return [Span(name), Span(f" → {one_line(entry.target)}", "dim")]
     return Span(name)
 
 
@@ -185,7 +186,7 @@ class FolderScreen(LiveScreen):
         self.path = found.path
         self.table.show_trouble(EntryTable.EMPTY)
         self.table.show_rows({(each.path,): each for each in found.entries})
-        runs = [Span(f"{wording.one_line(found.path)}  ", "strong")]
+        runs = [Span(f"{one_line(found.path)}  ", "strong")]
         if found.total and found.used is not None and found.free is not None:
             held = found.used + found.free  # not all of a disk is anybody's: some is kept back
             full = found.used >= FULL * held

@@ -23,6 +23,7 @@ from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import save_log
 from screens.paned import PanedScreen
+from screens.sanitize import one_line
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
@@ -116,7 +117,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         given = [each for each in compare_values(replace(run, values={}), run) if each.path != "queue"]
         if given:  # besides the queue, which the form fills in
             found += [[], [Span(GIVEN, "head")]]
-            found += [[Span(f"{each.path} = ", "dim"), Span(wording.one_line(str(each.after)))] for each in given]
+            found += [[Span(f"{each.path} = ", "dim"), Span(one_line(str(each.after)))] for each in given]
         return found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -183,7 +184,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
 
 def value_run(text: str | None) -> Span:
     """A value as a span; None is shown as the default."""
-    return Span("default", "dim") if text is None else Span(wording.one_line(text))
+    return Span("default", "dim") if text is None else Span(one_line(text))
 
 
 class DifferenceTable(ResourceTable["Difference"]):

@@ -19,6 +19,7 @@ from screens.columns.column import Column, since
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
+from screens.sanitize import one_line
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.listing import RowKey
@@ -150,7 +151,7 @@ def _sentence(place: Place, screen: StorageScreen) -> list[Span]:
 
 
 def name_cell(stored: StoredObject) -> Cell:
-    name = Span(wording.one_line(stored.title), "accent" if stored.is_folder else "")
+    name = Span(one_line(stored.title), "accent" if stored.is_folder else "")
     return [name, Span("  ← the last complete checkpoint", "ok")] if stored.latest else name
 
 
@@ -319,5 +320,5 @@ class BucketScreen(InGoogleScreen):
         self.told.runs = (
             Span("◐ ", "waits"),
             Span(f"{share}  {wording.size(far.done)} of {wording.size(far.total)}, {files}  "),
-            Span(wording.one_line(far.now), "dim"),
+            Span(one_line(far.now), "dim"),
         )

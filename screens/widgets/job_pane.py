@@ -32,6 +32,7 @@ from screens.columns.jobs import (
     start_words,
     state_cell,
 )
+from screens.sanitize import one_line
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
 from screens.widgets.line import wrap
@@ -344,12 +345,12 @@ def _fault_runs(saved: SavedState) -> list[Span]:
     if saved.survey.last_complete is None:
         faults.insert(0, f"none of {len(saved.survey.checkpoints)} in its folder is known to be complete")
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return [Span(f"{faults[0][:1].upper()}{wording.one_line(faults[0][1:])}{more}. ", "waits")] if faults else []
+    return [Span(f"{faults[0][:1].upper()}{one_line(faults[0][1:])}{more}. ", "waits")] if faults else []
 
 
 def _reading_runs(saved: SavedState, now: float) -> list[Span]:
     read = f"read {wording.age(now - saved.at)} ago"
     if saved.survey is None:
-        where = f"{wording.one_line(saved.place)} was" if saved.place else "Its folder was"
-        return [Span(f"{where} not {read}: {wording.one_line(saved.problem)}", "dim")]
-    return [Span(f"{wording.one_line(saved.place)}, {read}: {saved.by}.", "dim")]
+        where = f"{one_line(saved.place)} was" if saved.place else "Its folder was"
+        return [Span(f"{where} not {read}: {one_line(saved.problem)}", "dim")]
+    return [Span(f"{one_line(saved.place)}, {read}: {saved.by}.", "dim")]

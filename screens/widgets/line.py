@@ -21,7 +21,8 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from screens.wording import JOB_INKS, Span, one_line, short_node
+from screens.sanitize import one_line
+from screens.wording import JOB_INKS, Span, short_node
 
 InkOf = Callable[[str], Style]
 

@@ -45,8 +45,8 @@ from console.scheduling.topology import floor, pools
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
 from practice.api.spdy import FrameReader as SpdyReader
+from screens.sanitize import for_terminal, one_line
 from screens.widgets.line import fit, wrap
-from screens.wording import for_terminal, one_line
 from tests.hostile.payloads import PAYLOADS, RAW
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -26,8 +26,8 @@ from screens.cli.files import bars
 from screens.cli.output import GuardedStream, guarded
 from screens.dialogs.run_in_ranks import ExecAll
 from screens.pages.job import JobScreen
+from screens.sanitize import for_terminal, one_line
 from screens.widgets.line import beginning, fit, wrap
-from screens.wording import for_terminal, one_line
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, until

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from screens.wording import (  # fmt: skip
+from screens.sanitize import one_line
+from screens.wording import (
     JobColors,
     age,
     bar,
@@ -11,7 +12,6 @@ from screens.wording import (  # fmt: skip
     freshness,
     moment,
     number,
-    one_line,
     percent,
     pod_glyph,
     sentence,

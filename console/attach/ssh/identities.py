@@ -225,7 +225,7 @@ class ApiHostKeys:
 
 
 def verify_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHostEntry:
-    """The entry with the current host keys; raises HostKeyChanged for an unexplained change."""
+    """The ssh entry with the pod's current host keys; HostKeyChanged if they changed and the pod was not replaced."""
     facts = told.facts
     if not (told.release or told.pod):
         why = f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none."

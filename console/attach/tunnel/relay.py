@@ -49,7 +49,7 @@ class Relay(asyncio.Protocol):
             self.set_sink(transport)
 
     def set_source(self, transport: asyncio.ReadTransport) -> None:
-        """Read from this transport and send to the pod; reading pauses until there is a pipe."""
+        """Read from this transport and send to the pod; reading pauses until the pod's connection is open."""
         self._source = transport
         # One turn later: until Python 3.11.4 a socket that is paused while its connection is made is read nevertheless.
         asyncio.get_running_loop().call_soon(self._pause_until_attached)

@@ -18,6 +18,7 @@ from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from console.logs.redact import is_confidential
 from screens import wording
+from screens.sanitize import one_line
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
 from screens.widgets.line import FixedHeightView, PaintedLines, cut_name, fit, line
 from screens.wording import Span, sentence
@@ -198,7 +199,7 @@ def _cut(runs: Sequence[Span], width: int) -> list[Span]:
     kept: list[Span] = []
     left = width
     for run in runs:
-        text = wording.one_line(run.text)
+        text = one_line(run.text)
         if cell_len(text) > left:
             text = fit(text, left)
         if text:

@@ -22,8 +22,9 @@ from console.logs.line import HEAD, detect_level
 from console.logs.text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training.formats.megatron import shorten_iteration_line
+from screens.sanitize import one_line
 from screens.widgets.line import Inked
-from screens.wording import Span, one_line
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual.timer import Timer

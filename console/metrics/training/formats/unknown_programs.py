@@ -65,7 +65,7 @@ class LearnedFormat:
 
 
 def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, bool]:
-    """The keys of a line, its step, and whether the line begins with the step."""
+    """The names with numbers of a line, its step, and whether the line begins with the step."""
     pairs = _parse_pairs(text)
     keys = tuple(pairs)
     at, loss = next((key for key in values.STEPS if key in pairs), None), values.find_loss_key(pairs)

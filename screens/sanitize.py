@@ -1,0 +1,44 @@
+"""Makes text from outside harmless for the terminal: no escape codes, controls, reordering or piled accents are left.
+
+What the cluster, logs, files and servers say passes here before it is drawn or printed.
+"""
+
+from __future__ import annotations
+
+from console.patterns import lazy_pattern
+
+
+def one_line(text: str) -> str:
+    """Sanitize a text for the terminal: nothing in it can move the cursor or reorder letters.
+
+    Controls, marks of direction, joiners and letters that no standard knows become visible marks, so that the width of
+    a text is the sum of its letters' in every terminal.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    clean = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])
+    return _PILED.sub(r"\1", clean.replace("\ufe0f", ""))
+
+
+_PILED = lazy_pattern(r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
+                    r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip
+"""More accents on one letter than any language has: they would be drawn over the lines above."""
+
+
+def _visible(letter: str) -> str:
+    if letter in "\n\r":
+        return "⏎"
+    if letter == "\t" or letter.isspace():
+        return " "
+    return "" if letter == "\u200d" else "·"
+
+
+def for_terminal(text: str) -> str:
+    """Sanitize lines for a terminal: colours are removed, other control characters made visible."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    plain = _COLOURS.sub("", text)
+    return "\n".join(one_line(line.expandtabs(8)) for line in plain.split("\n"))
+
+
+_COLOURS = lazy_pattern(r"\x1b\[[0-9;:]{0,100}m")
