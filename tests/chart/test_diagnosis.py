@@ -15,7 +15,8 @@ from tests.chart.test_render import environment
 from tests.chart.test_schema import LEAVES
 
 VARIABLES = {
-    "NCCL_RAS_ENABLE", "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT", probe.PIPE,
+    "NCCL_RAS_ENABLE", "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT",
+    "TORCH_NCCL_ENABLE_TIMING", probe.PIPE,
     *probe.DUMPS,
 }  # fmt: skip
 

@@ -45,7 +45,7 @@ async def test_a_recipe_that_fails_says_which_and_why(capsys: pytest.CaptureFixt
     assert " --fix lustre-csi-driver-legacy-port" in text
     assert "$ gcloud container clusters update practice" in text
     assert "[Google, " in text
-    assert text.splitlines()[-1].startswith("2 fails: LocalQueue, Lustre")
+    assert text.splitlines()[-1].startswith("2 fails: LocalQueue; Lustre")
 
 
 async def test_a_fix_is_done_when_it_is_agreed_to(capsys: pytest.CaptureFixture[str]) -> None:
