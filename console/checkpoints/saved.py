@@ -57,8 +57,10 @@ def saved_folder(measures: JobMeasures | None) -> str:
 def find_loss(saved: SavedState | None, measures: JobMeasures | None, now: float) -> tuple[Unsaved, bool] | None:
     """Since when work would be lost if the job ended now, and whether its folder tells that, not its log.
 
-    None if it trains nothing, or has ended well.
+    None if it trains nothing, or has ended well, or while its log of before is still read: a later save may follow.
     """
+    if measures is not None and measures.is_reading_old_lines:
+        return None
     seen = list_seen([track.seen for track in measures.tracks], now) if measures is not None else []
     by_log = find_unsaved(seen)
     last = saved.survey.last_complete if saved is not None and saved.survey is not None else None

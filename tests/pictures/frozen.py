@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from console.kube.store import Store
+from console.metrics import job_measures
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
@@ -62,6 +63,8 @@ def stopped_clock(folder: Path) -> Iterator[None]:
         for place in (time, *map(import_module, OWN_CLOCKS)):
             stack.enter_context(patch.object(place, "time", stands_still))
         stack.enter_context(patch.dict(Store.__init__.__kwdefaults__, clock=stands_still))
+        # by a clock that stands still no second passes after the last of the lines from before
+        stack.enter_context(patch.object(job_measures, "CATCH_UP_SECONDS", 0.0))
         yield
 
 

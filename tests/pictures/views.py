@@ -16,10 +16,6 @@ HOMES = {"job": "jobs", "doctor": "jobs", "release": "jobs", "pod": "pods", "log
 """The main page from which each page is usually opened, where that is not the first one."""
 
 
-READS = "so far."
-"""Stands behind the last step while the log is still read."""
-
-
 @dataclass(frozen=True)
 class View:
     """`page`: a main page, or a page and what it is about; then the keys that are pressed there."""
@@ -54,18 +50,9 @@ class View:
         await still.press(*self.keys)
         if complete:
             await still.until(f"{self.words!r} on {self.name}", lambda: self.words in still.text())
-            if READS in self.words:
-                await self.read_to_the_end(still)
         for key in self.then:
             await still.settled()
             await still.press(key)
-
-    async def read_to_the_end(self, still: Still) -> None:
-        """Let the log be taken to be read up to now, which else takes a few seconds that do not pass here."""
-        measures = still.app.session.measures.find_followed((self.page[1], self.page[2]))
-        assert measures is not None, "its tab follows the job"
-        measures._reads_until = 0.0
-        await still.until(f"the end of the log on {self.name}", lambda: READS not in still.text())
 
 
 def pod_of(still: Still, name: str) -> str:
@@ -97,8 +84,8 @@ VIEWS = (
     job("job-log", "llama-70b", "log"),
     job("job-nccl", "nccl-0412", "nccl"),
     job("job-nccl-done", "nccl-0411", "nccl"),
-    job("job-training", "llama-70b", "training", f"4,113 {READS}"),
-    job("job-training-nan", "dpo-a3b", "training", f"124 {READS}"),
+    job("job-training", "llama-70b", "training", "step 4,113 of"),
+    job("job-training-nan", "dpo-a3b", "training", "step 124 of"),
     job("job-gpus", "llama-70b", "gpus"),
     job("job-events", "sft-a3b", "events"),
     job("job-yaml", "llama-70b", "yaml"),

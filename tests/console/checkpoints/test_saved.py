@@ -61,6 +61,9 @@ def test_what_would_be_lost_is_counted_from_the_last_complete_checkpoint_of_the_
     unsaved, by_folder = find_loss(None, measures(), NOW) or (None, True)
     assert (unsaved and unsaved.step, by_folder) == (None, False)
     assert find_loss(read(WHOLE), None, NOW) is None, "a job that trains nothing loses nothing"
+    early = measures(60)
+    early.begin_reading()
+    assert find_loss(None, early, NOW) is None, "later saves may stand in lines that are not read yet"
 
 
 def test_a_save_that_the_log_tells_of_after_the_folder_was_read_counts() -> None:
