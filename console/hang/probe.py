@@ -8,6 +8,7 @@ It stands alone, for Python 3.7 and newer, and changes nothing. A4_PROC names an
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -18,6 +19,7 @@ import stat
 import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -243,6 +245,8 @@ DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 USUAL = ("/tmp/nccl_trace_rank_", os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_"))
 RECORDER_LIMIT = 20.0
 """Seconds for a dump: the first one of a process imports PyTorch's compiler."""
+UNREAD_LIMIT = 5.0
+"""Seconds after which nobody reads the pipe: PyTorch looks at it every second, unless its watchdog has ended."""
 MOST_DUMP = 64 << 20
 """Bytes of a dump."""
 MOST_TIMES = 500
@@ -264,8 +268,9 @@ def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dic
     places = [env[name] for name in DUMPS if env.get(name)] or USUAL
     files = [f"{place}{rank}" for place in places]
     before = {path: changed(path) for path in files}
+    pipe = f"{env[PIPE]}{rank}.pipe"
     try:
-        door = os.open(f"{env[PIPE]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+        door = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         try:
             if not stat.S_ISFIFO(os.fstat(door).st_mode):
                 return {"rank": rank, "why": "its pipe is no pipe"}
@@ -274,9 +279,13 @@ def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dic
             os.close(door)
     except OSError as error:
         return {"rank": rank, "why": f"its recorder does not listen ({error.strerror})"}
-    why, end = "its recorder wrote no dump", time.time() + RECORDER_LIMIT
-    while time.time() < end:
+    why, begun, read_already = "its recorder wrote no dump", time.time(), False
+    while time.time() < begun + RECORDER_LIMIT:
         time.sleep(0.2)
+        if not read_already and time.time() > begun + UNREAD_LIMIT:
+            if has_unread(pipe):
+                return {"rank": rank, "why": "nobody reads its recorder's pipe"}
+            read_already = True
         for path in files:
             if changed(path) == before[path]:
                 continue
@@ -285,6 +294,18 @@ def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dic
             except Exception as error:  # a dump that is not whole yet, or a damaged one, may raise anything
                 why = f"its dump cannot be read ({str(error)[:200]})"
     return {"rank": rank, "why": why}
+
+
+def has_unread(pipe: str) -> bool:
+    """Whether what was written to a pipe has not been read."""
+    try:
+        door = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # a reader that opens it anew each time has read it, and another one is gone
+        return False
+    try:
+        return any(fcntl.ioctl(door, termios.FIONREAD, bytes(4)))
+    finally:
+        os.close(door)
 
 
 def changed(path: str) -> int | None:

@@ -93,9 +93,9 @@ def steps_done(folder: Path) -> tuple[int, float]:
     return steps, at
 
 
-def list_trials(number: int, apart: bool) -> list[tuple[str, Any, bool]]:
+def list_trials(number: int, apart: bool, seed: int) -> list[tuple[str, Any, bool]]:
     """So many disturbances in a random order, each followed by a healthy trial; links only where tc can slow them."""
-    chance = random.Random(7)
+    chance = random.Random(seed)
     chosen = [(kind, amount, reads) for kind, amount, reads, often in DISTURBANCES if apart or kind != "link"
               for _ in range(often)]  # fmt: skip
     chance.shuffle(chosen)
@@ -123,9 +123,9 @@ def record(folder: Path, asked: argparse.Namespace) -> None:
 
 
 def measure(folder: Path, pods: Pods, begun: list[Any], asked: argparse.Namespace, facts: dict[str, Any]) -> None:
-    chance, ended = random.Random(11), time.monotonic() + asked.limit
+    chance, ended = random.Random(asked.seed), time.monotonic() + asked.limit
     trials: list[dict[str, Any]] = []
-    for kind, amount, reads in list_trials(asked.trials, pods.apart):
+    for kind, amount, reads in list_trials(asked.trials, pods.apart, asked.seed):
         if time.monotonic() > ended:
             tell("out of time")
             return
@@ -255,6 +255,7 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path)
     parser.add_argument("--ranks", type=int, default=max(4, count_gpus()))
     parser.add_argument("--trials", type=int, default=40, help="disturbed ones, and as many healthy; pairs for cost")
+    parser.add_argument("--seed", type=int, default=7, help="of the order of trials and of their ranks")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for all trials")
     parser.add_argument("--seconds", type=float, default=7.0, help="of polls in a trial, or of each turn")
     parser.add_argument("--matmuls", type=int, default=20, help="in each of the four segments of a step")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import threading
 from typing import TYPE_CHECKING
+
+import pytest
 
 from console.hang import probe
 from console.hang.report import HangReport, PodTrace
@@ -12,8 +16,6 @@ from console.hang.report_lines import format_pod_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_the_master_s_port_is_reached_or_it_is_said_why_not() -> None:
@@ -73,3 +75,22 @@ def test_nccl_alone_is_asked_a_second_time(
     assert json.loads(capsys.readouterr().out) == {
         "processes": [], "ras": {"text": "NCCL version 2.28.9\n", "why": ""},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_recorder_whose_watchdog_has_ended_is_given_up_at_once(
+    reads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a collective that failed, or where the process is stopped: its pipe is open, and nobody reads it."""
+    monkeypatch.setattr(probe, "UNREAD_LIMIT", 0.4)
+    monkeypatch.setattr(probe, "RECORDER_LIMIT", 1.2)
+    pipe = tmp_path / "recorder-3.pipe"
+    os.mkfifo(pipe)
+    watchdog = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    process = {"rank": 3, "env": {probe.PIPE: f"{tmp_path}/recorder-", probe.DUMPS[0]: f"{tmp_path}/dump-"}}
+    if reads:
+        threading.Timer(0.2, os.read, (watchdog, 128)).start()
+    told = probe.recorder(process, probe.read_dump)
+    os.close(watchdog)
+    why = "its recorder wrote no dump" if reads else "nobody reads its recorder's pipe"
+    assert told == {"rank": 3, "why": why}
