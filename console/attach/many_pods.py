@@ -38,10 +38,11 @@ _STDOUT, _STDERR = 1, 2
 _MAGIC, _MAX_NOISE, _MAX_HEADER = b"a4-gateway\n", 1 << 16, 32
 _NO_GATEWAY, _TIMED_OUT, _SSH_FAILED = 44, 124, 255
 _SCRIPT = Path(__file__).with_name("gateway_script.py")
-# The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
+# The script is read from standard input by its length: neither the URL of an exec nor an open input limits it. Nothing
+# that an image adds to Python is loaded: it may be slow to start, or fail.
 PYTHON_FROM_INPUT = (
     'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
-    'exec "$p" -c "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
+    'exec "$p" -ISc "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
 )
 
 Answer = bytes | ConsoleError

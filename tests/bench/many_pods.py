@@ -2,7 +2,10 @@
 
 Real: sshd for each pod, with the settings and keys that launchers/prepare.sh writes, ssh, the streams to an API server
 that refuses more than 32 of them at a time, the scripts in the pods, their answers. Not real: all pods are folders of
-this machine, with the /proc and the py-spy of practice pods. It needs root, and Debian's openssh-server.
+this machine, each the home of root for its own sshd, with the /proc and the py-spy of practice pods. They share the
+cores of this machine with the console, where real pods have a node each: the job is asked once more while the probe's
+answers of all pods but the gateway lie ready, and each line says how much of the cores each side took. It needs root,
+and Debian's openssh-server.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -34,7 +38,7 @@ from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Sequence
 
     from console.kube.client import Client
     from practice.runtime import Stdio
@@ -43,6 +47,11 @@ MAX_STREAMS = 32
 STUCK = 5
 """The pod whose second rank is stuck in its data loader."""
 PORT = 2222
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN_HOME = 'mount --bind "$1" /root && shift && exec "$@"'
+"""A pod's sshd finds there no shell settings of the person who runs this: root's home is the pod's folder."""
+READY = '#!/bin/sh\ncat >/dev/null\nexec cat "$0.said"\n'
+"""In place of Python: it takes the probe and prints what that has said before."""
 SETTINGS = """Port {port}
 ListenAddress {address}
 HostKey {keys}/host_key
@@ -93,8 +102,7 @@ class Pods:
             write_proc_files(place, context, doing)
             (place / ".bin" / "doing").write_text(doing)
             (place / ".bin" / "sick").write_text("")
-            path = f"{place}/.bin:{os.environ['PATH']}"
-            self.env[pod.name] = {**environment(place), "PATH": path, "HOME": str(place)}
+            self.env[pod.name] = {**environment(place), "PATH": f"{place}/.bin:{PATH}", "HOME": str(place)}
 
     def make_keys(self) -> None:
         self.keys.mkdir()
@@ -107,20 +115,50 @@ class Pods:
             shutil.copy(self.keys / "id_pods", home / "id_pods")
             (home / "config").write_text(CONFIG.format(port=PORT, keys=self.keys))
 
-    @contextlib.contextmanager
-    def listening(self, sshd: str) -> Iterator[None]:
-        begun = []
+    @contextlib.asynccontextmanager
+    async def listening(self, sshd: str, *, said: dict[str, bytes] | None = None) -> AsyncIterator[list[int]]:
+        """The processes of the pods' sshd; who comes by them finds what the probe has `said` in place of Python."""
+        begun: list[asyncio.subprocess.Process] = []
         try:
             for pod in self.pods:
-                env = " ".join(f'"{name}={value}"' for name, value in self.env[pod.name].items() if name != "HOME")
-                file = self.folder / pod.name / "sshd_config"
-                file.write_text(SETTINGS.format(port=PORT, address=pod.ip, keys=self.keys, env=env))
-                begun.append(subprocess.Popen([sshd, "-D", "-e", "-f", file], stderr=subprocess.DEVNULL))
-            yield
+                place = self.folder / pod.name
+                env = self.env[pod.name] | {"PATH": self.prepare(place, said[pod.name])} if said else self.env[pod.name]
+                words = " ".join(f'"{name}={value}"' for name, value in env.items() if name != "HOME")
+                file = place / "sshd_config"
+                file.write_text(SETTINGS.format(port=PORT, address=pod.ip, keys=self.keys, env=words))
+                argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", OWN_HOME, "sh", str(place)]
+                argv += [sshd, "-D", "-e", "-f", str(file)]
+                begun.append(await asyncio.create_subprocess_exec(*argv, stderr=subprocess.DEVNULL))
+            async with asyncio.timeout(60):
+                for pod in self.pods:
+                    await wait_for(pod.ip)
+            yield [each.pid for each in begun]
         finally:
             for each in begun:
                 each.kill()
-                each.wait()
+                await each.wait()
+
+    @staticmethod
+    def prepare(place: Path, said: bytes) -> str:
+        """The PATH of a pod whose Python prints that."""
+        folder = place / ".ready"
+        folder.mkdir()
+        (folder / "python3.said").write_bytes(said)
+        (folder / "python3").write_text(READY)
+        (folder / "python3").chmod(0o755)
+        return f"{folder}:{place}/.bin:{PATH}"
+
+
+async def wait_for(address: str) -> None:
+    """Return once somebody listens there."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(address, PORT)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return
 
 
 class Streams:
@@ -128,6 +166,8 @@ class Streams:
 
     def __init__(self, pods: Pods) -> None:
         self.pods, self.now, self.most, self.every, self.refused = pods, 0, 0, 0, 0
+        self.said: dict[str, bytes] = {}
+        """What the first command of each pod has printed that succeeded."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if self.now >= MAX_STREAMS:
@@ -137,24 +177,26 @@ class Streams:
         self.every += 1
         self.most = max(self.most, self.now)
         try:
-            socket = web.WebSocketResponse(protocols=EXEC_PROTOCOLS)
-            await socket.prepare(request)
+            opened = web.WebSocketResponse(protocols=EXEC_PROTOCOLS)
+            await opened.prepare(request)
             pod = request.path.split("/")[-2]
-            await ExecSession(socket, request.query).run(
-                lambda stdio: self.run(self.pods.env[pod], request.query.getall("command"), stdio)
+            await ExecSession(opened, request.query).run(
+                lambda stdio: self.run(pod, request.query.getall("command"), stdio)
             )
-            await socket.close()
-            return socket
+            await opened.close()
+            return opened
         finally:
             self.now -= 1
 
-    @staticmethod
-    async def run(env: dict[str, str], argv: list[str], stdio: Stdio) -> int:
+    async def run(self, pod: str, argv: list[str], stdio: Stdio) -> int:
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=self.pods.env[pod], stdin=pipe, stdout=pipe, stderr=pipe
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
+        printed = bytearray()
 
         async def feed() -> None:
             assert process.stdin is not None
@@ -166,12 +208,15 @@ class Streams:
 
         async def pass_on(stream: asyncio.StreamReader, channel: int) -> None:
             while data := await stream.read(1 << 15):
+                printed.extend(data if channel == 1 else b"")
                 await stdio.write(channel, data)
 
         feeding = asyncio.create_task(feed())
         await asyncio.gather(pass_on(process.stdout, 1), pass_on(process.stderr, 2))
         feeding.cancel()
-        return await process.wait()
+        if not (code := await process.wait()):
+            self.said.setdefault(pod, bytes(printed))
+        return code
 
 
 class Cluster:
@@ -182,21 +227,34 @@ class Cluster:
         return self
 
 
-async def measure(pods: Pods, way: str) -> bool:
-    """Inspect the job once; whether the right rank was named within 10 s by at most 4 streams."""
+def cores_used(others: Sequence[int]) -> tuple[float, float, float]:
+    """Seconds of the cores that these took so far: this process, what it has started and ended, and the `others`."""
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    ticks = sum(
+        sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15])) for pid in others
+    )
+    tick = os.sysconf("SC_CLK_TCK")
+    return own.ru_utime + own.ru_stime, ended.ru_utime + ended.ru_stime, ticks / tick
+
+
+async def measure(pods: Pods, way: str, servers: Sequence[int] = ()) -> tuple[bool, dict[str, bytes]]:
+    """Inspect the job once: whether the right rank was named within 10 s by at most 4 streams, and what pods said."""
     streams = Streams(pods)
     async with ApiServer(secure=True) as server, server.client() as client:
         for pod in pods.pods:
             server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/exec"] = streams.answer
-        began = time.monotonic()
+        before, began = cores_used(servers), time.monotonic()
         report = await HangProbe(cast("Any", Cluster(pods, client))).inspect_job("default", "hung")
         took = time.monotonic() - began
+        own, streamed, others = (now - then for now, then in zip(cores_used(servers), before, strict=True))
     print(  # noqa: T201
         f"{way}: {took:.1f} s, {streams.every} streams, {streams.most} at a time, {streams.refused} refused; "
-        f"{len(report.processes):,} ranks; {report.asked}\n    {report.short}"
+        f"{len(report.processes):,} ranks; {report.asked}\n    {report.short}\n"
+        f"    seconds of {os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}): console and API server {own:.1f}, "
+        f"what the streams run {streamed:.1f}, sshd of all pods and what that runs {others:.1f}"
     )
     named = [each for group in report.suspects for each in group.ranks]
-    return took <= 10 and streams.every <= 4 and named == [8 * STUCK + 1]
+    return took <= 10 and streams.every <= 4 and named == [8 * STUCK + 1], streams.said
 
 
 async def main() -> int:
@@ -207,12 +265,13 @@ async def main() -> int:
     await asyncio.to_thread(Path("/run/sshd").mkdir, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="a4-pods-") as name:
         pods = await asyncio.to_thread(Pods, Path(name), asked.pods)
-        await measure(pods, "pod by pod")
+        _, said = await measure(pods, "pod by pod")
         await asyncio.to_thread(pods.make_keys)
-        with pods.listening(asked.sshd):
-            await asyncio.sleep(2)
-            right = await measure(pods, "through one pod")
-    return int(not right)
+        async with pods.listening(asked.sshd) as servers:
+            right, _ = await measure(pods, "through one pod", servers)
+        async with pods.listening(asked.sshd, said=said) as servers:
+            fast, _ = await measure(pods, "through one pod, the answers of the others ready", servers)
+    return int(not (right or fast))
 
 
 if __name__ == "__main__":
