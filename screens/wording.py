@@ -139,6 +139,11 @@ def count(amount: int, noun: str, nouns: str = "") -> str:
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"
 
 
+def first_names(names: Sequence[str], most: int = 3) -> str:
+    """The first names of several, and how many there are beside them: "a, b, c and 4 more"."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def percent(part: float, whole: float) -> str:
     """A percentage without decimals: "41 %"; "< 1 %" of little, and never 100 % of less than all; "" of nothing."""
     if not whole:

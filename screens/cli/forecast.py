@@ -31,7 +31,7 @@ from screens.cli.connect import open_session
 from screens.cli.lists import expected_starts, unread
 from screens.cli.output import print_json, print_line, print_table, table_lines, warn
 from screens.columns.jobs import start_json, start_words
-from screens.wording import age, clock, duration, percent
+from screens.wording import age, clock, duration, first_names, percent
 
 MOST_VICTIMS = 5  # that are named
 KINDS = (*WAIT_KINDS, "topologies")
@@ -240,8 +240,7 @@ def _print_result(result: SimulationResult) -> None:
     ]  # fmt: skip
     print_table(_TITLES, rows, [title != "QUEUE" for title in _TITLES])
     if result.never:
-        names = ", ".join(result.never[:5]) + (f" and {len(result.never) - 5} more" if len(result.never) > 5 else "")
-        print_line(f"\nNot started by the end: {names}.")
+        print_line(f"\nNot started by the end: {first_names(result.never, 5)}.")
 
 
 def _wait(seconds: float | None, arrived: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.jobs import JobLine
-from screens.wording import Span, duration, freshness, sentence
+from screens.wording import Span, duration, first_names, freshness, sentence
 
 if TYPE_CHECKING:
     from console.session import Session
@@ -80,5 +80,4 @@ def _describe_links(
 
 
 def _join_names(links: Sequence[WatchStatus]) -> str:
-    names = [link.kind for link in links]
-    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+    return first_names([link.kind for link in links])

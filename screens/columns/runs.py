@@ -189,6 +189,11 @@ def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -
     return f", {which}launched by {', '.join(dict.fromkeys(owners))}, not by you"
 
 
+def what_stays(stays: Sequence[str], whose: str) -> str:
+    """What is kept when jobs are stopped; `whose` files there are none of otherwise: "its" or "their"."""
+    return ", ".join(stays) or f"none of {whose} files, as no volume and no bucket is mounted"
+
+
 def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
     """What stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
     goes = ", ".join(plan.goes)
@@ -203,7 +208,7 @@ def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
         inside = "with the logs, files and checkpoints inside"
         lines.append(f"        {wording.count(plan.pods, 'pod')} {inside}{freed}")
     lines += [f"  lost: {plan.lost}"] if plan.lost else []
-    return [*lines, f"  stays: {', '.join(plan.stays) or 'none of its files, as no volume and no bucket is mounted'}"]
+    return [*lines, f"  stays: {what_stays(plan.stays, 'its')}"]
 
 
 LEFTOVERS: tuple[Column[Leftover], ...] = (

@@ -28,7 +28,7 @@ from screens.dialogs.pool_actions import cordon_nodes, report_host
 from screens.dialogs.question import Confirm, Question
 from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
-from screens.wording import Span, short_node
+from screens.wording import Span, first_names, short_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,7 @@ class Trouble:
 
     @property
     def where(self) -> str:
-        more = f" and {len(self.nodes) - 2} more" if len(self.nodes) > 2 else ""
-        return ", ".join(short_node(each) for each in self.nodes[:2]) + more
+        return first_names([short_node(each) for each in self.nodes], 2)
 
 
 def trouble_of(

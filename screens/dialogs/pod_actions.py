@@ -21,11 +21,11 @@ from console.launch.stop import StopPlan
 from console.scheduling.ranks import PodFate, Rank, pod_fate, ranks, successor
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, rank_waits
-from screens.columns.runs import launched_by_others, stop_lines
+from screens.columns.runs import launched_by_others, stop_lines, what_stays
 from screens.dialogs.attach import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import copy_files
-from screens.wording import count
+from screens.wording import count, first_names
 
 AFTER_THE_END_BY_KEY = f"{AFTER_THE_END} Here the keys are l and u."
 
@@ -341,8 +341,10 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
     for plan, error in plans:
         lines += stop_lines(plan, screen.app.whose(plan.owner), short=short and error is None)
         lines += [f"  ⚠ {error.message}"] if error else []
-    stays = ", ".join(dict.fromkeys(each for plan, _ in plans for each in plan.stays))
-    return [*lines, f"Stays: {stays or 'no file of them: no volume and no bucket is mounted'}."] if short else lines
+    if not short:
+        return lines
+    stays = tuple(dict.fromkeys(each for plan, _ in plans for each in plan.stays))
+    return [*lines, f"Stays: {what_stays(stays, 'their')}."]
 
 
 async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> bool:
@@ -352,7 +354,7 @@ async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> 
     if not ended:
         return True
     lines = [f"{each.name}: {each.state}. Removing it deletes its pods with their logs and files." for each in ended]
-    names = ", ".join(each.name for each in ended[:3]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")
+    names = first_names([each.name for each in ended])
     question = Confirm(f"{names} ended in the meantime. Go on all the same?", lines, verb="Remove")
     return await screen.app.push_screen_wait(question)
 
@@ -363,7 +365,7 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool
     found = [jobsets[key] for key in keys if key in jobsets]
     if not found:
         return False
-    names = ", ".join(jobset.name for jobset in found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    names = first_names([each.name for each in found])
     plans = await asyncio.gather(*(read_plan(screen, each) for each in found))
     others = launched_by_others([plan for plan, _ in plans], screen.app.whose)
     question = Confirm(f"Stop {names}{others}?", question_lines(screen, plans), verb="Stop")
@@ -375,7 +377,6 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool
                 raise error
             named = None if error else plan.goes
             report = await screen.session.launch.stop(jobset.namespace, jobset.name, named)
-            gone = ", ".join(report.deleted[:4])
-            gone += f" and {len(report.deleted) - 4} more" if len(report.deleted) > 4 else ""
+            gone = first_names(report.deleted, 4)
             screen.notify(f"Deleting: {gone or jobset.name}.", title=f"{jobset.name} stopped", markup=False)
     return True

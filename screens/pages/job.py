@@ -157,8 +157,10 @@ class JobScreen(LiveScreen):
     def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         plan = self.app.automatic.pending.get(self.key)
-        soon = [Span(f"{plan.words(time.time())}; X, then w, cancels that. ", "waits")] if plan is not None else []
-        self.reason.runs = (*soon, *told(self._line, gone=gone, ended=self._ended))
+        runs = told(self._line, gone=gone, ended=self._ended)
+        if plan is not None:
+            runs = [Span(f"{plan.words(time.time())}; X, then w, cancels that. ", "waits"), *runs]
+        self.reason.runs = tuple(runs)
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
@@ -288,10 +290,8 @@ class JobScreen(LiveScreen):
 
     def offers(self) -> dict[str, object]:
         line, report = self._line, self.query_one(HangTab).report
-        there = dict.fromkeys(("stop", "on_rank"), self._is_there)
-        return (
-            super().offers() | there | {"act": line and (line.alarms or line.verdict or (report and report.suspects))}
-        )
+        trouble = line and (line.alarms or line.verdict or (report and report.suspects))
+        return super().offers() | {"stop": self._is_there, "on_rank": self._is_there, "act": trouble}
 
     @work(group="actions")
     async def action_act(self) -> None:

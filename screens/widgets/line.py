@@ -6,7 +6,7 @@ colours, so a terminal without colours loses nothing.
 
 from __future__ import annotations
 
-from abc import ABCMeta
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
@@ -261,16 +261,16 @@ class Inked(Widget):
         return style
 
 
-class PaintedLines(Inked):
+class PaintedLines(Inked, metaclass=AbstractWidgetMeta):
     """A widget of many lines, of which only the columns that are other than what is painted are painted again."""
 
     @cached_property
     def _painted(self) -> dict[int, Strip]:
         return {}
 
+    @abstractmethod
     def draw_line(self, y: int) -> Strip:
         """The line as it is now; what did not change may be the same object."""
-        raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
         strip = self._painted[y] = self.draw_line(y)

@@ -9,6 +9,7 @@ from screens.wording import (
     bar,
     count,
     duration,
+    first_names,
     freshness,
     moment,
     number,
@@ -44,6 +45,12 @@ def test_moments_are_relative_up_to_a_day_and_absolute_after() -> None:
     assert moment(now - 120, now) == "2 min ago"
     assert moment(now + 6 * 3600, now) == "in 6 h"
     assert moment(now - 86400 * 3, now).startswith("2023-11-1")
+
+
+def test_of_many_names_the_first_stand_for_all() -> None:
+    assert first_names([]) == ""
+    assert first_names(["a", "b", "c"]) == "a, b, c"
+    assert first_names(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
 def test_numbers() -> None:
