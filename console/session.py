@@ -273,7 +273,7 @@ class Session:
         if owner != YOU:
             raise NotAllowed(f"{owner or 'somebody else'} launched it")
         async with self._unasked:
-            await self.hang_probe.inspect_job(*key, suspects_only=True)
+            await self.hang_probe.inspect_job(*key)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""

@@ -152,11 +152,11 @@ class FakeHangProbe:
         namespace: str,
         name: str,
         *,
-        suspects_only: bool = False,
+        all_stacks: bool = False,
         answered: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
         find_job(self._session.fleet, namespace, name)
-        self._session._did("inspect", namespace, name)
+        self._session._did("inspect all stacks" if all_stacks else "inspect", namespace, name)
         answered(1, 1)
         return self.report
 

@@ -36,7 +36,7 @@ from console.hang.pod_answers import (
     parse_answer,
     parse_or_explain,
 )
-from console.hang.report import HALTED_STATES, HangReport, TracedProcess
+from console.hang.report import HALTED_STATES, HangReport, TracedProcess, list_named_by_nccl
 from console.hang.slow_ranks import SlowReport, add_locations, add_times, find_slow_ranks, locate_late_rank, parse_polls
 from console.hang.stack_location import Activity
 from console.kube.find_job import find_job
@@ -155,13 +155,13 @@ class HangProbe:
         namespace: str,
         name: str,
         *,
-        suspects_only: bool = False,
+        all_stacks: bool = False,
         answered: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
         """Inspect every process of a job, or wait for who does. `answered` is called with (answered pods, all pods).
 
-        With `suspects_only` py-spy, which halts a process for a moment, looks only at the ranks for which the others
-        wait by the flight recorder, and at all where that names nobody.
+        py-spy, which halts a process for a moment, looks only at the ranks for which the others wait by the flight
+        recorder or by NCCL; at all where these name nobody, or do not explain it, and with `all_stacks`.
 
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
@@ -171,12 +171,12 @@ class HangProbe:
             last = self.reports.get((namespace, name))
             return (
                 last
-                if last is not None and last.at > asked
-                else await self._look(namespace, name, suspects_only, answered)
+                if last is not None and last.at > asked and not (all_stacks and last.spared)
+                else await self._look(namespace, name, all_stacks, answered)
             )
 
     async def _look(
-        self, namespace: str, name: str, suspects_only: bool, answered: Callable[[int, int], None]
+        self, namespace: str, name: str, all_stacks: bool, answered: Callable[[int, int], None]
     ) -> HangReport:
         every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
@@ -187,18 +187,19 @@ class HangProbe:
             done += 1
             answered(done, len(every))
 
-        argv = ["sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe))] + ["recorder-first"] * suspects_only
+        argv = ["sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe))] + ["all-stacks"] * all_stacks
         said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
         answers = [(rank, parse_or_explain(said.found[rank.number])) for rank in every]
         refusals = [each for each in said.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]
-        answers = await self._ask_suspects(answers)
-        pods, processes = list_processes(answers)
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
         addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
+        pods, processes = list_processes(answers)
         ras = ras.with_job_ranks({(addresses.get(each.pod_rank, ""), each.pid): each.rank for each in processes})
+        answers = await self._ask_suspects(answers, processes, ras)
+        pods, processes = list_processes(answers)
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
@@ -212,20 +213,26 @@ class HangProbe:
         self.reports[namespace, name] = report
         return report
 
-    async def _ask_suspects(self, answers: Answers) -> Answers:
+    async def _ask_suspects(self, answers: Answers, processes: Sequence[TracedProcess], ras: RasReport) -> Answers:
         """Add the stacks that the first look spared: those of the suspects, and of all where these are not enough."""
         spared = list_spared(answers)
         if not spared:
             return answers
-        found = await asyncio.to_thread(_judge, list_dumps(answers), list_processes(answers)[1])
-        named = set(found.ranks) if found is not None and found.kind is not Desync.NETWORK else set()
+        found = await asyncio.to_thread(_judge, list_dumps(answers), processes)
+        recorded = found is not None and found.kind is not Desync.NETWORK
+        named = set(found.ranks) if found is not None and recorded else list_named_by_nccl(processes, ras)
         if named:
             answers = await self._add_stacks(answers, named & spared)
-            # Who seems to have skipped a collective may itself wait for somebody in what is not recorded.
             whole = list_processes(answers)[1]
-            again = await asyncio.to_thread(_judge, list_dumps(answers), whole)
-            waits = any(each.rank in named and each.where.doing.waits_for_ranks for each in whole)
-            if again == found and not (found is not None and found.kind is Desync.MISSED and waits):
+            suspects = [each for each in whole if each.rank in named]
+            if not recorded:
+                enough = any(_explains_wait(each) for each in suspects)
+            else:
+                # Who seems to have skipped a collective may itself wait for somebody in what is not recorded.
+                waits = any(each.where.doing.waits_for_ranks for each in suspects)
+                again = await asyncio.to_thread(_judge, list_dumps(answers), whole)
+                enough = again == found and not (found is not None and found.kind is Desync.MISSED and waits)
+            if enough:
                 return answers
         return await self._add_stacks(answers, list_spared(answers))
 
@@ -387,9 +394,13 @@ class HangProbe:
         return said.decode(errors="replace")
 
 
+def _explains_wait(process: TracedProcess) -> bool:
+    return process.where.doing.explains_wait or process.pid is None or process.state in HALTED_STATES
+
+
 def _judge(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
     """For whom the ranks wait by their dumps, with what their stacks tell."""
-    stacks = [each for each in processes if each.where.doing is not Activity.UNKNOWN]
+    stacks = [each for each in processes if each.where.doing not in (Activity.UNKNOWN, Activity.NOT_ASKED)]
     return judge(
         dumps, {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
         {each.rank for each in stacks if each.where.doing.waits_for_ranks},

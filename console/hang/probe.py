@@ -449,10 +449,10 @@ def tell_stacks(ranks: set[int]) -> None:
 
 
 def main() -> None:
-    """Print everything as one line of JSON; with `ras-only` NCCL's status, with `times SECONDS` those instead.
+    """Print everything but the stacks of ranks as one line of JSON; with `all-stacks` these too.
 
-    With `recorder-first` the processes that have a flight recorder are not looked at by py-spy; with `stacks RANK,RANK`
-    only the stacks of those ranks are printed.
+    With `ras-only` NCCL's status is printed instead, with `times SECONDS` those, with `stacks RANK,RANK` the stacks of
+    these ranks. py-spy, which halts a process for a moment, looks at no others.
     """
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)
@@ -470,8 +470,9 @@ def main() -> None:
     with ThreadPoolExecutor(AT_ONCE + 1 + len(listening)) as pool:
         records = [pool.submit(recorder, each, read_dump) for each in listening]
         meeting = pool.submit(check_master, found)
-        spared = listening if sys.argv[1:] == ["recorder-first"] else []
-        pythons = [each for each in found if not each["program"] and each not in spared]
+        pythons = [each for each in found if not each["program"]]
+        spared = [each for each in pythons if tool and each["rank"] is not None and sys.argv[1:] != ["all-stacks"]]
+        pythons = [each for each in pythons if each not in spared]
         dumps = [pool.submit(dump_stacks, tool, each["pid"]) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()

@@ -64,6 +64,16 @@ def find_ranks_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> fr
     }
 
 
+def list_named_by_nccl(processes: Sequence[TracedProcess], ras: RasReport) -> set[int]:
+    """The ranks that NCCL reports as failed, silent, or behind at two looks; empty if these are most."""
+    members = {each.rank: each for each in processes}
+    if not ras.covers_all(len(members)):
+        return set()
+    named = {each.rank for each in ras.odd if each.rank in members and each.pid in (None, members[each.rank].pid)
+             and (each.stays or each.error or each.missing)}  # fmt: skip
+    return {rank for rank in named if rank is not None} if len(named) * 2 <= len(members) else set()
+
+
 def _find_places_behind(groups: Groups, ras: RasReport, total: int) -> set[Place]:
     """Places of the ranks that NCCL reports as behind or not answering."""
     named = {odd.rank for odd in ras.odd if odd.rank is not None and odd.stays is not False}
@@ -170,7 +180,7 @@ class HangGroup:
     @property
     def sentence(self) -> str:
         """The group in short, such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"."""
-        bare = self.doing in (Activity.UNKNOWN, Activity.COMPILED)
+        bare = self.doing in (Activity.UNKNOWN, Activity.NOT_ASKED, Activity.COMPILED)
         said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
         return f"{said} ({self.format_short_members})" if self.suspect or len(self.members) <= 2 else said
 
@@ -384,6 +394,7 @@ ADVICE: dict[Activity, str] = {
     Activity.COMPILED: "NCCL test: if no more rows come (NCCL tab), NCCL RAS tells which rank launched less; if "
     "the same one is behind at another look, the others wait for it. Launch with "
     "NCCL_DEBUG=INFO for details.",
+    Activity.NOT_ASKED: "Not asked: the stacks of all ranks tell more (S in the Hang tab, a4 hang JOB --all).",
     Activity.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
     "privileged pod).",
 }
@@ -402,6 +413,8 @@ def describe_largest_group(group: HangGroup) -> str:
     who = "others" if several else "other"
     if group.doing is Activity.COMPILED:
         return f"{who} {'run' if several else 'runs'} {group.label}"
+    if group.doing is Activity.NOT_ASKED:
+        return f"{who} {'wait' if several else 'waits'}"
     one, many = ("waits", "wait") if group.doing.waits_for_ranks else ("is", "are")
     return f"{who} {many if several else one} in {group.label}"
 
@@ -412,6 +425,8 @@ def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
     number = len(largest.members)
     if largest.doing is Activity.UNKNOWN:
         return f"{number} processes were found, but no stack could be read."
+    if largest.doing is Activity.NOT_ASKED:
+        return f"{number} ranks were not asked for a stack."
     if largest.doing is Activity.COMPILED:
         pods = len({each.pod for each in largest.members})
         said = f"{number} {largest.label} process{'es' if number > 1 else ''} in {pods} pod{'s' if pods > 1 else ''}"

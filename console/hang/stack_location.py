@@ -24,11 +24,17 @@ class Activity(StrEnum):
     COMPUTE = "compute"
     COMPILED = "compiled"  # it is a program without Python in it, such as an NCCL test: py-spy cannot look into it
     UNKNOWN = "unknown"  # there is no stack
+    NOT_ASKED = "not asked"  # its stack was not asked for: others are known to be waited for
 
     @property
     def waits_for_ranks(self) -> bool:
         """Whether the process waits for others, so that the cause is in another rank."""
-        return self in (Activity.COLLECTIVE, Activity.GPU, Activity.MEETING, Activity.COMPILED)
+        return self in (Activity.COLLECTIVE, Activity.GPU, Activity.MEETING, Activity.COMPILED, Activity.NOT_ASKED)
+
+    @property
+    def explains_wait(self) -> bool:
+        """Whether a process that is said to be waited for does something that keeps it from coming."""
+        return self in (Activity.DATA, Activity.CHECKPOINT, Activity.TEARDOWN, Activity.LOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class StackLocation:
 
 
 NO_STACK = StackLocation(Activity.UNKNOWN, "no stack")
-NOT_ASKED = StackLocation(Activity.UNKNOWN, "not asked for a stack")
+NOT_ASKED = StackLocation(Activity.NOT_ASKED, "not asked for a stack")
 _STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
 
 

@@ -31,7 +31,7 @@ async def hang(options: HangOptions) -> int:
     async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
         if options.install:
             await _install(session, options)
-        report = await session.hang_probe.inspect_job(session.namespace, options.job)
+        report = await session.hang_probe.inspect_job(session.namespace, options.job, all_stacks=options.all)
         if options.bundle:
             place = Path(options.bundle)
             texts = {"report.txt": "\n".join(report_lines(report, stacks=True)), "report.json": as_json(report)}
@@ -181,7 +181,7 @@ class SlowOptions(Options):
 class HangOptions(Options):
     job: str = word("JOB")
     install: bool = flag("--install", help="install py-spy (pip) in pods that lack it, first")
-    all: bool = flag("--all", help="the stack of every rank, not one of each group")
+    all: bool = flag("--all", help="ask every rank for its stack, and print them, not one of each group")
     rank: int | None = option(
         "--rank", type=count, metavar="R", default=None,
         help="a process's RANK, for --record and --proc (default: who stands out)",
@@ -207,8 +207,9 @@ COMMANDS: Commands = {
         hang,
         HangOptions,
         description="""\
-Inspect a job that hangs: py-spy dump of every training process, equal stacks together, who stands out
-first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master.
+Inspect a job that hangs: what PyTorch's flight recorder, NCCL RAS, the kernel (/proc) and the RDMA devices
+say; whether every pod reaches the master; py-spy dump of the ranks for which the others wait, or of every
+rank where nothing names them; equal stacks together, who stands out first.
 Of an NCCL test, which is no Python, the kernel tells of its processes and of mpirun and orted.
 A rank is a process (its RANK), a pod may hold several; a4 logs, shell and others take the index of the pod.""",
         epilog="""\

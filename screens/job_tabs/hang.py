@@ -36,7 +36,7 @@ class GroupTable(ResourceTable["HangGroup"]):
     """Groups of processes at the same place; those that the others wait for come first."""
 
     NOUN = "group"
-    EMPTY = Notice("This job has not been inspected yet.", "H inspects it: the stacks of every process of the job.")
+    EMPTY = Notice("This job has not been inspected yet.", "H inspects it: where its processes are.")
     COLUMNS: ClassVar = (
         Column("", lambda group: Span("✗", "bad") if group.suspect else Span("●", "ok"), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
@@ -68,7 +68,7 @@ def _call(group: HangGroup) -> Span:
 class HangTab(JobTab):
     """Makes a hang report when opened, and again by its key."""
 
-    CHANGES_CLUSTER = frozenset({"slow", "install", "record", "facts"})
+    CHANGES_CLUSTER = frozenset({"slow", "stacks", "install", "record", "facts"})
     NAME = "hang"
     KEY = "H"
     TITLE = "Hang"
@@ -82,7 +82,9 @@ class HangTab(JobTab):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("H", "look", "Check again", id="hang.look", tooltip="Read the stacks of all processes again"),
+        Binding("H", "look", "Check again", id="hang.look",
+                tooltip="Ask all pods again; the stacks are those of the ranks for which the others wait, if known"),
+        Binding("S", "stacks", "All stacks", id="hang.stacks", tooltip="Read the stacks of all ranks"),
         Binding("M", "slow", "Slow ranks", id="hang.slow",
                 tooltip="Ask NCCL in one pod, for a dozen steps, for which rank the others wait"),
         Binding("F", "record", "Flame graph", id="hang.record",
@@ -133,6 +135,7 @@ class HangTab(JobTab):
         missing = self.report and self.report.without_py_spy
         return {
             "install": missing,
+            "stacks": self.report and self.report.spared,
             "record": process and not process.program,
             "facts": process,
         }
@@ -166,17 +169,25 @@ class HangTab(JobTab):
         glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
         self._show_summary(ink, glyph, " ".join(report.words))
 
+    def action_look(self) -> None:
+        self._look(all_stacks=False)
+
+    def action_stacks(self) -> None:
+        self._look(all_stacks=True)
+
     @work(group="hang", exclusive=True)
-    async def action_look(self) -> None:
-        self._show_summary("waits", "◐ ", "Reading the stacks of all processes…")
+    async def _look(self, *, all_stacks: bool) -> None:
+        doing = "Reading the stacks of all processes" if all_stacks else "Asking where the processes are"
+        self._show_summary("waits", "◐ ", f"{doing}…")
         self.table.show_trouble(Notice("", glyph=""))
 
         def answered(done: int, every: int) -> None:
             pods = wording.count(every, "pod")
-            self._show_summary("waits", "◐ ", f"Reading the stacks of all processes: {done} of {pods} answered…")
+            self._show_summary("waits", "◐ ", f"{doing}: {done} of {pods} answered…")
 
         try:
-            report = await self.live.session.hang_probe.inspect_job(*self.key, answered=answered)
+            hang_probe = self.live.session.hang_probe
+            report = await hang_probe.inspect_job(*self.key, all_stacks=all_stacks, answered=answered)
         except ConsoleError as error:
             gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
             if self.ended or gone:

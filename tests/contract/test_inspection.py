@@ -115,7 +115,8 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     report = await looked(session, space, lambda report: any(each.doing is Activity.DATA for each in report.suspects))
     (suspect,) = report.suspects
     assert (suspect.doing, suspect.ranks) == (Activity.DATA, (8 * STUCK + 1,))
-    assert report.short == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce."
+    assert report.short == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait."
+    assert report.spared == tuple(each for each in range(16) if each != 9)
     assert [pod.pod_rank for pod in report.pods if pod.reached] == [0, 1]
     assert {len(pod.rdma) for pod in report.pods} == {8}
     assert report.ras.words.startswith("NCCL says MISMATCH: rank 9 on ")

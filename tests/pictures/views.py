@@ -115,7 +115,7 @@ VIEWS = (
     View("editor", ("job", *LLAMA[:1], "llama-70b"), ("v",), of_here=True),
     View("resize", ("pool", POOL), words="Google: running", then=("R",)),
     View("cordon", ("pool", POOL), ("K",)),
-    View("job-hang", ("job", "team-b", "rag-eval", "hang"), words="others wait in", asks=True),
+    View("job-hang", ("job", "team-b", "rag-eval", "hang"), words="others wait", asks=True),
     View("launched", ("launch",), words="GPUs", then=("ctrl+s", "ctrl+s"), once=True),
     View("runs", ("runs",), words="you-nccl-test"),
     View("run", ("run", "1")),

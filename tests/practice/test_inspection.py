@@ -44,7 +44,10 @@ async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: P
     report = await session.hang_probe.inspect_job(*HUNG)
     (suspect,) = report.suspects
     assert (suspect.doing, suspect.ranks) == (Activity.DATA, (1,))
-    assert report.summary.startswith("7 in all_reduce, 1 in data loader (rank 1, ")
+    assert report.short == "Rank 1 (pod 0, GPU 1) is in the data loader while 7 others wait."
+    assert report.spared == (0, *range(2, 8)), "NCCL names the rank: py-spy halts no other"
+    whole = await session.hang_probe.inspect_job(*HUNG, all_stacks=True)
+    assert whole.summary.startswith("7 in all_reduce, 1 in data loader (rank 1, ")
     assert report.ras.odd[0].rank == 1
     (pod,) = report.pods
     assert (pod.reached, len(pod.rdma)) == (True, 8)

@@ -14,7 +14,7 @@ from console.config import Config, Notifications, Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import LateRank, SlowReport
-from console.hang.stack_location import Activity, StackLocation, locate_compiled
+from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
@@ -124,6 +124,21 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: session.called("record"))
         assert session.called("record")[0][0] == 9
+
+
+async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() -> None:
+    whole = report()
+    spared = tuple(each if each.rank == 9 else replace(each, where=NOT_ASKED) for each in whole.processes)
+    async with console(size=(120, 35)) as (app, pilot, session):
+        session.hang_probe.report = replace(whole, processes=spared)
+        screen = await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "in the data loader while 15 others wait." in screen_text(app))
+        assert "15 not asked for a stack" in screen_text(app)
+        session.hang_probe.report = whole
+        await pilot.press("S")
+        await until(pilot, lambda: "15 in all_reduce" in screen_text(app))
+        assert (len(session.called("inspect")), len(session.called("inspect all stacks"))) == (1, 1)
+        assert not screen.here.check_action("stacks", ())
 
 
 async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_tab_without_a_key() -> None:

@@ -59,11 +59,10 @@ class _Cluster:
 
 
 def _spare(answer: msgspec.Raw) -> bytes:
-    """What the probe says if ranks that have a flight recorder are spared."""
+    """What the probe says if it is asked for no stacks."""
     said = msgspec.json.decode(answer)
-    recorders = {each["rank"] for each in said.get("recorder", ())}
     for each in said["processes"]:
-        if each.get("rank") in recorders and not each.get("program"):
+        if each.get("rank") is not None and not each.get("program"):
             each |= {"asked": False, "dump": "", "error": ""}
     return msgspec.json.encode(said)
 
@@ -76,7 +75,7 @@ def _stacks(answer: msgspec.Raw, ranks: str) -> bytes:
     return msgspec.json.encode({"processes": told})
 
 
-async def inspect(gathered: Gathered, *, suspects_only: bool = False) -> HangReport:
+async def inspect(gathered: Gathered, *, all_stacks: bool = False) -> HangReport:
     """The console's report, from these answers of the pods."""
     said = list(gathered.ras)
 
@@ -88,11 +87,11 @@ async def inspect(gathered: Gathered, *, suspects_only: bool = False) -> HangRep
             take(2, b"\n")
             return 44
         answer = gathered.answers[pod.completion_index]
-        if argv[-1] == "recorder-first":
-            take(1, _spare(answer))
+        if argv[-2] == "stacks":
+            take(1, _stacks(answer, argv[-1]))
         else:
-            take(1, _stacks(answer, argv[-1]) if argv[-2] == "stacks" else bytes(answer))
+            take(1, bytes(answer) if argv[-1] == "all-stacks" else _spare(answer))
         return 0
 
     cluster = cast("Any", _Cluster(len(gathered.answers), gathered.net))
-    return await HangProbe(cluster, run).inspect_job("default", "hung", suspects_only=suspects_only)
+    return await HangProbe(cluster, run).inspect_job("default", "hung", all_stacks=all_stacks)

@@ -225,19 +225,21 @@ async def test_who_has_a_recorder_that_names_nobody_is_asked_for_its_stack_after
             asked.append(list(argv[5:]))
             said = list[bytes]()
             code = await run(pod, argv, stdin, lambda stream, data: said.append(data) if stream == 1 else None)
-            if argv[-1] == "recorder-first":
+            if not argv[5:]:
                 assert all(not each["asked"] and "dump" not in each for each in json.loads(b"".join(said))["processes"])
             take(1, b"".join(said))
             return int(code)
 
         looking = probe_of(Cluster(), follow)
-        report = await looking.inspect_job("default", "hung", suspects_only=True)
+        report = await looking.inspect_job("default", "hung")
         assert [group.ranks for group in report.suspects] == [(STUCK,)]
         assert report.spared == ()
-        assert asked.count(["recorder-first"]) == asked.count(["stacks", "0,1,2,3"]) == WORLD // A_POD
-        whole = await looking.inspect_job("default", "hung")
+        assert asked.count([]) == asked.count(["stacks", "0,1,2,3"]) == WORLD // A_POD
+        asked.clear()
+        whole = await looking.inspect_job("default", "hung", all_stacks=True)
         assert whole.short == report.short
-        assert ["recorder-first"] not in asked[-4:]
+        assert asked.count(["all-stacks"]) == WORLD // A_POD
+        assert not any("stacks" in each for each in asked)
 
 
 def answer(*local: int, py_spy: str = "/usr/bin/py-spy", error: str = "") -> bytes:
@@ -308,6 +310,70 @@ async def test_nccl_is_asked_again_about_who_is_behind(
     if blamed:
         assert report.verdict[0].startswith("Rank 2 (pod 1, GPU 0) on node-1 stays behind")
         assert report.verdict[1] == ("NCCL says MISMATCH: rank 2 on node-1 has launched 39 AllReduce, the others 40.")
+
+
+LOADER = "next_batch (/data/loader.py:7)", "train_step (train.py:9)"
+REDUCE = "all_reduce (torch/distributed/distributed_c10d.py:2810)", "train_step (train.py:12)"
+FORWARD = "forward (model.py:3)", "train_step (train.py:10)"
+
+
+def pods_in_which_rank_2_is_behind(calls: tuple[str, ...], halted: list[set[int]]) -> Any:
+    """Four ranks, of which py-spy halts those that are added; rank 2 is at these calls, the others reduce."""
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        await asyncio.sleep(0)
+        mine = {A_POD * pod.completion_index + each for each in range(A_POD)}
+        if argv[-1] == "ras-only":
+            take(1, status((2, 39)))
+            return 0
+        wanted = {int(each) for each in argv[-1].split(",")} & mine if argv[-2] == "stacks" else set[int]()
+        wanted = mine if argv[-1] == "all-stacks" else wanted
+        halted.append(wanted)
+        processes = []
+        for number in sorted(mine):
+            frames = "".join(f"    {each}\n" for each in (calls if number == 2 else REDUCE))
+            dump = f'Process {7 + number % 2}: python train.py\n\nThread 7 (active): "MainThread"\n{frames}'
+            known = {"pid": 7 + number % 2, "rank": number, "local_rank": number % 2, "asked": number in wanted}
+            processes.append(known | {"dump": dump if number in wanted else ""})
+        take(1, json.dumps({"processes": processes, "py_spy": "/usr/bin/py-spy"}).encode())
+        return 0
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("calls", "all_asked"), [(LOADER, False), (REDUCE, True), (FORWARD, True)], ids=["loader", "reduce", "forward"]
+)
+async def test_py_spy_looks_only_at_the_rank_that_nccl_names_if_its_stack_explains_it(
+    calls: tuple[str, ...], all_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
+    halted: list[set[int]] = []
+    probe = probe_of(Cluster(), pods_in_which_rank_2_is_behind(calls, halted))
+    report = await probe.inspect_job("default", "hung")
+    assert set().union(*halted) == ({0, 1, 2, 3} if all_asked else {2})
+    assert report.spared == (() if all_asked else (0, 1, 3))
+    assert [rank for group in report.suspects for rank in group.ranks] == [2]
+    assert report.without_py_spy == ()
+    if not all_asked:
+        assert report.short == "Rank 2 (pod 1, GPU 0) is in the data loader while 3 others wait."
+        assert report.summary == "3 not asked for a stack, 1 in data loader (rank 2, pod 1, GPU 0, node-1)"
+        others = {each.problem for each in report.processes if each.rank != 2}
+        assert others == {"Its stack was not asked for: others are those for which the ranks wait."}
+
+
+async def test_who_asks_for_all_stacks_during_a_look_that_spares_some_gets_a_look_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
+    probe = probe_of(Cluster(), pods_in_which_rank_2_is_behind(LOADER, []))
+    first, whole, same = await asyncio.gather(
+        probe.inspect_job("default", "hung"),
+        probe.inspect_job("default", "hung", all_stacks=True),
+        probe.inspect_job("default", "hung"),
+    )
+    assert (first.spared, whole.spared) == ((0, 1, 3), ())
+    assert same is whole
 
 
 async def test_a_process_that_is_gone_is_named_first() -> None:

@@ -74,8 +74,8 @@ EVERY += [(RECORDED_OF_NCCL, hang) for hang in NCCL]
 
 @pytest.mark.parametrize(("archive", "hang"), EVERY, ids=[f"{place.name[:2]} {hang}" for place, hang in EVERY])
 async def test_stacks_of_the_suspects_alone_lead_to_the_same_verdict(archive: Path, hang: str) -> None:
-    whole = await inspect(gathered(hang, archive))
-    report = await inspect(gathered(hang, archive), suspects_only=True)
+    whole = await inspect(gathered(hang, archive), all_stacks=True)
+    report = await inspect(gathered(hang, archive))
     named = {rank for group in report.suspects for rank in group.ranks}
     assert named == {rank for group in whole.suspects for rank in group.ranks}
     assert (report.short, report.recorded) == (whole.short, whole.recorded)
@@ -83,6 +83,21 @@ async def test_stacks_of_the_suspects_alone_lead_to_the_same_verdict(archive: Pa
     if hang in {"data", "checkpoint", "order", "shape", "lock"} and report.recorded:
         others = {each.rank for each in report.processes if each.pid} - set(report.recorded.ranks)
         assert set(report.spared) == others, "where the recorder names ranks nobody else is halted by py-spy"
+
+
+@pytest.mark.parametrize("hang", NCCL)
+async def test_without_dumps_nccl_and_the_stacks_of_the_suspects_name_whom_all_stacks_name(hang: str) -> None:
+    def recorded() -> Gathered:
+        found = gathered(hang, RECORDED_OF_NCCL)
+        found.answers = [
+            msgspec.Raw(msgspec.json.encode({**msgspec.json.decode(each), "recorder": []})) for each in found.answers
+        ]
+        return found
+
+    whole, report = await inspect(recorded(), all_stacks=True), await inspect(recorded())
+    named = {rank for group in report.suspects for rank in group.ranks}
+    assert named == {rank for group in whole.suspects for rank in group.ranks}
+    assert not named & set(report.spared)
 
 
 async def test_nccl_numbers_ranks_in_each_communicator_and_the_report_in_the_job() -> None:

@@ -30,7 +30,10 @@ def test_hang_names_the_rank(a4: Commands) -> None:
     told = json.loads(out)
     assert code == 1
     assert [(group["in"], group["ranks"]) for group in told["groups"] if group["suspect"]] == [("data loader", [1])]
-    assert told["processes"][1]["where"]["doing"] == "data"
+    assert [each["where"]["doing"] for each in told["processes"]] == ["not asked", "data", *["not asked"] * 6]
+    code, out, _ = a4.run("hang", "rag-eval", "-n", "team-b", "--json", "--all")
+    whole = json.loads(out)
+    assert [each["where"]["doing"] for each in whole["processes"]] == ["collective", "data", *["collective"] * 6]
     code, out, _ = a4.run("hang", "llama-70b")
     assert code == 0
     assert out.startswith("64 in backward\n")
