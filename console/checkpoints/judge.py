@@ -12,10 +12,11 @@ import io
 import json
 import pickle
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, islice
 from posixpath import basename, dirname
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ POINTERS = ("latest_checkpointed_iteration.txt", "latest")  # name the one to go
 WRITING_SECONDS = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
 MAX_METADATA = 16 << 20  # bytes of the largest that is read: that of a model of some 100,000 shards has 10 MB
 MAX_JSON_BYTES = 4 << 20
+MAX_MISSING = 1000  # files of one folder that are named as missing: names can announce 99,999 each
 MAX_HEADER_BYTES = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
 _STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
 _UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$")
@@ -174,10 +176,12 @@ async def _read_ends(
         if basename(file.path) in POINTERS:
             heads[file.path] = min(file.size, 200)
     found = dict(await reader.read_heads({path: size for path, size in heads.items() if size}))
+    sizes = {file.path: file.size for file in files}
     longer = {
         path: 8 + length
         for path, head in found.items()
-        if path.endswith(".safetensors") and (length := int.from_bytes(head[:8], "little")) <= MAX_HEADER_BYTES
+        if path.endswith(".safetensors")
+        and (length := int.from_bytes(head[:8], "little")) <= min(MAX_HEADER_BYTES, sizes[path] - 8)
     }
     found.update(await reader.read_heads(longer))
     for path, data in (await reader.read_tails(tails)).items():
@@ -196,9 +200,12 @@ def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, se
             home: {path for path in homes[home] if _TRAINING_STATE.search(path) or _NUMBERED_FILE.match(path)}
             for home in members
         }
-        for home in members:
-            others = [held for other, held in of.items() if other != home and held]
-            usual[home] = set.intersection(*others) if others else set()
+        counts = Counter(path for held in of.values() for path in held)
+        filled = sum(map(bool, of.values()))
+        often = {path for path, count in counts.items() if count >= max(1, filled - 1)}
+        for home, held in of.items():
+            others = filled - bool(held)
+            usual[home] = {path for path in often if others and counts[path] - (path in held) == others}
     return usual
 
 
@@ -212,14 +219,17 @@ def _judge_checkpoint(
     if not held:
         problems.append("it is empty")
     problems += [f"{path} is empty" for path, file in held.items() if not file.size and _FULL_WEIGHTS.search(path)]
-    for folder in sorted({dirname(path) for path in held}):
-        inside = {basename(path): file for path, file in held.items() if dirname(path) == folder}
+    folders: dict[str, dict[str, StoredFile]] = defaultdict(dict)
+    for path, file in held.items():
+        folders[dirname(path)][basename(path)] = file
+    for folder, inside in sorted(folders.items()):
         _judge_dcp(folder, inside, contents, problems, unknown)
         _judge_shards(folder, inside, contents, problems)
     for path, file in held.items():
         _judge_file(path, file, contents, problems, unknown)
-    gone = (usual - held.keys()) | _missing_numbered_files(held)
-    problems += [f"{path} is missing" for path in sorted(gone) if not any(path in each for each in problems)]
+    told = {each.partition(" is ")[0] for each in problems}
+    gone = dict.fromkeys([*sorted(usual - held.keys()), *islice(_missing_numbered_files(held), MAX_MISSING)])
+    problems += [f"{path} is missing" for path in gone if path not in told]
     modified = max((file.modified for file in held.values()), default=0.0)
     if problems:
         state = CheckpointState.WRITING if now - modified < WRITING_SECONDS else CheckpointState.INCOMPLETE
@@ -286,17 +296,23 @@ def _judge_shards(
     folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str]
 ) -> None:
     """Files that an index of Hugging Face names, or the numbers in their names announce."""
-    wanted: set[str] = set()
+    wanted: dict[str, None] = {}
+    announced: dict[tuple[str, str, str], None] = {}  # stem, number and end of the names of shards
     for name in inside:
         if shard := _SHARD_FILE.match(name):
             stem, _, count, end = shard.groups()
-            wanted |= {f"{stem}-{each:05}-of-{count}{end}" for each in range(1, min(int(count), 10_000) + 1)}
-            wanted.add(f"{stem}{end}.index.json")
+            announced[stem, count, end] = None
+            wanted[f"{stem}{end}.index.json"] = None
         if name.endswith(".index.json"):
             table = _parse_json(contents.get(inside[name].path, b""))
             named = table.get("weight_map") if isinstance(table, dict) else None
-            wanted |= {each for each in named.values() if isinstance(each, str)} if isinstance(named, dict) else set()
-    problems += [f"{_join(folder, each)} is missing" for each in sorted(wanted - inside.keys())]
+            if isinstance(named, dict):
+                wanted.update((each, None) for each in named.values() if isinstance(each, str))
+    numbered = (
+        f"{stem}-{each:05}-of-{count}{end}" for stem, count, end in announced for each in range(1, int(count) + 1)
+    )
+    missing = dict.fromkeys(islice((each for each in chain(numbered, wanted) if each not in inside), MAX_MISSING))
+    problems += [f"{_join(folder, each)} is missing" for each in sorted(missing)]
 
 
 def _judge_file(
@@ -338,26 +354,26 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
         problems.append(f"{path} has {file.size:,} of {size:,} bytes")
 
 
-def _missing_numbered_files(held: Mapping[str, StoredFile]) -> set[str]:
+def _missing_numbered_files(held: Mapping[str, StoredFile]) -> Iterator[str]:
     numbers: dict[tuple[str, str, int], set[int]] = defaultdict(set)
     for path in held:
         if found := _NUMBERED_FILE.match(path):
             numbers[found[1], found[3], len(found[2])].add(int(found[2]))
-    return {
-        f"{before}{each:0{width}}{after}"
-        for (before, after, width), present in numbers.items()
-        for each in set(range(max(present))) - present
-        if len(present) > 1
-    }
+    for (before, after, width), present in numbers.items():
+        if len(present) > 1:
+            yield from (f"{before}{each:0{width}}{after}" for each in range(max(present)) if each not in present)
 
 
 def _pointer_notes(
     found: Sequence[Checkpoint], files: Sequence[StoredFile], contents: Mapping[str, bytes]
 ) -> Iterable[str]:
+    by_folder: dict[str, list[Checkpoint]] = defaultdict(list)
+    for each in found:
+        if each.step is not None and each.path:
+            by_folder[dirname(each.path)].append(each)
     for file in files:
-        folder = dirname(file.path)
-        beside = [each for each in found if each.step is not None and dirname(each.path) == folder and each.path]
-        if basename(file.path) not in POINTERS or not beside:
+        beside = by_folder.get(dirname(file.path)) if basename(file.path) in POINTERS else None
+        if not beside:
             continue
         said = contents.get(file.path, b"").decode("utf-8", "replace").strip()
         number = re.fullmatch(r"(?:global_step)?(\d{1,12})", said)
