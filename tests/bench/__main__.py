@@ -1,9 +1,9 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
 Options choose parts (`parsers`, `panels`, `panes`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
-`commands` (plain commands beside kubectl), `consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, and by its
-name only `floods`, what hostile pods and servers send, and `forecast_days`, windows of starts over 500 simulated days)
-and the cluster's size.
+`commands` (plain commands beside kubectl), `consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, `bucket`
+(checkpoints of 10,000 objects), and by its name only `floods`, what hostile pods and servers send, and
+`forecast_days`, windows of starts over 500 simulated days) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench import (
+    bucket_checkpoints,
     commands,
     consoles,
     floods,
@@ -65,6 +66,7 @@ def main() -> int:
             "scale",
             "ssh",
             "tunnels",
+            "bucket",
         ],
     )
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
@@ -80,6 +82,7 @@ def main() -> int:
         "commands": lambda: commands.main(say, ratio),
         "scale": lambda: scale.main(bound, say),
         "floods": lambda: floods.main([], say),
+        "bucket": lambda: bucket_checkpoints.main(say, ratio, bound),
         "forecast_days": lambda: forecast_days.main(say, bound),
     }
     broken = [part for part, measure in alone.items() if part in options.parts and not measure()]

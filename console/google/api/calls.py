@@ -78,13 +78,16 @@ class GoogleSession:
             self.credentials = Bearer(self.practice_token)  # type: ignore[no-untyped-call]  # google-auth is untyped
         return self.credentials
 
-    async def token(self) -> tuple[str, float]:
-        """A bearer token, renewed if needed, and its end (seconds since the epoch or inf). NotLoggedIn, Unreachable."""
+    async def token(self, refused: str = "") -> tuple[str, float]:
+        """A bearer token and its end (seconds since the epoch or inf), renewed if needed, or if it is the refused one.
+
+        Raises NotLoggedIn and Unreachable.
+        """
         if self.practice_token or self.credentials is None:
             return self.practice_token, float("inf")
         try:
             async with asyncio.timeout(RENEW_TIMEOUT):
-                return await asyncio.to_thread(_renew_credentials, self.credentials)
+                return await asyncio.to_thread(_renew_credentials, self.credentials, refused)
         except TimeoutError as error:
             words = f"Google did not renew the login within {RENEW_TIMEOUT:.0f} s."
             raise Unreachable(words, "Check the network.") from error
@@ -130,7 +133,7 @@ def _find_credentials() -> tuple[Any, str | None]:
         raise NotLoggedIn("There are no Google credentials on this machine.", LOGIN_COMMAND) from error
 
 
-def _renew_credentials(credentials: Any) -> tuple[str, float]:
+def _renew_credentials(credentials: Any, refused: str) -> tuple[str, float]:
     """Refresh these credentials and return the token; blocking."""
     from datetime import UTC
 
@@ -142,7 +145,7 @@ def _renew_credentials(credentials: Any) -> tuple[str, float]:
         return credentials.expiry.replace(tzinfo=UTC).timestamp() if credentials.expiry else float("inf")
 
     try:
-        if not credentials.valid or ends() < time.time() + RENEW_BEFORE:
+        if not credentials.valid or ends() < time.time() + RENEW_BEFORE or credentials.token == refused:
             credentials.refresh(Request())
     except TransportError as error:
         raise Unreachable("Google did not answer while renewing the login.", "Check the network.") from error

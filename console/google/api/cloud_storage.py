@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,22 +12,21 @@ from typing import Any, TypeVar
 
 import google.cloud.storage as api
 from google.api_core.exceptions import NotFound as ApiNotFound
-from google.api_core.exceptions import PreconditionFailed, RequestRangeNotSatisfiable
+from google.api_core.exceptions import PreconditionFailed
 from google.cloud.storage.retry import DEFAULT_RETRY
 from google_crc32c import Checksum
 from requests import exceptions as transport
-from requests.adapters import HTTPAdapter
 
 from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreachable
 from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, translate_errors
+from console.google.api.object_parts import Endpoint, read_parts
 from console.google.storage import Bucket, GcsPlace, StoredObject
 
 TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY = DEFAULT_RETRY.with_timeout(60.0)
 LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY}
 PAGE_SIZE = 1000  # objects in one answer
-READERS = 32  # objects that are read at the same time
 AnswerT = TypeVar("AnswerT")
 
 
@@ -54,8 +51,6 @@ class Buckets:
             where = self._reach.practice_http
             options = {"api_endpoint": where} if where else None
             self._made = api.Client(self.project, self._reach.login(), client_options=options)
-            for scheme in ("https://", "http://"):  # else it keeps ten connections, and makes the others anew each time
-                self._made._http.mount(scheme, HTTPAdapter(pool_maxsize=READERS))
         return self._made
 
     async def run_in_thread(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
@@ -147,28 +142,12 @@ class Buckets:
 
     async def read_bytes(self, place: GcsPlace, start: int = 0, most: int = 1 << 20) -> bytes:
         """Bytes of an object from `start` on; empty if there are none, or no object."""
-        return await self.run_in_thread(f"read {place}", lambda client: _read(client, place, start, most))
+        return (await self.read_parts(place.bucket, {place.path: (start, most)}))[place.path]
 
     async def read_parts(self, bucket: str, wanted: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
         """Of each of these objects the bytes from a place on, so many at most; many objects at once."""
-        left, found = deque(wanted.items()), dict[str, bytes]()
-
-        def work(client: Any) -> None:
-            while (each := _take(left)) is not None:
-                name, (start, most) = each
-                found[name] = _read(client, GcsPlace(bucket, name), start, most)
-
-        number = min(READERS, len(wanted))
-        threads = ThreadPoolExecutor(max(1, number))
-        try:
-            with translate_storage_errors(f"read objects of bucket {bucket}"):
-                client = await asyncio.to_thread(self.client)
-                loop = asyncio.get_running_loop()
-                await asyncio.gather(*(loop.run_in_executor(threads, work, client) for _ in range(number)))
-        finally:
-            left.clear()  # where one failed, or who asked has gone, the others end with what they read now
-            threads.shutdown(wait=False)
-        return found
+        endpoint = await self.run_in_thread(f"read objects of bucket {bucket}", Endpoint.of)
+        return await read_parts(self._reach, endpoint, bucket, wanted)
 
     async def upload(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
         """Upload a file; Conflict if the object exists and `replace` is not set."""
@@ -197,25 +176,6 @@ def _parse_bucket(found: Any) -> Bucket:
         uniform=bool(found.iam_configuration.uniform_bucket_level_access_enabled),
         hierarchical=bool(found.hierarchical_namespace_enabled),
     )
-
-
-def _take(left: deque[AnswerT]) -> AnswerT | None:
-    """The first of them; None if there is none, or another thread took it."""
-    try:
-        return left.popleft()
-    except IndexError:
-        return None
-
-
-def _read(client: Any, place: GcsPlace, start: int, most: int) -> bytes:
-    blob = client.bucket(place.bucket).blob(place.path)
-    try:
-        came: bytes = blob.download_as_bytes(
-            start=start, end=start + most - 1, raw_download=True, checksum=None, **LIMITS
-        )
-        return came
-    except (ApiNotFound, RequestRangeNotSatisfiable):
-        return b""
 
 
 def _parse_page(page: Any) -> list[StoredObject] | None:
