@@ -1,4 +1,4 @@
-"""The base class of pages with a list and a side pane for the selected row."""
+"""The base classes of pages with a list, and a side pane or a line for the selected row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from textual.widget import Widget
 from console.config import PaneSize
 from screens.base import LiveScreen
 from screens.widgets.pane import Lines, Pane
+from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable
+from screens.wording import Span
 
 RIGHT = 130  # columns of a terminal from which on the pane is right of the list
 LEAST = 8  # lines that rows have to leave to a pane below them, for it to have these
@@ -119,3 +121,50 @@ class PanedScreen(LiveScreen):
     def _other_row(self) -> None:
         if self.is_mounted:
             self.pane.renew()
+
+
+class ReasonScreen(PanedScreen):
+    """Where there is no pane, the selected row's reason is below the list; if it is cut, a key shows all of it."""
+
+    DEFAULT_CSS = """
+    ReasonScreen {
+        #reason { border-top: solid $ink-faint; }
+        &.-right #reason, &.-below #reason { display: none; }
+        &.-low #reason { border-top: none; background: $panel; }
+    }
+    """
+    SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
+    reason = getters.query_one("#reason", SentenceLine)
+    _why_offered = False
+
+    def with_reason(self, *parts: Widget) -> ComposeResult:
+        yield from self.beside_pane(*parts)
+        yield SentenceLine(id="reason", classes="of-snapshot")
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height < 30, "-low")
+
+    def tick(self) -> None:
+        super().tick()
+        self._offer_why()
+
+    def show_reason(self, *runs: Span) -> None:
+        self.reason.runs = runs
+        self.call_after_refresh(self._offer_why)  # whether it is cut is known once it is laid out
+
+    def _offer_why(self) -> None:
+        if self._why_offered != self._has_more:
+            self.refresh_bindings()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether the key that shows all of the reason, or less again, changes anything."""
+        return self.reason.is_cut or (self.reason.display and self.has_class("-whole"))
+
+    def offers(self) -> dict[str, object]:
+        self._why_offered = self._has_more
+        return super().offers() | {"why": self._why_offered}
+
+    def action_why(self) -> None:
+        self.toggle_class("-whole")
+        self.refresh_bindings()

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import ClassVar
 
-from textual import events, getters, on, work
+from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
@@ -22,10 +22,9 @@ from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.attach import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
-from screens.paned import PanedScreen
+from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines
 from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -54,15 +53,14 @@ class JobTable(ResourceTable[JobLine]):
         return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {state} {jobset.queue}"
 
 
-class JobsScreen(PanedScreen):
+class JobsScreen(ReasonScreen):
     """All JobSets, with the full explanation of the selected one below."""
 
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
     OPENS = "job"
     CHANGES_CLUSTER = frozenset({"stop", "shell", "launch", "act", "editor"})
-    SUBJECT = PanedScreen.SUBJECT | {"job"}
-    SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
+    SUBJECT = ReasonScreen.SUBJECT | {"job"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
         Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in its first pod that runs"),
@@ -71,7 +69,7 @@ class JobsScreen(PanedScreen):
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
-        Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, if it is cut; again: as before"),
+        Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, where it is cut; again: as before"),
         WHAT_IF,
         Binding("v", "editor", "VS Code", show=False, id="jobs.editor",
                 tooltip="ssh to its first pod that runs; asks before it sets anything up"),
@@ -85,11 +83,9 @@ class JobsScreen(PanedScreen):
     ]  # fmt: skip
 
     table = getters.query_one(JobTable)
-    reason = getters.query_one("#reason", SentenceLine)
 
     def body(self) -> ComposeResult:
-        yield from self.beside_pane(JobTable())
-        yield SentenceLine(id="reason", classes="of-snapshot")
+        yield from self.with_reason(JobTable())
 
     def subject(self) -> dict[str, str]:
         row = self.table.row
@@ -127,9 +123,6 @@ class JobsScreen(PanedScreen):
         if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
             self.show_fleet(self.app.fleet)
 
-    def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.height < 30, "-low")
-
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         line = self.table.row
         if line is None:
@@ -141,7 +134,7 @@ class JobsScreen(PanedScreen):
     def _tell_reason(self) -> None:
         line = self.table.row
         if line is None:
-            self.reason.runs = ()
+            self.show_reason()
             return
         glyph, state = runs_of(state_cell(line))
         sentence, own = reasons(line)
@@ -150,7 +143,7 @@ class JobsScreen(PanedScreen):
         soon = f"  {line.planned}:" if line.planned else ""
         told = Span(f"{soon}  {sentence or place_words(line)}")
         waits = line.jobset.state is JobState.PENDING  # its start is what one looks for, so no sentence pushes it out
-        self.reason.runs = (
+        self.show_reason(
             glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, told) if waits else (told, *progress)),
             Span(f"  {own}" if own else "", "dim"),
         )  # fmt: skip
@@ -219,10 +212,6 @@ class JobsScreen(PanedScreen):
         row = self.table.row
         typed = f"stop {row.jobset.name}" if row is not None and not row.jobset.finished else ""
         self.app.open_page("what_if", self.subject()["namespace"], typed)
-
-    def action_why(self) -> None:
-        show_whole(self, self.reason)
-        self.refresh_bindings()
 
     def action_release(self) -> None:
         if self.table.row is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from msgspec import structs
-from textual import events, getters, on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
@@ -29,10 +29,10 @@ from screens.columns.queues import (
     queue_line,
     workload_lines,
 )
-from screens.paned import PanedScreen
+from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import SentenceLine, folded_runs, show_whole
+from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -75,15 +75,14 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
         super().on_resize()
 
 
-class QueuesScreen(PanedScreen):
+class QueuesScreen(ReasonScreen):
     """ClusterQueues and LocalQueues above, workloads in order, and the selected one's explanation below."""
 
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
-    SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
     BELOW = 35  # three lists stand above it
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, if it is cut; again: as before"),
+        Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, where it is cut; again: as before"),
         ONLY_MINE,
         Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
         Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),
@@ -93,17 +92,15 @@ class QueuesScreen(PanedScreen):
     cluster_queues = getters.query_one(ClusterQueueTable)
     local_queues = getters.query_one(LocalQueueTable)
     workloads = getters.query_one(WorkloadTable)
-    reason = getters.query_one("#reason", SentenceLine)
     caption = getters.query_one("#of-queue", SentenceLine)
 
     only: RowKey | None = None
     """Queue whose workloads are shown: ("a4",) a ClusterQueue, ("ns", "door") a LocalQueue; None: all."""
 
     def body(self) -> ComposeResult:
-        yield from self.beside_pane(
+        yield from self.with_reason(
             ClusterQueueTable(), LocalQueueTable(), SentenceLine(id="of-queue", classes="of-snapshot"), WorkloadTable()
         )
-        yield SentenceLine(id="reason", classes="of-snapshot")
 
     def on_mount(self) -> None:
         self.workloads.focus()
@@ -188,17 +185,14 @@ class QueuesScreen(PanedScreen):
     def _tell_reason(self) -> None:
         line = self.workloads.row
         if line is None:
-            self.reason.runs = ()
+            self.show_reason()
             return
         told = line.why
         runs = [Span(f"{name_of(line.workload)} ", "strong")]
         if line.start is not None and line.start.at:
             runs.append(Span(f"starts {start_time(line.start, line.fleet.at)}  "))
         runs.append(Span(wording.sentence(told.sentence) or "does not wait"))
-        self.reason.runs = (*runs, Span(f"  {wording.quotation(told, told.sentence)}", "dim"))
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.height < 30, "-low")
+        self.show_reason(*runs, Span(f"  {wording.quotation(told, told.sentence)}", "dim"))
 
     @on(ResourceTable.Opened)
     def open_row(self, event: ResourceTable.Opened) -> None:
@@ -229,10 +223,6 @@ class QueuesScreen(PanedScreen):
         """Toggle between all workloads and those that this person launched."""
         self.set_focus(self.workloads)
         super().action_mine()
-
-    def action_why(self) -> None:
-        show_whole(self, self.reason)
-        self.refresh_bindings()
 
     def action_manifest(self) -> None:
         table = self.focused if isinstance(self.focused, ResourceTable) else self.workloads

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.geometry import Size
 from textual.reactive import reactive
-from textual.screen import Screen
 from textual.strip import Strip
 
 from screens.widgets.line import SnapshotText, as_last_known, joined, line
@@ -88,6 +87,10 @@ class SentenceLine(Heading):
         """Number of lines that the sentence takes at that width."""
         return len(folded_runs(self.said, width))
 
+    @property
+    def is_cut(self) -> bool:
+        return self.display and self.lines_at(self.size.width) > self.size.height
+
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         lines = folded_runs(self.said, width)
@@ -99,19 +102,6 @@ class SentenceLine(Heading):
             shown = cut_runs(shown, width, self.cut)
         segments = joined(Segment(run.text, ground + self.ink(run.ink)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)
-
-
-def show_whole(screen: Screen[Any], told: SentenceLine) -> None:
-    """Toggle a cut sentence between short and full; if nothing is cut, say so."""
-    if not told.display:
-        screen.notify("The pane shows it in full.", timeout=3)
-    elif screen.has_class("-whole"):
-        screen.remove_class("-whole")
-    elif told.lines_at(told.size.width) > told.size.height:
-        screen.add_class("-whole")
-    else:
-        words = "It is shown in full below the list." if told.runs else "There is no row under the cursor."
-        screen.notify(words, timeout=3)
 
 
 class SummaryLine(Heading):

@@ -20,7 +20,7 @@ from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
-from tests.screens.press import console, focus, screen_text, text_of, toasts, until
+from tests.screens.press import console, focus, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 
 
@@ -114,16 +114,19 @@ async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
         await until(pilot, lambda: any("dpo-b" in run.text for run in screen.reason.runs))
         await pilot.press("down")
         await until(pilot, lambda: any("llama" in run.text for run in screen.reason.runs))
-        await pilot.press("w")
-        assert screen.reason.display, "why is never answered by less"
-        assert "in full below" in toasts(app)
+        assert screen.reason.display
+        assert "w" not in screen.active_bindings, "nothing is cut"
         await pilot.resize_terminal(26, 20)
         await pilot.press("up")
-        await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) > screen.reason.size.height)
+        await until(pilot, lambda: screen.reason.is_cut and "w" in screen.active_bindings)
         await pilot.press("w")
         await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) == screen.reason.size.height)
+        assert "w" in screen.active_bindings, "it shows less again"
         await pilot.press("w")
-        await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) > screen.reason.size.height)
+        await until(pilot, lambda: screen.reason.is_cut)
+        await pilot.resize_terminal(140, 40)
+        await until(pilot, lambda: not screen.reason.display)
+        assert "w" not in screen.active_bindings, "the pane tells the reason"
 
 
 async def test_the_page_of_a_waiting_job_tells_when_it_would_start_and_what_for_it_waits() -> None:
