@@ -103,12 +103,12 @@ class Unreadable(ConsoleError):
 class ReleaseFailed(ConsoleError):
     """Helm could not render, install or remove a release.
 
-    `leftover` is the namespace and name of a release that was half made and could not be removed; else None.
+    `half_made` is the namespace and name of a release that was half made and could not be removed; else None.
     """
 
-    def __init__(self, message: str, hint: str = "", *, leftover: tuple[str, str] | None = None) -> None:
+    def __init__(self, message: str, hint: str = "", *, half_made: tuple[str, str] | None = None) -> None:
         super().__init__(message, hint)
-        self.leftover = leftover
+        self.half_made = half_made
 
 
 class ProgramFailed(ConsoleError):

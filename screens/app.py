@@ -30,7 +30,7 @@ from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGES as TARGETS
-from screens.palette import ActiveBindings, Palette, PaletteTargets
+from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
 from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES, JobColors, whose
@@ -50,10 +50,10 @@ Connect = Callable[[], Awaitable["Session"]]
 BAD_SETTINGS = "Settings that do not hold"
 TICK = 1.0  # seconds between repaints of what ages by itself
 PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "container_facts", "doctor", "run", "release",
-              "leftovers", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
+              "orphaned", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
               "folder", "what_if")  # fmt: skip
 PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools",
-                "leftovers": "release", "container_facts": "container", "folder": "container"}  # fmt: skip
+                "orphaned": "release", "container_facts": "container", "folder": "container"}  # fmt: skip
 
 
 def page(module: str, name: str) -> Callable[..., Screen[Any]]:
@@ -66,7 +66,7 @@ def page(module: str, name: str) -> Callable[..., Screen[Any]]:
     return made
 
 
-MORE = ("alarms", "preflight", "images", "storage", "clusters", "nodepools", "leftovers")
+MORE = ("alarms", "preflight", "images", "storage", "clusters", "nodepools", "orphaned")
 """Pages that are no tab."""
 PAGES: dict[str, Callable[..., Screen[Any]]] = {
     name: page(PAGE_MODULES.get(name, name), name.title().replace("_", "")) for name in PAGE_NAMES
@@ -411,9 +411,10 @@ class ConsoleApp(KeyOrderedApp):
     @work(group="actions")
     async def action_more(self) -> None:
         """Choose one of the pages without a tab."""
-        choices = [Choice(name, TARGETS[name].what, present=False) for name in MORE]
-        if name := await self.push_screen_wait(Pick("Which page?", choices)):
-            self.action_open_page(name)
+        titles = {title_of(name): name for name in MORE}
+        choices = [Choice(title, TARGETS[name].what, present=False) for title, name in titles.items()]
+        if title := await self.push_screen_wait(Pick("Which page?", choices)):
+            self.action_open_page(titles[title])
 
     @work(group="actions")
     async def action_pick(self, what: str, name: str = "") -> None:

@@ -85,6 +85,7 @@ class ActiveBindings(NameProvider):
 class Target(NamedTuple):
     what: str  # is on the page
     words: str  # that open it, the shortest are those of k9s
+    title: str = ""  # where its name is not what it is called
 
 
 PAGES = {
@@ -101,8 +102,10 @@ PAGES = {
     "images": Target("image builds as they run, and what the registries hold", "images image builds"),
     "storage": Target("buckets and file systems around the cluster", "storage buckets"),
     "clusters": Target("Google's clusters that the login may see", "clusters"),
-    "nodepools": Target("node pools as Google has them, and running operations", "nodepools operations np ops"),
-    "leftovers": Target("what deleted releases left in the cluster", "leftovers orphans"),
+    "nodepools": Target("node pools as Google has them, and running operations", "nodepools operations np ops",
+                        "node pools"),
+    "orphaned": Target("what deleted releases left in the cluster", "orphaned orphans leftovers",
+                       "orphaned resources"),
     "context": Target("another cluster of the kubeconfig", "context contexts ctx"),
     "namespace": Target("lists of one namespace, or of all", "namespace namespaces ns"),
 }  # fmt: skip
@@ -112,6 +115,10 @@ Kind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
 """What can be opened: kind, weight, keys whose last part is the name, and the function that opens one."""
 SHOWN_AFTER = 0.3  # seconds after which Textual shows all that was found so far, when it gets one more
 LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
+
+
+def title_of(page: str) -> str:
+    return PAGES[page].title or page
 
 
 class PaletteTargets(NameProvider):
@@ -145,7 +152,7 @@ class PaletteTargets(NameProvider):
 
     async def discover(self) -> Hits:
         for page, target in PAGES.items():
-            yield DiscoveryHit(f"Go to {page}", partial(self._open, page), help=target.what)
+            yield DiscoveryHit(f"Go to {title_of(page)}", partial(self._open, page), help=target.what)
 
     async def search(self, query: str) -> Hits:
         hits = list(self._known_hits(query))
@@ -172,12 +179,15 @@ class PaletteTargets(NameProvider):
                 yield Hit(score, f"Go to {what} {name}", pick, help=target.what)
         for page, target in PAGES.items():
             names = target.words.split()
+            title = title_of(page)
+            if namespaces and title.startswith(f"{word} {wanted}"):
+                yield Hit(1000.0, f"Go to {title}", partial(self._open, page), help=target.what)
             if namespaces and not (word in names and page in NARROWED and len(namespaces) == 1):
                 continue
             if any(name.startswith(word) for name in names):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
-                yield Hit(score, f"Go to {page}{where}", partial(self._open, page, *namespaces), help=target.what)
+                yield Hit(score, f"Go to {title}{where}", partial(self._open, page, *namespaces), help=target.what)
         yield from self._hits(query, self._list_targets())
 
     def _hits(self, query: str, objects: Iterable[Kind]) -> Iterator[Hit]:

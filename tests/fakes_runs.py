@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
     from console.launch.run_record import RunRecord
-    from console.launch.stop import Leftover
+    from console.launch.stop import OrphanedResource
     from console.metrics.training.steps import RunPosition
     from console.scheduling.start_windows import PastRun
     from console.scheduling.what_if import WhatIf
@@ -68,7 +68,7 @@ class FakeStopping:
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
-        self.left: list[Leftover] = []
+        self.left: list[OrphanedResource] = []
         self.hidden: tuple[str, ...] = ()
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
@@ -77,13 +77,13 @@ class FakeStopping:
         assert isinstance(answer, StopPlan)
         return answer
 
-    async def list_leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
-        self._session._did("leftovers", namespace)
+    async def list_orphaned(self, namespace: str = "") -> tuple[tuple[OrphanedResource, ...], tuple[str, ...]]:
+        self._session._did("orphaned", namespace)
         return tuple(self.left), self.hidden
 
-    async def remove_leftover(self, leftover: Leftover) -> None:
-        self._session._did("remove", leftover)
-        self.left.remove(leftover)
+    async def remove_orphaned(self, resource: OrphanedResource) -> None:
+        self._session._did("remove", resource)
+        self.left.remove(resource)
 
 
 class FakeReleases:

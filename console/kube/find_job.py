@@ -66,9 +66,7 @@ _VERBS = (  # those that look in one namespace
     "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "rollback", "shell", "ssh", "stop",
     "store-logs", "training", "upgrade", "wait", "why", "workloads",
 )  # fmt: skip
-_COMMAND = lazy_pattern(
-    rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --leftovers))"
-)
+_COMMAND = lazy_pattern(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --orphaned))")
 
 
 def with_namespace_option(text: str, namespace: str) -> str:

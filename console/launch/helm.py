@@ -209,7 +209,7 @@ class Helm:
             f"{name} could not be installed: {first_sentence(str(error))}; removing what was made failed too:"
             f" {first_sentence(str(second))}.",
             f"Stop {name} again when the cluster answers: a4 stop {name}",
-            leftover=(namespace, name),
+            half_made=(namespace, name),
         ) from error
 
     async def upgrade(

@@ -48,7 +48,7 @@ class StopPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class OrphanedResource:
     """An orphaned object: a chart object without its release, a release without a job, or a hand-made one."""
 
     kind: str  # "Release", or the kind of the object
@@ -129,7 +129,7 @@ class JobStopper:
     async def _has_release(self, namespace: str, name: str) -> bool:
         return bool(name) and any(each.name == name for each in await self._launcher().releases(namespace))
 
-    async def list_leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
+    async def list_orphaned(self, namespace: str = "") -> tuple[tuple[OrphanedResource, ...], tuple[str, ...]]:
         """Orphaned resources (an empty namespace means all), and the kinds that may not be listed."""
         found, hidden = await list_chart_objects(self._cluster.current_connection.client, namespace)
         releases = {(each.namespace, each.name): each for each in await self._launcher().releases(namespace)}
@@ -137,34 +137,34 @@ class JobStopper:
         for each in found:
             if each.release and (each.release_namespace, each.release) not in releases:
                 why = f"Its release {each.release} is gone" + (", it was kept for its data." if each.kept else ".")
-                left.append(Leftover(each.kind, each.namespace, each.name, each.release, why, each.kept))
+                left.append(OrphanedResource(each.kind, each.namespace, each.name, each.release, why, each.kept))
         running = {(each.release_namespace, each.release) for each in found if each.kind == "JobSet"}
         if "JobSet" not in hidden:
             for key, release in releases.items():
                 if key not in running:
-                    left.append(await self._release_leftover(*key, release.status))
+                    left.append(await self._orphaned_release(*key, release.status))
         made, unseen = await list_hand_made(self._cluster.current_connection.client, namespace)
         return (*left, *made), tuple(dict.fromkeys((*hidden, *unseen)))
 
-    async def _release_leftover(self, namespace: str, name: str, status: str) -> Leftover:
-        """The Leftover for a release whose job is gone, with its remaining objects if known."""
+    async def _orphaned_release(self, namespace: str, name: str, status: str) -> OrphanedResource:
+        """The OrphanedResource for a release whose job is gone, with its remaining objects if known."""
         try:
             goes = (await self._launcher().removal(namespace, name)).goes
         except ConsoleError as error:
-            return Leftover("Release", namespace, name, name, f"Its job is gone. {error.message}")
+            return OrphanedResource("Release", namespace, name, name, f"Its job is gone. {error.message}")
         why = f"Its job is gone; Helm calls it {status}. With it goes: {', '.join(goes) or 'nothing else'}."
-        return Leftover("Release", namespace, name, name, why, goes=goes)
+        return OrphanedResource("Release", namespace, name, name, why, goes=goes)
 
-    async def remove_leftover(self, leftover: Leftover) -> None:
-        client = self._cluster.connection_for_change(f"remove {leftover.kind} {leftover.name}").client
-        if leftover.kind == "Release":
+    async def remove_orphaned(self, resource: OrphanedResource) -> None:
+        client = self._cluster.connection_for_change(f"remove {resource.kind} {resource.name}").client
+        if resource.kind == "Release":
             with suppress(NotFound):  # somebody else was faster
-                await self._launcher().stop(leftover.namespace, leftover.name, leftover.goes)
+                await self._launcher().stop(resource.namespace, resource.name, resource.goes)
             return
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        options["propagationPolicy"] = "Foreground" if leftover.kind == "JobSet" else "Background"
-        path = object_path(leftover.kind, leftover.namespace, leftover.name)
-        doing = f"remove {leftover.kind} {leftover.name}"
+        options["propagationPolicy"] = "Foreground" if resource.kind == "JobSet" else "Background"
+        path = object_path(resource.kind, resource.namespace, resource.name)
+        doing = f"remove {resource.kind} {resource.name}"
         with suppress(NotFound):  # it is gone already
             await client.request("DELETE", path, doing=doing, body=msgspec.json.encode(options))
 
@@ -293,7 +293,7 @@ class _Item(ObjectWire):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
+async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[OrphanedResource, ...], tuple[str, ...]]:
     """Pods and Services made by hand (an empty namespace means all), and the kinds that may not be listed."""
     lists: dict[str, list[_Item]] = {}
     hidden = []
@@ -304,9 +304,9 @@ async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover
         except NotAllowed:
             hidden.append(kind)
     pods = lists.get("Pod", [])
-    found = [_pod_leftover(each) for each in pods if _is_pod(each)]
+    found = [_orphaned_pod(each) for each in pods if _is_pod(each)]
     found += [
-        _service_leftover(each, pods, seen="Pod" not in hidden)
+        _orphaned_service(each, pods, seen="Pod" not in hidden)
         for each in lists.get("Service", ())
         if _is_service(each)
     ]
@@ -329,19 +329,19 @@ def _is_service(item: _Item) -> bool:
     return meta.name == role and bool(_ROLES.fullmatch(role))
 
 
-def _pod_leftover(item: _Item) -> Leftover:
+def _orphaned_pod(item: _Item) -> OrphanedResource:
     phase = item.status.phase or "Pending"
     if phase in _ENDED:
-        return _make_leftover("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
+        return _make_orphaned("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
     gpus = gpus_of(item.spec)
     held = f" and holds {gpus} GPUs" if gpus else ""
-    return _make_leftover("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
+    return _make_orphaned("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
 
-def _service_leftover(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
-    """The Leftover for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
+def _orphaned_service(item: _Item, pods: list[_Item], *, seen: bool) -> OrphanedResource:
+    """The OrphanedResource for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
     if not seen:
-        return _make_leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
+        return _make_orphaned("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
     selector = (item.spec.selector or {}).items()
     behind = sorted(
         pod.metadata.name or ""
@@ -351,9 +351,9 @@ def _service_leftover(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover
         and pod.status.phase not in _ENDED
     )
     if behind:
-        return _make_leftover("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)
-    return _make_leftover("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
+        return _make_orphaned("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)
+    return _make_orphaned("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
 
 
-def _make_leftover(kind: str, item: _Item, why: str, *, runs: bool) -> Leftover:
-    return Leftover(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)
+def _make_orphaned(kind: str, item: _Item, why: str, *, runs: bool) -> OrphanedResource:
+    return OrphanedResource(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)

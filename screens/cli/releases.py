@@ -15,10 +15,10 @@ from screens.cli.arguments import Command, Commands, Options, confirmed, flag, j
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.output import print_error, print_json, print_line, print_listing, print_result, warn
-from screens.columns.runs import LEFTOVERS, REVISIONS, launched_by_others, stop_lines
+from screens.columns.runs import ORPHANED, REVISIONS, launched_by_others, stop_lines
 
 if TYPE_CHECKING:
-    from console.launch.stop import Leftover, StopPlan
+    from console.launch.stop import OrphanedResource, StopPlan
     from console.session import Session
 
 
@@ -77,10 +77,10 @@ KINDS = ("jobsets", "pods")
 
 
 async def stop(options: StopOptions) -> int:
-    if options.leftovers:
-        return await leftovers(options)
+    if options.orphaned:
+        return await orphaned(options)
     if not options.jobs:
-        raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows orphaned resources.")
+        raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --orphaned shows orphaned resources.")
     async with open_session(options, KINDS) as session:
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         await session.watch.me()  # without it nobody is "you"
@@ -127,10 +127,10 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
     return code
 
 
-async def leftovers(options: StopOptions) -> int:
+async def orphaned(options: StopOptions) -> int:
     """List orphaned resources; with --yes or confirmation remove them, running ones only if named."""
     async with open_session(options, ()) as session:
-        found, hidden = await session.launch.job_stopper.list_leftovers(
+        found, hidden = await session.launch.job_stopper.list_orphaned(
             "" if options.all_namespaces else session.namespace
         )
         if options.jobs:
@@ -138,21 +138,21 @@ async def leftovers(options: StopOptions) -> int:
         for kind in hidden:
             warn(f"No permission to list {kind}s: ask for `list {kind.lower()}s`.")
         going = [each for each in found if (options.data or not each.holds_data) and (options.jobs or not each.runs)]
-        removed: list[Leftover] = []
+        removed: list[OrphanedResource] = []
         code = 0
         if not options.json:  # that comes when it is known what was removed
-            print_listing(False, None, LEFTOVERS, found, "No orphaned resources.")
+            print_listing(False, None, ORPHANED, found, "No orphaned resources.")
         if going and not options.dry_run and (options.yes or is_interactive()):
             question = f"Remove {wording.count(len(going), 'object')}?"
             if options.yes or await confirm((), question):
                 for each in going:
                     try:
-                        await session.launch.job_stopper.remove_leftover(each)
+                        await session.launch.job_stopper.remove_orphaned(each)
                         removed.append(each)
                     except ConsoleError as error:
                         code = code or print_error(error)
     if options.json:
-        print_json({"kind": "leftovers", "unread": hidden, "items": found, "removed": removed})
+        print_json({"kind": "orphaned", "unread": hidden, "items": found, "removed": removed})
     elif removed:
         print_line("Removed " + ", ".join(f"{each.kind} {each.name}" for each in removed) + ".")
     return code
@@ -180,11 +180,9 @@ class RollbackOptions(Options):
 
 class StopOptions(Options):
     jobs: tuple[str, ...] = word("NAME", nargs="*")
-    leftovers: bool = flag(
-        "--leftovers", help="orphaned resources: what deleted releases left behind (of NAMEs, or all)"
-    )
-    data: bool = flag("--data", help="with --leftovers: volumes and claims too")
-    all_namespaces: bool = flag("-A", "--all-namespaces", help="with --leftovers: of all namespaces")
+    orphaned: bool = flag("--orphaned", help="orphaned resources: what deleted releases left behind (of NAMEs, or all)")
+    data: bool = flag("--data", help="with --orphaned: volumes and claims too")
+    all_namespaces: bool = flag("-A", "--all-namespaces", help="with --orphaned: of all namespaces")
     yes: bool = confirmed()
     dry_run: bool = flag("--dry-run", help="show what would be deleted and what would stay; delete nothing")
     json: bool = json_flag()

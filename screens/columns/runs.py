@@ -19,7 +19,7 @@ from screens.wording import Cell, Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
     from console.launch.recipes import Release
-    from console.launch.stop import Leftover, StopPlan
+    from console.launch.stop import OrphanedResource, StopPlan
     from console.metrics.ledger import Ledger
     from screens.widgets.pane import Fact
 
@@ -211,7 +211,7 @@ def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
     return [*lines, f"  stays: {what_stays(plan.stays, 'its')}"]
 
 
-LEFTOVERS: tuple[Column[Leftover], ...] = (
+ORPHANED: tuple[Column[OrphanedResource], ...] = (
     Column("KIND", lambda each: each.kind, least=7, most=24, sort=True),
     Column("NAMESPACE", lambda each: each.namespace or "─", least=9, most=20, drop=3, ink="dim",
            sort=lambda each: each.namespace),

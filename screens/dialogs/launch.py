@@ -204,15 +204,15 @@ def _change(screen: LaunchScreen, draft: LaunchDraft, change: Alternative) -> No
 
 
 async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
-    """Show the server's refusal at its field and as a toast, and offer to remove leftovers."""
+    """Show the server's refusal at its field and as a toast, and offer to remove what was half made."""
     faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
     draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
     screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
     screen.judge()
     if draft.server_says:
         screen.form.go(next(iter(draft.server_says)))
-    if isinstance(error, ReleaseFailed) and error.leftover:
-        await _offer_removal(screen, *error.leftover)
+    if isinstance(error, ReleaseFailed) and error.half_made:
+        await _offer_removal(screen, *error.half_made)
 
 
 async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> None:

@@ -16,10 +16,10 @@ from console.errors import ConsoleError
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan, Release, Remark
 from console.launch.releases import ObjectFate, ReleaseChange
-from console.launch.stop import Leftover
+from console.launch.stop import OrphanedResource
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.runs import LEFTOVERS, REVISIONS
+from screens.columns.runs import ORPHANED, REVISIONS
 from screens.dialogs.question import Confirm, Question
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
@@ -333,28 +333,28 @@ class ReleaseScreen(LiveScreen):
             self.action_read()
 
 
-class LeftoverTable(ResourceTable["Leftover"]):
+class OrphanedTable(ResourceTable["OrphanedResource"]):
     NOUN = "orphaned resource"
     EMPTY = Notice("No orphaned resources.", "Every object of the chart belongs to a release.", "✓", "ok")
-    COLUMNS: ClassVar = LEFTOVERS
+    COLUMNS: ClassVar = ORPHANED
 
 
-class LeftoversScreen(LiveScreen):
+class OrphanedScreen(LiveScreen):
     """Orphaned resources, read on opening and after each removal."""
 
     crumb = "orphaned resources"
     OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"remove"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "remove", "Remove", id="leftovers.remove", tooltip="Remove this one, or all marked; asks first"),
-        Binding("r,u", "read", "Read again", id="leftovers.read"),
+        Binding("x", "remove", "Remove", id="orphaned.remove", tooltip="Remove this one, or all marked; asks first"),
+        Binding("r,u", "read", "Read again", id="orphaned.read"),
     ]
-    table = getters.query_one(LeftoverTable)
+    table = getters.query_one(OrphanedTable)
     told = getters.query_one(SentenceLine)
 
     def body(self) -> ComposeResult:
         yield SentenceLine()
-        yield LeftoverTable()
+        yield OrphanedTable()
 
     def on_mount(self) -> None:
         self.action_read()
@@ -363,12 +363,12 @@ class LeftoversScreen(LiveScreen):
     async def action_read(self) -> None:
         self.told.runs = (Span("◐ ", "waits"), Span("Reading the releases and the objects with their labels …"))
         try:
-            found, hidden = await self.session.launch.job_stopper.list_leftovers(self.app.only_namespace)
+            found, hidden = await self.session.launch.job_stopper.list_orphaned(self.app.only_namespace)
         except ConsoleError as error:
             self.told.runs = (Span("✗ ", "bad"), Span(str(error)))
             return
-        rows: dict[RowKey, Leftover] = {(each.kind, each.namespace, each.name): each for each in found}
-        self.table.show_trouble(None if rows else LeftoverTable.EMPTY)
+        rows: dict[RowKey, OrphanedResource] = {(each.kind, each.namespace, each.name): each for each in found}
+        self.table.show_trouble(None if rows else OrphanedTable.EMPTY)
         self.table.show_rows(rows)
         unseen = f" No permission to list: {', '.join(hidden)}." if hidden else ""
         self.told.runs = (Span(wording.count(len(found), "orphaned resource")), Span(f".{unseen}", "dim"))
@@ -402,6 +402,6 @@ class LeftoversScreen(LiveScreen):
             return
         for each in chosen:
             with self.report_errors(f"Could not remove {each.kind} {each.name}"):
-                await self.session.launch.job_stopper.remove_leftover(each)
+                await self.session.launch.job_stopper.remove_orphaned(each)
         self.table.clear_marks()
         self.action_read()

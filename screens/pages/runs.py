@@ -89,7 +89,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
         Binding("x", "forget", "Forget", id="runs.forget",
                 tooltip="Remove this run, or all marked ones, from the history; asks first"),
-        Binding("L", "leftovers", "Orphaned resources", show=False, key_display="L", id="runs.leftovers",
+        Binding("L", "orphaned", "Orphaned resources", show=False, key_display="L", id="runs.orphaned",
                 tooltip="What deleted releases left in the cluster"),
     ]  # fmt: skip
 
@@ -175,8 +175,8 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
             self.table.clear_marks()
             self.read()
 
-    def action_leftovers(self) -> None:
-        self.app.open_page("leftovers")
+    def action_orphaned(self) -> None:
+        self.app.open_page("orphaned")
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 30, "-low")

@@ -15,7 +15,7 @@ from console.kube.login import Login
 from console.launch.helm import RECIPE_LABEL, Helm
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
-from console.launch.stop import Leftover
+from console.launch.stop import OrphanedResource
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
         await session.launch.job_stopper.stop_job(space.name, "train")
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.launch.job_stopper.remove_leftover(Leftover("Release", space.name, "train", "train", ""))
+        await session.launch.job_stopper.remove_orphaned(OrphanedResource("Release", space.name, "train", "train", ""))
     assert await space.items(CORE, "configmaps", fieldSelector="metadata.name=theirs")
     assert await space.items(JOBSETS, "jobsets")
     assert not await space.items(CORE, "configmaps", fieldSelector="metadata.name=pwned")
@@ -174,8 +174,8 @@ async def test_only_what_was_named_is_removed(space: Space, session: Session, he
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
         await session.launch.job_stopper.stop_job(space.name, "train", before)
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await session.launch.job_stopper.remove_leftover(
-            Leftover("Release", space.name, "train", "train", "", goes=tuple(before))
+        await session.launch.job_stopper.remove_orphaned(
+            OrphanedResource("Release", space.name, "train", "train", "", goes=tuple(before))
         )
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
         await helm.uninstall(name="train", namespace=space.name, only=before)
@@ -196,7 +196,7 @@ async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space,
     for asked in (
         session.launch.releases.list_all(space.name),
         session.launch.releases.read_history(space.name, "bomb"),
-        session.launch.job_stopper.list_leftovers(space.name),
+        session.launch.job_stopper.list_orphaned(space.name),
         session.launch.job_stopper.stop_job(space.name, "bomb"),
     ):
         with pytest.raises(ReleaseFailed, match="unpacks to more than 32 MiB"):

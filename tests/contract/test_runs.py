@@ -12,7 +12,7 @@ from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import ObjectFate
 from console.launch.run_record import Outcome
-from console.launch.stop import Leftover
+from console.launch.stop import OrphanedResource
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, eventually
@@ -161,10 +161,10 @@ async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: 
     await remembered(session, space, Outcome.RUNNING)
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
     assert "deleted" in (await remembered(session, space, Outcome.STOPPED)).why
-    left, _ = await session.launch.job_stopper.list_leftovers(space.name)
+    left, _ = await session.launch.job_stopper.list_orphaned(space.name)
     assert [(each.kind, each.name) for each in left] == [("Release", "train")]
     assert (await session.launch.stop(space.name, "train")).release == "train"
-    assert await session.launch.job_stopper.list_leftovers(space.name) == ((), ())
+    assert await session.launch.job_stopper.list_orphaned(space.name) == ((), ())
 
 
 async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Session, space: Space) -> None:
@@ -174,16 +174,16 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
     volume = f"PersistentVolume a4-{space.name}-shared"
     assert set(stop.stays) == {"PersistentVolumeClaim shared", volume, "bucket gs://runs, mounted at /gcs"}
     await session.launch.stop(space.name, "train")
-    left, hidden = await session.launch.job_stopper.list_leftovers(space.name)
+    left, hidden = await session.launch.job_stopper.list_orphaned(space.name)
     assert {(each.kind, each.name, each.holds_data) for each in left} == {
         ("PersistentVolumeClaim", "shared", True), ("PersistentVolume", f"a4-{space.name}-shared", True),
     }  # fmt: skip
     assert hidden == ()
     for each in left:
-        await session.launch.job_stopper.remove_leftover(each)
+        await session.launch.job_stopper.remove_orphaned(each)
 
     async def nothing() -> bool:
-        return await session.launch.job_stopper.list_leftovers(space.name) == ((), ())
+        return await session.launch.job_stopper.list_orphaned(space.name) == ((), ())
 
     await eventually(nothing, "the volume and its claim are gone")
 
@@ -229,7 +229,7 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"role": role}},
             "spec": {"containers": [container], "restartPolicy": "OnFailure"},
         })  # fmt: skip
-    left, hidden = await session.launch.job_stopper.list_leftovers(space.name)
+    left, hidden = await session.launch.job_stopper.list_orphaned(space.name)
     assert hidden == ()
     found = {(each.kind, each.name): each for each in left}
     assert set(found) == {("Pod", "training-master"), ("Service", "training-master"), ("Service", "training-worker")}
@@ -238,10 +238,10 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
     assert found["Service", "training-master"].why == "Made by hand for training-master, which has not ended."
     assert "for training-of-dogs" in found["Service", "training-worker"].why, "whatever it is called, it has its role"
     for each in left:
-        await session.launch.job_stopper.remove_leftover(each)
+        await session.launch.job_stopper.remove_orphaned(each)
 
     async def nothing() -> bool:
-        return await session.launch.job_stopper.list_leftovers(space.name) == ((), ())
+        return await session.launch.job_stopper.list_orphaned(space.name) == ((), ())
 
     await eventually(nothing, "all of it is gone")
 
@@ -255,7 +255,7 @@ async def test_a_job_without_a_release_goes_alone(session: Session, space: Space
 async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Space) -> None:
     with pytest.raises(NotFound):
         await session.launch.job_stopper.plan_stop(space.name, "nope")
-    await session.launch.job_stopper.remove_leftover(Leftover("ConfigMap", space.name, "nope", "nope", ""))
+    await session.launch.job_stopper.remove_orphaned(OrphanedResource("ConfigMap", space.name, "nope", "nope", ""))
 
 
 async def test_what_of_a_running_job_can_change(session: Session, space: Space) -> None:

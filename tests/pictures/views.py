@@ -100,7 +100,7 @@ VIEWS = (
     View("storage", ("storage",), words="practice-archive-eu"),
     View("clusters", ("clusters",), words="research-private"),
     View("nodepools", ("nodepools",), words="a4-flex"),
-    View("leftovers", ("leftovers",)),
+    View("orphaned", ("orphaned",)),
     View("help", ("jobs",), words="stalled", then=("question_mark",)),
     View("more", ("jobs",), words="stalled", then=("0",)),
     View("palette", ("jobs",), words="stalled", then=("colon", *"llama")),

@@ -78,7 +78,7 @@ async def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
         ]
         with pytest.raises(ReleaseFailed) as raised:
             await launch(tmp_path)
-        assert raised.value.leftover == ("default", "anna")
+        assert raised.value.half_made == ("default", "anna")
         assert raised.value.hint == "Stop anna again when the cluster answers: a4 stop anna"
         assert "removing what was made failed too" in raised.value.message
         api.server.faults.clear()

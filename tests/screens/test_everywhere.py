@@ -114,11 +114,19 @@ def test_the_mark_of_a_test_stands_where_no_column_cuts_it(passing: NcclResult, 
     assert "".join(run.text for run in words) == f"{mark} peak 300 GB/s, average 120"
 
 
-@pytest.mark.parametrize(("typed", "title"), [("operations", "node pools"), ("leftovers", "orphaned")])
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("operations", "node pools"),
+        ("leftovers", "orphaned resources"),
+        ("node pools", "node pools"),
+        ("orphaned res", "orphaned resources"),
+    ],
+)
 async def test_pages_that_are_no_tab_are_found_by_their_name(typed: str, title: str) -> None:
     async with console() as (app, pilot, _):
-        await pilot.press("colon", *typed)
-        await until(pilot, lambda: "Go to " in screen_text(app))
+        await pilot.press("colon", *(letter.replace(" ", "space") for letter in typed))
+        await until(pilot, lambda: f"Go to {title}" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: title in titles(app))
 
@@ -196,7 +204,7 @@ async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]
     said(session, *training(60))
     job = "default", "llama"
     opened: list[tuple[str, ...]] = [(mode,) for mode, _, _ in ConsoleApp.TABS]
-    opened += [(page,) for page in ("alarms", "preflight", "leftovers")]
+    opened += [(page,) for page in ("alarms", "preflight", "orphaned")]
     opened += [("job", *job, tab) for tab in ("pods", "log", "training", "nccl", "gpus", "events", "yaml", "hang")]
     async with console(session, size=size, messages=True) as (app, pilot, _):
         for page, *about in opened:

@@ -563,7 +563,7 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
 
 async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
     error = ReleaseFailed("me-nccl could not be installed; the server went away.")
-    error.leftover = ("default", "me-nccl")
+    error.half_made = ("default", "me-nccl")
     async with console(chart_session(launch=error)) as (app, pilot, session):
         await to_form(app, pilot)
         await pilot.press("ctrl+s")

@@ -40,7 +40,7 @@ REFUSED = (
     "launch ddp-smoke --set gpus=16", "launch interactive --queue none", "launch ddp-smoke --queue research",
     "upgrade mine --set gpus=8", "upgrade mine --set gpus=8 --json", "rollback mine 1", "rollback mine 1 --json",
     "stop nccl-0412", "stop nccl-0412 --yes", "stop llama-70b nccl-0412 -y", "stop -n team-b rag-eval --yes",
-    "stop --leftovers --yes", "stop --leftovers --data -A -y", "stop nccl-0412 --yes --json",
+    "stop --orphaned --yes", "stop --orphaned --data -A -y", "stop nccl-0412 --yes --json",
     "exec llama-70b 0 -- hostname", "exec llama-70b --all -- hostname", "exec llama-70b --pods 0-3 -- rm -rf /",
     "exec llama-70b 0 --json -- id", "exec -i llama-70b 0 -- cat", "exec -n team-b rag-eval 0 -- true",
     "shell llama-70b", "shell llama-70b 3 --no-tmux", "shell -n team-b rag-eval 0",

@@ -55,7 +55,7 @@ class Kept:
 
 
 STATES = (
-    Kept("busy", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "leftovers", *OF_GOOGLE, *ASKED)),
+    Kept("busy", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "orphaned", *OF_GOOGLE, *ASKED)),
     Kept("narrow", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "stop"), size=(80, 24)),
     Kept("empty", (*MAIN, "alarms"), scene="empty"),
     Kept("stale", (*MAIN, "node", "pod", "job-pods"), stale=True),

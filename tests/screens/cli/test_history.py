@@ -100,19 +100,19 @@ def test_several_jobs_are_stopped_when_somebody_agrees(a4: Commands, monkeypatch
     assert a4.run("stop")[0] == 2
 
 
-def test_leftovers_are_listed_and_removed(a4: Commands) -> None:
+def test_orphaned_resources_are_listed_and_removed(a4: Commands) -> None:
     nfs = ("--set", "storage.nfs.server=10.0.0.2", "--set", "storage.nfs.claim=cli-shared")
     launched = a4.run("launch", "interactive", "--name", "writer", "--set", "gpus=8", "--set", "queue=research", *nfs)
     assert launched[0] == 0
     code, out, _ = a4.run("stop", "writer")
     assert "Stays: " in out
     assert "PersistentVolumeClaim cli-shared" in out
-    left = a4.json("stop", "--leftovers", "writer")
+    left = a4.json("stop", "--orphaned", "writer")
     assert {item["kind"] for item in left["items"]} == {"PersistentVolume", "PersistentVolumeClaim"}
     assert all(item["holds_data"] for item in left["items"])
-    assert a4.json("stop", "--leftovers", "writer", "--yes")["removed"] == []  # data needs to be said
-    assert len(a4.json("stop", "--leftovers", "writer", "--data", "--yes")["removed"]) == 2
-    code, out, _ = a4.run("stop", "--leftovers", "writer")
+    assert a4.json("stop", "--orphaned", "writer", "--yes")["removed"] == []  # data needs to be said
+    assert len(a4.json("stop", "--orphaned", "writer", "--data", "--yes")["removed"]) == 2
+    code, out, _ = a4.run("stop", "--orphaned", "writer")
     assert (code, out) == (0, "No orphaned resources.\n")
 
 
@@ -144,8 +144,8 @@ def test_what_runs_of_a_handmade_training_goes_only_where_it_is_named(a4: Comman
     port = {"port": 29500, "name": "training"}
     create(a4, "services", {"kind": "Service", "metadata": {"name": "training-worker"},
                          "spec": {"clusterIP": "None", "selector": role, "ports": [port]}})  # fmt: skip
-    assert a4.json("stop", "--leftovers", "--yes")["removed"] == []
-    code, out, _ = a4.run("stop", "--leftovers", "training-worker-1", "--yes")
+    assert a4.json("stop", "--orphaned", "--yes")["removed"] == []
+    code, out, _ = a4.run("stop", "--orphaned", "training-worker-1", "--yes")
     assert code == 0
     assert out.splitlines()[1].startswith("Pod   default    training-worker-1")
     assert out.splitlines()[-1] == "Removed Pod training-worker-1."
