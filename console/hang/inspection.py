@@ -24,6 +24,7 @@ from console.attach.many_pods import (
 )
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.hang.collective_times import read_times
+from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.pod_answers import (
@@ -258,7 +259,8 @@ class HangProbe:
         """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
 
         One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked. With `recorder` all
-        ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links.
+        ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links. Then
+        py-spy looks where the slow ranks are, and one that is not, for half as long.
         """
         every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"ask NCCL in {name}")
@@ -280,6 +282,7 @@ class HangProbe:
         )
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
+        report = await self._add_data_waits(report, every, seconds / 2)
         report = replace(report, job=name, at=time.time())
         self.slow_reports[namespace, name] = report
         return report
@@ -292,6 +295,18 @@ class HangProbe:
             read_times, said.found, {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
         )
         return add_times(report, times, {rank.number: rank.node for rank in every})
+
+    async def _add_data_waits(self, report: SlowReport, every: Sequence[Rank], seconds: float) -> SlowReport:
+        numbers = choose_sampled(report, every)
+        if not numbers:
+            return report
+        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "samples", f"{seconds:g}",
+                ",".join(map(str, numbers)))  # fmt: skip
+        wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
+        said = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        samples, why = await asyncio.to_thread(read_samples, said.found)
+        return await asyncio.to_thread(add_data_waits, report, samples, why)
 
     def _running_ranks(self, namespace: str, name: str) -> list[Rank]:
         fleet = self._cluster.fleet

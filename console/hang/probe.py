@@ -3,7 +3,8 @@ hang.
 
 It prints JSON. Of programs that are no Python, such as nccl-tests, it says what the kernel says.
 
-It stands alone, for Python 3.7 and newer, and changes nothing. A4_PROC names another folder than /proc.
+It stands alone, so it has over 500 lines, for Python 3.7 and newer, and changes nothing. A4_PROC names another
+folder than /proc.
 """
 
 from __future__ import annotations
@@ -448,17 +449,68 @@ def tell_stacks(ranks: set[int]) -> None:
     json.dump({"processes": told}, sys.stdout)
 
 
+def tell_samples(seconds: float, ranks: set[int]) -> None:
+    """Print where the main threads of these ranks are, as py-spy finds them for so long."""
+    found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
+    tool = find_py_spy(found)
+    told: list[dict[str, Any]] = [{"rank": each["rank"], "why": "there is no py-spy in its pod"} for each in found]
+    if tool:
+        with ThreadPoolExecutor(1 + len(found)) as pool:
+            told = list(pool.map(lambda each: sample(tool, each, seconds), found))
+    json.dump({"ranks": told}, sys.stdout)
+
+
+def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """How often the main thread of a process was in which calls."""
+    import tempfile  # which most questions need not load
+
+    handle, path = tempfile.mkstemp(prefix="a4-samples.")
+    os.close(handle)
+    try:
+        done = subprocess.run(
+            [tool, "record", "--idle", "--threads", "--format", "raw", "--rate", str(SAMPLES_A_SECOND),
+             "--duration", str(max(1, round(seconds))), "--output", path, "--pid", str(each["pid"])],
+            capture_output=True, timeout=seconds + DUMP_LIMIT, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            why = next((line for line in said if line.startswith("Error: ")), (said or ["py-spy failed"])[0])
+            return {"rank": each["rank"], "why": why[:200]}
+        lines = read_file(path, MOST_SAMPLED).decode("utf-8", "replace").splitlines()
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"rank": each["rank"], "why": str(error)[:200]}
+    finally:
+        os.unlink(path)
+    told = []
+    for thread, _, calls in (line.partition(";") for line in lines):
+        calls, _, count = calls.rpartition(" ")
+        if thread.endswith(": MainThread") and count.isdigit():
+            told.append([int(count), ";".join(calls.split(";")[-MOST_CALLS:])])
+    return {"rank": each["rank"], "stacks": sorted(told, reverse=True)[:MOST_STACKS]}
+
+
+SAMPLES_A_SECOND = 20
+"""Each halts the process for about a millisecond."""
+MOST_SAMPLED = 16 << 20
+"""Bytes of py-spy's answer that are read."""
+MOST_STACKS, MOST_CALLS = 400, 60
+
+
 def main() -> None:
     """Print everything but the stacks of ranks as one line of JSON; with `all-stacks` these too.
 
     With `ras-only` NCCL's status is printed instead, with `times SECONDS` those, with `stacks RANK,RANK` the stacks of
-    these ranks. py-spy, which halts a process for a moment, looks at no others.
+    these ranks, with `samples SECONDS RANK,RANK` where these are meanwhile. py-spy, which halts a process for a moment,
+    looks at no others.
     """
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": query_ras()}, sys.stdout)
         return
     if sys.argv[1:2] == ["times"]:
         tell_times(float(sys.argv[2]))
+        return
+    if sys.argv[1:2] == ["samples"]:
+        tell_samples(float(sys.argv[2]), {int(number) for number in NUMBER.findall(sys.argv[3])})
         return
     if sys.argv[1:2] == ["stacks"]:
         tell_stacks({int(number) for number in NUMBER.findall(sys.argv[2])})

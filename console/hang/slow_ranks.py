@@ -100,10 +100,10 @@ class LateRank:
     slow: bool = False  # others wait for it
     partly: bool = False  # in some of its communicators only, as stages of a pipeline are
     runs_ahead: bool = False  # the others go on launching meanwhile: nobody need wait
-    cause: str = "not known"  # host, GPU or network
+    cause: str = "not known"  # host, GPU, network or data
     pod_index: int | None = None
     node: str = ""
-    evidence: str = ""  # of a slow link, to follow its pod
+    evidence: str = ""  # of a slow link or a data loader, to follow its pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ class SlowReport:
     at: float = 0.0
     timed: str = ""  # which ranks told how long collectives took on the GPU; empty: not asked
     no_gpu_slow: bool = False  # by those times no GPU and no link is slow
+    sampled: str = ""  # at which ranks py-spy looked, or why that told nothing; empty: it was not asked
 
     @property
     def slow(self) -> tuple[LateRank, ...]:
@@ -139,7 +140,7 @@ class SlowReport:
         if self.problem:
             return (self.problem,)
         if self.slow:
-            return tuple(f"{_format_rank(each)}: {each.evidence or _format_wait(each)}." for each in self.slow)
+            return tuple(f"{_format_rank(each)}: {each.evidence or format_wait(each)}." for each in self.slow)
         partly = [each for each in self.late if each.partly]
         if partly:
             more = f" and {len(partly) - 1} more" if len(partly) > 1 else ""
@@ -155,7 +156,7 @@ class SlowReport:
                 "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
             )
         return (
-            f"No host is slow: none launches later than the others for more than {_format_percent(self.bound)} of"
+            f"No host is slow: none launches later than the others for more than {format_share(self.bound)} of"
             f" each step. {'No GPU and no link' if self.no_gpu_slow else 'A GPU that computes slowly'} is "
             f"{'slow either' if self.no_gpu_slow else 'not seen this way'}.",
         )
@@ -168,11 +169,11 @@ def _format_rank(late: LateRank) -> str:
     return f"rank {late.rank} ({where}GPU {late.gpu})"
 
 
-def _format_wait(late: LateRank) -> str:
-    return f"the others wait up to {_format_percent(late.high)} of each step for it"
+def format_wait(late: LateRank) -> str:
+    return f"the others wait up to {format_share(late.high)} of each step for it"
 
 
-def _format_percent(share: float) -> str:
+def format_share(share: float) -> str:
     return f"{share * 100:.2g} %"
 
 

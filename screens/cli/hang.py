@@ -162,6 +162,8 @@ def slow_lines(report: SlowReport) -> list[str]:
         lines.append(f"{report.timed}.")
     elif not report.slow and not report.problem:
         lines.append("--recorder also tells of slow GPUs and links; the first time it pauses the job for 2 to 5 s.")
+    if report.sampled:
+        lines.append(f"{report.sampled}.")
     return lines
 
 
@@ -231,14 +233,16 @@ Find the rank for which the others wait: for 10 to 60 s, or --seconds, one pod a
 2.24 and newer) many times a second which ranks have launched fewer operations. The share of the step is what
 the others wait at most, and there is none where too little was seen or where the hosts run ahead of their
 GPUs. A GPU that computes slowly is not seen where the loss is read in every step: all hosts launch at the
-same time then. --recorder sees it, and a slow link: it asks every rank how long it was in each collective.""",
+same time then. --recorder sees it, and a slow link: it asks every rank how long it was in each collective.
+py-spy then looks for half as long where a slow rank is, and one that is not: whether it waits for its data.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or
 text), ranks, polls, seconds, steps (times that operations were launched; null: not told), late (rank, host,
 pid, gpu, pod_index, node, share, low, high: of the step in which it is late, 95 % confidence, slow,
 partly: in some of its communicators only, runs_ahead: the others launch meanwhile,
-cause: host, GPU, network or not known, evidence: of a slow link), bound (share that no other rank reaches),
-timed (which ranks told how long collectives took; empty: not asked), no_gpu_slow (by that, none is slow).""",
+cause: host, GPU, network, data or not known, evidence: of a slow link or a data loader), bound (share that no
+other rank reaches), timed (which ranks told how long collectives took; empty: not asked), no_gpu_slow (by that,
+none is slow), sampled (at which ranks py-spy looked, or why that told nothing; empty: no rank is slow).""",
     ),
 }

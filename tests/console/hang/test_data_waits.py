@@ -1,0 +1,120 @@
+"""Whether a slow rank waits for its data: by samples of py-spy, those of a real process too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from console.errors import Unreachable, Unreadable
+from console.hang import probe
+from console.hang.data_waits import RankSamples, add_data_waits, choose_sampled, parse_samples, read_samples
+from console.hang.slow_ranks import LateRank, SlowReport
+
+LOADS = (
+    "<module> (train.py:9);main (train.py:4);next_batch (corpus.py:88);_next_data (torch/utils/data/dataloader.py:1)"
+)
+COMPUTES = "<module> (train.py:9);main (train.py:5);backward (torch/_tensor.py:648)"
+
+
+def slow(cause: str = "host", share: float = 0.07) -> SlowReport:
+    late = LateRank(9, "10.0.0.2", 1202, 1, share, 0.06, 0.08, slow=True, cause=cause, pod_index=1, node="n1")
+    return SlowReport("train", "2.28.9", "json", 16, 900, 10.0, 90, (late,))
+
+
+def samples(rank: int, loading: int, every: int = 200) -> RankSamples:
+    return RankSamples(rank, stacks=[(loading, LOADS), (every - loading, COMPUTES)])
+
+
+@pytest.mark.parametrize("cause", ["host", "GPU", "not known"])
+def test_a_slow_rank_that_is_in_its_data_loader_has_that_cause(cause: str) -> None:
+    report = add_data_waits(slow(cause), [samples(9, 16), samples(1, 2)])
+    assert report.late[0].cause == "data"
+    assert report.words == (
+        "rank 9 (pod 1, GPU 1): the others wait up to 8 % of each step for it; it is in its data loader (corpus.py:88) "
+        "for 8 % of the time, rank 1 for 1 %.",
+    )
+    assert report.sampled == "py-spy looked at ranks 1, 9"
+
+
+@pytest.mark.parametrize(
+    ("loading", "usual"),
+    [pytest.param(16, 16, id="as all do"), pytest.param(4, 0, id="too short to explain it")],
+)
+def test_a_data_loader_that_explains_nothing_is_not_the_cause(loading: int, usual: int) -> None:
+    report = add_data_waits(slow(), [samples(9, loading), samples(1, usual)])
+    assert (report.late[0].cause, report.late[0].evidence) == ("host", "")
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ([RankSamples(9, "there is no py-spy in its pod"), samples(1, 0)], "there is no py-spy in its pod"),
+        ([samples(9, 3, 20), samples(1, 0)], "too few samples"),
+        ([samples(9, 16)], "too few samples"),
+        ([RankSamples(9, stacks=[(200, "\x1b[2J;;((("), (-5, LOADS)]), samples(1, 0)], "too few samples"),
+    ],
+)
+def test_without_samples_the_cause_stays_and_it_is_said_why(told: list[RankSamples], why: str) -> None:
+    report = add_data_waits(slow(), told)
+    assert report.late == slow().late
+    assert report.sampled == f"Whether a data loader is the cause is not known ({why})"
+
+
+def test_a_pod_that_answers_junk_is_named() -> None:
+    with pytest.raises(Unreadable):
+        parse_samples(b'{"ranks": 7}')
+    found, why = read_samples({0: b"junk", 1: Unreachable("gone"), 2: b'{"ranks":[{"rank":3}]}'})
+    assert ([each.rank for each in found], why) == ([3], "What py-spy told in the pod cannot be parsed")
+
+
+class Pod:
+    def __init__(self, number: int) -> None:
+        self.number, self.gpus = number, 8
+
+
+def test_the_rank_beside_the_slow_ones_has_the_same_place_in_another_pod() -> None:
+    pods = cast("Any", [Pod(0), Pod(1)])
+    assert choose_sampled(slow(), pods) == [9, 1]
+    assert choose_sampled(slow("network"), pods) == []
+    assert choose_sampled(SlowReport(), pods) == []
+
+
+PROGRAM = """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+from torch.utils.data.dataloader import next_data
+print("begins", flush=True)
+next_data()
+"""
+
+
+def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
+    package = tmp_path / "torch" / "utils" / "data"
+    package.mkdir(parents=True)
+    for folder in (package, *list(package.parents)[:2]):
+        (folder / "__init__.py").touch()
+    (package / "dataloader.py").write_text("import sys\ndef next_data():\n    sys.stdin.read()\n")
+    tool = probe.find_py_spy([])
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            told = probe.sample(tool, {"rank": 9, "pid": process.pid}, 1.0)
+        finally:
+            process.kill()
+    (decoded,) = parse_samples(json.dumps({"ranks": [told]}).encode())
+    assert decoded.why == ""
+    assert decoded.stacks[0][0] >= 5
+    assert {calls.rpartition(";")[2] for _, calls in decoded.stacks} == {"next_data (torch/utils/data/dataloader.py:3)"}
+
+
+def test_why_py_spy_fails_is_told() -> None:
+    told = probe.sample(probe.find_py_spy([]), {"rank": 9, "pid": 2**22 + 1}, 1.0)
+    assert told["why"].startswith("Error: "), told
