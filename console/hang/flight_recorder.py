@@ -9,13 +9,14 @@ for the peer of a receive. Whom others wait for and who waits for nobody is the 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from msgspec import Struct
 
+from console.hang.collective_history import Call, RankHistory, collective_kind, find_mismatch
 from console.scheduling.ranks import format_ranges
 
 
@@ -35,7 +36,7 @@ class Operation(Struct):
 
     @property
     def kind(self) -> str:
-        return self.op.rpartition(":")[2].partition(" ")[0].lstrip("_")
+        return collective_kind(self.op)
 
 
 class RankDump(Struct):
@@ -45,6 +46,8 @@ class RankDump(Struct):
     why: str = ""  # why there is none
     groups: dict[str, GroupRanks] = {}
     operations: list[Operation] = []
+    kinds: list[Call] = []
+    history: dict[str, list[int]] = {}  # of each group the number of the first collective, then places in `kinds`
 
 
 class Desync(StrEnum):
@@ -94,7 +97,6 @@ NAMES = (
     ("context", re.compile(r"CONTEXT|\bcp\b", re.IGNORECASE)),
     ("data", re.compile(r"DATA|FSDP|DDP|\bdp\b", re.IGNORECASE)),
 )  # fmt: skip
-_SAME_SIZE = re.compile(r"all_?reduce|_?all_?gather_base|_?reduce_?scatter_base|broadcast")
 _PEER = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
 
 Group = tuple[str, tuple[int, ...]]
@@ -109,7 +111,7 @@ class _Waits:
         self.trusted = frozenset(trusted)
         self.descs: dict[Group, str] = {}
         self.entered: dict[Group, dict[int, int]] = defaultdict(dict)  # the last collective of each rank
-        self.at: dict[tuple[Group, int], dict[int, Operation]] = defaultdict(dict)  # by group and number
+        self.history: dict[Group, dict[int, RankHistory]] = defaultdict(dict)
         self.pending: dict[int, list[tuple[Group, Operation]]] = {}  # operations that have not ended, the oldest first
         self._absent: dict[tuple[Group, int], frozenset[int]] = {}
         # NCCL launches ahead: where it is told what a GPU has begun, the rest of what its host launched does not count.
@@ -118,14 +120,15 @@ class _Waits:
             groups = {name: (name, tuple(each.ranks)) for name, each in dump.groups.items()}
             self.descs |= {groups[name]: each.desc for name, each in dump.groups.items()}
             self.pending[rank] = []
+            for name, told in dump.history.items():
+                if name in groups and told:
+                    self.history[groups[name]][rank] = RankHistory(told[0], told[1:], dump.kinds)
             for each in dump.operations:
                 group = groups.get(each.group)
                 if group is None:
                     continue
-                if not each.p2p:
-                    if each.state != "scheduled" or not timed:
-                        self.entered[group][rank] = max(each.seq, self.entered[group].get(rank, 0))
-                    self.at[group, each.seq].setdefault(rank, each)
+                if not each.p2p and (each.state != "scheduled" or not timed):
+                    self.entered[group][rank] = max(each.seq, self.entered[group].get(rank, 0))
                 if each.state != "completed":
                     self.pending[rank].append((group, each))
         self.blocked = {
@@ -186,7 +189,7 @@ def judge(
     waits = _Waits(dumps)
     if not waits.blocked:
         return None
-    found = _mismatch(waits)
+    found = _mismatch(waits, blocked=True)
     # Who lives and gave no dump in time is often as well as the others: those are asked for first who are known.
     late = {dump.rank for dump in dumps if dump.why} - set(gone)
     if found is None and late:
@@ -195,32 +198,44 @@ def judge(
     found = found or _culprit(waits, frozenset(gone))
     if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
         return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
-    return found or _left_behind(waits) or _cycle(waits) or _network_finding(waits)
+    return found or _mismatch(waits, blocked=False) or _left_behind(waits) or _cycle(waits) or _network_finding(waits)
 
 
-def _mismatch(waits: _Waits) -> Finding | None:
-    """Ranks of a group that are, or were a moment before, at different operations of the same number."""
-    groups = {group for group, at in waits.blocked.values() if not at.p2p}
-    for key in sorted((key for key in waits.at if key[0] in groups), key=lambda key: key[1]):
-        (group, seq), here = key, waits.at[key]
-        marks = {rank: (at.kind, at.sizes if _SAME_SIZE.fullmatch(at.kind) else "") for rank, at in here.items()}
-        (usual, _), *others = Counter(marks.values()).most_common()
-        if not others:
-            continue
-        odd = tuple(sorted(rank for rank, mark in marks.items() if mark != usual))
-        mine, theirs = here[odd[0]], next(at for rank, at in here.items() if marks[rank] == usual)
-        name = f"{mine.kind} #{seq:,} of {waits.named(group)}"
-        many = "the other is" if len(here) == len(odd) + 1 else f"{len(here) - len(odd)} others are"
-        lines = f" (called in {mine.frame}, not {theirs.frame})" if mine.frame != theirs.frame else ""
-        if mine.kind != theirs.kind and "barrier" not in (mine.kind, theirs.kind):
-            kind, what = Desync.ORDER, f"at {name}, where {many} at {theirs.kind}: the order differs"
-        elif mine.kind == theirs.kind and not lines:
-            kind, what = Desync.SHAPE, f"at {name} with {mine.sizes}, where {many} at it with {theirs.sizes}"
-        else:
-            kind, what = Desync.EPOCH, f"at {name}, where {many} at another {theirs.kind}: not in the same loop"
-        verb = "is" if len(odd) == 1 else "are"
-        return Finding(kind, odd, f"{verb} {what}{lines}", len(waits.blocked) - len(odd), mine.frame)
-    return None
+def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
+    """Ranks of a group that called, at some moment, different collectives of the same number.
+
+    `blocked`: of the groups in which ranks wait; else of all, and only by sizes that differ.
+    """
+    groups = {group for group, at in waits.blocked.values() if not at.p2p} if blocked else waits.history.keys()
+    found = [
+        (mismatch, group) for group in groups
+        if (mismatch := find_mismatch(waits.history[group], only_sizes=not blocked))
+    ]  # fmt: skip
+    if not found:
+        return None
+    (seq, odd, mine, theirs, others), group = min(found, key=lambda each: each[0].seq)
+    here = f"#{seq:,} of {waits.named(group)}"
+    lines = f" (called in {mine.frame}, not {theirs.frame})" if mine.frame != theirs.frame else ""
+    waiting = len(waits.blocked.keys() - set(odd))
+    ordered = mine.kind != theirs.kind and "barrier" not in (mine.kind, theirs.kind)
+    shaped = mine.kind == theirs.kind and not lines
+    kind = Desync.ORDER if ordered else Desync.SHAPE if shaped else Desync.EPOCH
+    if not others:
+        differ = (
+            f"at {mine.kind} with {mine.sizes} and with {theirs.sizes}"
+            if shaped
+            else f"at {mine.kind} and at {theirs.kind}"
+        )
+        return Finding(kind, odd, f"are {differ}, {here}{lines}", waiting, mine.frame)
+    many = "the other is" if others == 1 else f"{others} others are"
+    what = {
+        Desync.ORDER: f"where {many} at {theirs.kind}: the order differs",
+        Desync.SHAPE: f"with {mine.sizes}, where {many} at it with {theirs.sizes}",
+        Desync.EPOCH: f"where {many} at another {theirs.kind}: not in the same loop",
+    }[kind]
+    comma = " " if shaped else ", "
+    verb = "is" if len(odd) == 1 else "are"
+    return Finding(kind, odd, f"{verb} at {mine.kind} {here}{comma}{what}{lines}", waiting, mine.frame)
 
 
 def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
@@ -290,7 +305,8 @@ def _network_finding(waits: _Waits) -> Finding:
     """An operation that all have entered and that does not end; of several the one with the lowest number."""
     group, at = min(waits.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
     ranks = tuple(sorted(rank for rank, each in waits.blocked.items() if each[0] == group))
-    what = f"have all entered {at.kind} #{at.seq:,} of {waits.named(group)}, and it does not end"
+    entered = "have all entered" if len(ranks) > 1 else "has entered"
+    what = f"{entered} {at.kind} #{at.seq:,} of {waits.named(group)}, and it does not end"
     return Finding(Desync.NETWORK, ranks, what, len(waits.blocked), at.frame)
 
 

@@ -252,8 +252,10 @@ MOST_DUMP = 64 << 20
 """Bytes of a dump."""
 MOST_TIMES = 500
 """Collectives of a group whose times are told."""
-KEPT, UNDONE = 24, 4
+KEPT, UNDONE = 8, 4
 """Operations of a group that are told: the last ones, and the first ones that have not ended."""
+MOST_HISTORY, MOST_KINDS = 500, 100
+"""Collectives of a group of which is told what they were, and how many kinds of them."""
 
 
 class NoClasses(pickle._Unpickler):
@@ -352,8 +354,28 @@ def read_dump(path: str) -> dict[str, Any]:
     for known in several.values():
         undone = [each for each in known[:-KEPT] if each["state"] != "completed"]
         told += undone[:UNDONE] + known[-KEPT:]
-    told.sort(key=lambda each: each.pop("place"))
-    return {"groups": groups, "operations": told}
+    told.sort(key=lambda each: each["place"])
+    kinds: dict[tuple[str, str, str], int] = {}
+    history = {name: list_history(known, kinds) for name, known in several.items()}
+    operations = [{name: fact for name, fact in each.items() if name != "place"} for each in told]
+    return {"groups": groups, "operations": operations, "kinds": list(kinds), "history": history}
+
+
+def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, str, str], int]) -> list[int]:
+    """The number of a group's first collective that is told, then of each one its place among `kinds`; -1: not known.
+
+    A kind is (name, sizes, line). Ranks that disagree may go on for many collectives before they hang.
+    """
+    of: dict[int, int] = {}
+    for each in known:
+        kind = each["op"], each["sizes"], each["frame"]
+        if not each["p2p"] and (kind in kinds or len(kinds) < MOST_KINDS):
+            of.setdefault(each["seq"], kinds.setdefault(kind, len(kinds)))
+    if not of:
+        return []
+    last = max(of)
+    first = max(min(of), last - MOST_HISTORY + 1)
+    return [first, *(of.get(seq, -1) for seq in range(first, last + 1))]
 
 
 NUMBER = re.compile(r"\d{1,7}")

@@ -36,6 +36,9 @@ def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
     rest = {place for place in groups if not place[0].waits_for_ranks}
     waiting = total - sum(len(groups[place]) for place in rest)
     told = _find_places_behind(groups, ras, total)
+    gone = {place for place, members in groups.items() if all(each.pid is None for each in members)}
+    if 0 < 2 * sum(len(groups[place]) for place in gone) < total:
+        return gone  # the others wait for them wherever they are, as in the handler of the error that it raised
     if waiting == total:
         return told | {place for place in groups if _is_small_group(groups[place], total)}
     if waiting * 2 < total:

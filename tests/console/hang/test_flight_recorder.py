@@ -8,11 +8,13 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import structs
 
 from console.hang import probe
+from console.hang.collective_history import Call
 from console.hang.flight_recorder import ADVICE, Desync, Finding, GroupRanks, Operation, RankDump, describe_dumps, judge
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.stack_location import Activity, StackLocation
@@ -110,6 +112,28 @@ def skipped_and_launched_ahead(every: Dumps) -> None:
     enters(every, set(every) - {8, 10, 11}, "0", "all_reduce")
 
 
+def another_shape_long_before(every: Dumps) -> None:
+    """Of a group in which nobody waits any more, and whose operations of then are told as history only."""
+    for rank in (8, 9, 10, 11):
+        name = group_of(every, rank, "t")
+        every[rank].kinds = [Call("nccl:all_reduce", "16, Float"), Call("nccl:all_reduce", "24, Float")]
+        every[rank].history[name] = [101, *([0] * 100)]
+    every[9].history[group_of(every, 9, "t")][1 + 120 - 101] = 1
+    enters(every, set(every), "0", "all_reduce")
+
+
+def another_shape_of_two(every: Dumps) -> None:
+    """Two of the four know what they called; of those the one is odd that never calls it so elsewhere."""
+    another_shape_long_before(every)
+    every[8].history = every[10].history = {}
+
+
+def two_loops(every: Dumps) -> None:
+    """As many ranks are in one loop as in the other."""
+    enters(every, (8, 9), "t", "all_gather")
+    enters(every, (10, 11), "t", "reduce_scatter")
+
+
 def another_shape_before(every: Dumps) -> None:
     """The shapes differed in a collective that NCCL nevertheless ended."""
     for rank in (8, 9, 10, 11):
@@ -127,6 +151,17 @@ def without_a_dump_in_time(every: Dumps) -> None:
 def dead(every: Dumps) -> None:
     skipped(every)
     every[9] = RankDump(9, "its recorder does not listen (No such device or address)")
+
+
+def tell_history(every: Dumps) -> Dumps:
+    """What the script in the pod tells of the same operations beside them."""
+    for told in every.values():
+        kinds = {tuple(kind): at for at, kind in enumerate(told.kinds)}
+        for name in told.groups.keys() - told.history.keys():
+            known = [structs.asdict(each) for each in told.operations if each.group == name]
+            told.history[name] = probe.list_history(known, cast("Any", kinds))
+        told.kinds = [Call(*kind) for kind in kinds]
+    return every
 
 
 CASES = [
@@ -147,6 +182,11 @@ CASES = [
      "all_reduce #201 of the group of all ranks"),
     (another_shape_before, Desync.SHAPE, (9,), "is at all_reduce #199 of the tensor group with 24, Float, where 3 "
      "others are at it with 16, Float"),
+    (another_shape_long_before, Desync.SHAPE, (9,), "is at all_reduce #120 of the tensor group with 24, Float, where 3 "
+     "others are at it with 16, Float"),
+    (another_shape_of_two, Desync.SHAPE, (9,), "is at all_reduce #120 of the tensor group with 24, Float, where the "
+     "other is at it with 16, Float"),
+    (two_loops, Desync.ORDER, (8, 9, 10, 11), "are at reduce_scatter and at all_gather, #201 of the tensor group"),
     (without_a_dump_in_time, Desync.MISSED, (9,), "never entered all_gather #201 of the tensor group"),
     (dead, Desync.NO_DUMP, (9,), "gave no dump and never entered all_gather #201 of the tensor group"),
 ]  # fmt: skip
@@ -156,7 +196,7 @@ CASES = [
 def test_each_case_of_a_hang_has_its_sentence(happens: Any, kind: Desync, ranks: tuple[int, ...], what: str) -> None:
     every = dumps()
     happens(every)
-    found = judge(every.values())
+    found = judge(tell_history(every).values())
     assert found is not None
     assert (found.kind, found.ranks, found.what) == (kind, ranks, what)
     assert ADVICE[kind]
@@ -165,13 +205,16 @@ def test_each_case_of_a_hang_has_its_sentence(happens: Any, kind: Desync, ranks:
 def test_every_kind_is_among_the_cases_and_a_job_that_goes_on_is_none() -> None:
     assert {kind for _, kind, _, _ in CASES} == set(Desync) == set(ADVICE)
     assert judge([]) is None
-    assert judge(dumps().values()) is None
+    assert judge(tell_history(dumps()).values()) is None
 
 
 def test_1024_ranks_are_judged_in_less_than_two_seconds_of_a_processor() -> None:
     every = dumps(1024)
     enters(every, (8, 10, 11), "t")
     enters(every, set(every) - {8, 9, 10, 11}, "d", "all_reduce")
+    for told in every.values():
+        told.kinds = [Call("nccl:all_reduce", "16, Float"), Call("nccl:all_gather", "16, Float")]
+        told.history = {name: [1, *([0, 1] * 100)] for name in told.groups}
     began = time.process_time()
     found = judge(every.values())
     assert time.process_time() - began < 2
@@ -246,12 +289,41 @@ def test_a_dump_is_told_in_short(tmp_path: Path) -> None:
     path = tmp_path / "trace_0"
     path.write_bytes(pickle.dumps(dump(entry(1, "scheduled"), *map(entry, range(2, 30)), entry(30, "started")), 2))
     told = probe.read_dump(str(path))
-    assert [each["seq"] for each in told["operations"]] == [1, *range(7, 31)], "the last, and what has not ended"
+    assert [each["seq"] for each in told["operations"]] == [1, *range(23, 31)], "the last, and what has not ended"
     assert told["groups"] == {"0": {"desc": "default_pg", "ranks": [0, 1]}}
     assert told["operations"][-1] == {
         "group": "0", "seq": 30, "op": "nccl:all_reduce", "state": "started", "sizes": "512x4096, BFloat16",
         "frame": "train.py:40", "p2p": False,
     }  # fmt: skip
+    assert told["kinds"] == [("nccl:all_reduce", "512x4096, BFloat16", "train.py:40")]
+    assert told["history"] == {"0": [1, *([0] * 30)]}
+
+
+def test_the_history_of_collectives_is_told_as_far_as_it_is_known(tmp_path: Path) -> None:
+    """A number that is missing, sends between two ranks, and more kinds and collectives than are told."""
+    path = tmp_path / "trace_0"
+    ends = entry(903, input_sizes=[[7]])
+    path.write_bytes(pickle.dumps(dump(*map(entry, range(1, 901)), entry(1, is_p2p=True), ends), 2))
+    told = probe.read_dump(str(path))
+    assert told["history"] == {"0": [404, *([0] * 497), -1, -1, 1]}
+    assert told["kinds"][1] == ("nccl:all_reduce", "7, BFloat16", "train.py:40")
+    path.write_bytes(pickle.dumps(dump(*(entry(at, input_sizes=[[at]]) for at in range(1, 201))), 2))
+    told = probe.read_dump(str(path))
+    assert len(told["kinds"]) == probe.MOST_KINDS
+    path.write_bytes(pickle.dumps(dump(entry(1, is_p2p=True, p2p_seq_id=4)), 2))
+    assert probe.read_dump(str(path))["history"] == {"0": []}
+
+
+def test_a_history_that_cannot_be_is_no_mismatch() -> None:
+    """As a hostile pod tells it: places that no kind has, and numbers far from those of the others."""
+    every = dumps()
+    enters(every, set(every), "0", "all_reduce")
+    tell_history(every)
+    every[9].history["0"] = [10**15, 7, -3, 10**12]
+    every[10].kinds = []
+    found = judge(every.values())
+    assert found is not None
+    assert found.kind is Desync.NETWORK
 
 
 DAMAGED = (pickle.UnpicklingError, TypeError, EOFError, LookupError, ValueError, OverflowError, MemoryError)

@@ -74,6 +74,14 @@ def test_a_rank_that_is_stopped_or_gone() -> None:
     assert not said(ITEM, NO_STACK).suspects, "py-spy may have failed on one that works"
 
 
+def test_who_waits_elsewhere_because_a_rank_is_gone_is_not_named_beside_it() -> None:
+    """NCCL raised an error on rank 2 too, whose handler waits; recorded on an H200."""
+    assert (
+        said(ITEM, NO_STACK, SLEEP, ITEM, ITEM, ITEM, pid=None).short
+        == "Rank 1 (pod 1, GPU 0) has no process any more while 4 others are in train_step."
+    )
+
+
 TEST = locate_compiled("all_reduce_perf", "R")
 
 
