@@ -34,6 +34,12 @@ _WEIGHT_FILE = re.compile(
     r"(?:^|/)(?:\.metadata|[^/]+\.(?:distcp|safetensors)|pytorch_model[^/]*\.bin|model_optim_rng\.pt)$"
 )
 _ZIP_SUFFIXES = re.compile(r"\.(?:pt|pth|bin|ckpt)$")
+_READ = re.compile(
+    r"\.(?:pt|pth|bin|ckpt|distcp|json|safetensors)$|(?:^|/)\.metadata$"
+)  # files whose beginning is looked at
+_SAVED_BY_TORCH = re.compile(
+    r"\.(?:pt|pth|ckpt|distcp)$|(?:^|/)(?:pytorch_model[^/]*|optimizer|scheduler|training_args)\.bin$"
+)
 _FULL_WEIGHTS = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|json)$|(?:^|/)\.metadata$")
 _SHARD_FILE = re.compile(r"^(.*)-(\d{5})-of-(\d{5})(\.(?:safetensors|bin))$")
 _TRAINING_STATE = re.compile(  # files of a training state that each checkpoint of a run has, if one has it
@@ -55,10 +61,10 @@ class StoredFile:
 
 class FileReader(Protocol):
     async def read_heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
-        """So many bytes of the beginning of each file."""
+        """So many bytes of the beginning of each file that can be read."""
 
     async def read_tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
-        """So many bytes of the end of each file."""
+        """So many bytes of the end of each file that can be read."""
 
 
 class CheckpointState(StrEnum):
@@ -172,6 +178,8 @@ async def _read_ends(
             heads[file.path] = 8
         elif _ZIP_SUFFIXES.search(end):
             heads[file.path], tails[file.path] = 4, _END_OF_ZIP
+        elif end.endswith(".distcp"):
+            heads[file.path] = 4
     for file in files:
         if basename(file.path) in POINTERS:
             heads[file.path] = min(file.size, 200)
@@ -226,6 +234,9 @@ def _judge_checkpoint(
         _judge_dcp(folder, inside, contents, problems, unknown)
         _judge_shards(folder, inside, contents, problems)
     for path, file in held.items():
+        too_large = path.endswith(".metadata") and file.size > MAX_METADATA  # that is told already
+        if file.size and file.path not in contents and _READ.search(path) and not too_large:
+            unknown.append(f"{path} cannot be read")
         _judge_file(path, file, contents, problems, unknown)
     told = {each.partition(" is ")[0] for each in problems}
     gone = dict.fromkeys([*sorted(usual - held.keys()), *islice(_missing_numbered_files(held), MAX_MISSING)])
@@ -280,7 +291,7 @@ def _judge_dcp(
     if not metadata.size:
         return
     try:
-        needed = read_needed_sizes(contents.get(metadata.path, b""))
+        needed = read_needed_sizes(contents[metadata.path]) if metadata.path in contents else {}
     except Unreadable as error:
         problems.append(f"{_join(folder, '.metadata')}: {error.message}")
         return
@@ -326,6 +337,8 @@ def _judge_file(
             problems.append(f"{path} is no JSON: it is damaged or cut off")
     elif path.endswith(".safetensors"):
         _judge_safetensors(path, file, data, problems, unknown)
+    elif _SAVED_BY_TORCH.search(path) and not any(data):
+        problems.append(f"{path} begins with zeros: its content was never written")
     elif _ZIP_SUFFIXES.search(path) and data.startswith(b"PK\3\4"):
         end = contents.get(f"{file.path}!", b"")
         if not (end.startswith(b"PK\5\6") and len(end) == _END_OF_ZIP):

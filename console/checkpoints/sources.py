@@ -32,18 +32,22 @@ async def survey_container(files: PodFiles, folder: str, now: float, most: int =
     found = [StoredFile(each.path, each.size, each.modified) for each in entries if each.file]
     folders = [each.path for each in entries if each.kind is EntryKind.FOLDER and each.path]
     reader = _BatchedReader(lambda wanted, tail: files.read_ends(place.path, wanted, tail=tail))
-    return await survey_checkpoints(_require_few_files(found, folder, most), reader, now, basename(place.path), folders)
+    _require_few_files(len(found), folder, most)
+    return await survey_checkpoints(found, reader, now, basename(place.path), folders)
 
 
 async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most: int = MAX_FILES) -> Survey:
     """The checkpoints below a folder of a bucket that holds `most` files; NotFound where nothing is there."""
     found: list[StoredFile] = []
+    folders: list[str] = []  # that are objects of their own, as gcsfuse makes them
     async with aclosing(storage.iter_tree(place)) as objects:
         async for each in objects:
             inside = each.name[len(place.folder) :]
-            if inside and not each.is_folder:
+            if inside and each.is_folder:
+                folders.append(inside.rstrip("/"))
+            elif inside:
                 found.append(StoredFile(inside, each.bytes, each.updated))
-                _require_few_files(found, str(place), most)
+            _require_few_files(len(found) + len(folders), str(place), most)
     if not found:
         raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
     sizes = {each.path: each.size for each in found}
@@ -61,18 +65,18 @@ async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most
         }  # fmt: skip
         came = await storage.read_parts(place.bucket, {place.folder + path: part for path, part in parts.items()})
         for path, (_, ahead) in parts.items():
-            known[path] = came[place.folder + path]
-            if ahead > wanted[path]:
-                begun[path] = known[path]
-        return {path: known[path][:size] for path, size in wanted.items()}
+            if data := came[place.folder + path]:  # else it was deleted meanwhile
+                known[path] = data
+                if ahead > wanted[path]:
+                    begun[path] = data
+        return {path: data[: wanted[path]] for path, data in known.items()}
 
-    return await survey_checkpoints(found, _BatchedReader(read), now, basename(place.path.rstrip("/")))
+    return await survey_checkpoints(found, _BatchedReader(read), now, basename(place.path.rstrip("/")), folders)
 
 
-def _require_few_files(found: list[StoredFile], where: str, most: int) -> list[StoredFile]:
-    if len(found) > most:
+def _require_few_files(count: int, where: str, most: int) -> None:
+    if count > most:
         raise Unreadable(f"There are more than {most:,} files below {where}.", "Name a folder with fewer.")
-    return found
 
 
 @dataclass(slots=True)

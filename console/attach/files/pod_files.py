@@ -197,17 +197,21 @@ class PodFiles:
                 yield data
 
     async def read_ends(self, folder: str, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
-        """So many bytes of the beginning of each file below a folder, or of its end; zeros where it has fewer."""
+        """So many bytes of the beginning of each file below a folder, or of its end; zeros where it has fewer.
+
+        Those that cannot be read are left out.
+        """
         listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in wanted.items())
         words = (folder, str(len(listed)), "tail" if tail else "head")
         what = f"read files below {folder}"
         out, _ = await self._run(scripts.ENDS, *words, stdin=listed, what=what, path=folder, limit=LIST_TIMEOUT)
-        if len(out) != sum(wanted.values()):
+        if len(out) != sum(wanted.values()) + len(wanted):
             raise Unreadable(f"Could not {what} in {self.where}: {len(out):,} bytes came.", "Try again.")
         found, at = {}, 0
         for path, size in wanted.items():
-            found[path] = out[at : at + size]
-            at += size
+            if out[at : at + 1] == b"+":
+                found[path] = out[at + 1 : at + 1 + size]
+            at += 1 + size
         return found
 
     async def _stream_output(

@@ -96,22 +96,23 @@ head -c "$2" | if command -v python3 >/dev/null 2>&1; then
 import os, sys
 words = sys.stdin.buffer.read().split(b"\\0")
 for size, path in zip(words[::2], words[1::2]):
-    size, data = int(size), b""
+    size, data, read = int(size), b"", b"-"
     try:
         with open(path, "rb") as file:
             if sys.argv[1] == "tail":
                 file.seek(max(0, os.fstat(file.fileno()).st_size - size))
-            data = file.read(size)
+            data, read = file.read(size), b"+"
     except OSError:
         pass
-    sys.stdout.buffer.write(data.ljust(size, b"\\0"))
+    sys.stdout.buffer.write(read + data.ljust(size, b"\\0"))
 ' "$3"
 else
-  xargs -0 -n 2 sh -c '{ "$0" -c "$1" "$2" 2>/dev/null; head -c "$1" /dev/zero; } | head -c "$1"' "$3"
+  xargs -0 -n 2 sh -c 'if head -c 0 "$2" 2>/dev/null; then printf +; else printf -- -; fi
+    { "$0" -c "$1" "$2" 2>/dev/null; head -c "$1" /dev/zero; } | head -c "$1"' "$3"
 fi
 """
-"""So many bytes of the beginning (`head`) or end (`tail`) of each of the files named on its input, one after the other;
-zeros where a file has fewer."""
+"""Of each of the files named on its input a plus, or a minus if it cannot be read, and so many bytes of its beginning
+(`head`) or end (`tail`); zeros where it has fewer."""
 
 SIZE = 'if [ -f "$1" ]; then wc -c < "$1"; else echo 0; fi'
 

@@ -5,64 +5,48 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pickle
-import random
 import shutil
-import tarfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from console.checkpoints.judge import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
-from console.checkpoints.sources import survey_container
+from console.checkpoints.sources import survey_bucket, survey_container
 from console.errors import NotFound, Unreadable
+from console.google.storage import GcsPlace
+from practice.google.bucket_store import BUCKET, BucketStore
 from tests.console.attach.files.pod import Pod
+from tests.console.checkpoints.damages import (
+    DAMAGES,
+    FORMATS,
+    POINTER,
+    POINTER_DAMAGES,
+    SWIFT,
+    evil_pickles,
+    make_runs,
+    spoil,
+    unpack,
+    vary,
+)  # fmt: skip
+from tests.google.practised import google
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PACKED = Path(__file__).parents[2] / "fixtures/checkpoints.tar.gz"
-FORMATS = {"dcp": "torch DCP", "megatron": "Megatron torch_dist", "legacy": "Megatron torch", "hf": "safetensors"}
-SWIFT = {"swift": "safetensors", "swift-megatron": "Megatron torch_dist"}  # adapters by SWIFT, and Megatron-SWIFT
-OPTIONAL = {"generation_config.json", "additional_config.json"}
 LATER = 10_000.0
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("whole")
-    with tarfile.open(PACKED) as packed:
-        if hasattr(tarfile, "data_filter"):  # Python 3.11.2 has none yet, and 3.12 warns without
-            packed.extraction_filter = tarfile.data_filter
-        packed.extractall(folder)
-    older, legacy = folder / "ck/legacy/iter_0000100", folder / "ck/legacy/iter_0000200"
-    shutil.copytree(older, legacy)  # so that each has one beside it
-    (folder / "ck/legacy/latest_checkpointed_iteration.txt").write_text("200")
-    return folder / "ck"
+    return unpack(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="module")
 def runs(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run of each format with two checkpoints; those of ms-swift have the files that it adds."""
-    made = {kind: tmp_path_factory.mktemp(kind) / "v0-20260901-120000" for kind in SWIFT}
-    for step in (whole / "hf").iterdir():
-        adapter = made["swift"] / step.name
-        adapter.mkdir(parents=True)
-        shutil.copy2(step / "model-00001-of-00010.safetensors", adapter / "adapter_model.safetensors")
-        for name in ("optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth", "trainer_state.json",
-                     "training_args.bin"):  # fmt: skip
-            shutil.copy2(step / name, adapter / name)
-        (adapter / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 8}')
-        (adapter / "additional_config.json").write_text('{"lora_dtype": null}')
-        (adapter / "args.json").write_text('{"model": "Qwen/Qwen2.5-7B-Instruct"}')
-    shutil.copytree(whole / "megatron", made["swift-megatron"])
-    for step in made["swift-megatron"].iterdir():
-        if step.is_dir():
-            (step / "args.json").write_text('{"save": "megatron_output"}')
-    (made["swift-megatron"] / "args.json").write_text("{}")
-    return {**{kind: whole / kind for kind in FORMATS}, **made}
+    return make_runs(whole, tmp_path_factory.mktemp("runs"))
 
 
 class Disk:
@@ -93,76 +77,130 @@ def test_what_was_saved_whole_is_complete(runs: dict[str, Path], kind: str) -> N
     assert found.notes == ()
 
 
-@pytest.mark.parametrize("kind", FORMATS | SWIFT)
-def test_forty_that_are_whole_in_other_ways_are_not_accused(runs: dict[str, Path], tmp_path: Path, kind: str) -> None:
+Everywhere = Callable[[Path], Awaitable[Survey]]
+
+
+async def on_a_mount(folder: Path) -> Survey:
+    """As commands in a pod that mounts it read it."""
+    return await survey_container(Pod(folder.parent).files, folder.name, time.time() + LATER)
+
+
+async def in_a_bucket(folder: Path) -> Survey:
+    """As it is read from a bucket, where folders without files are objects of their own, as gcsfuse makes them."""
+    async with google() as (session, world):
+        world.page = 1000
+        vault, old = world.service_state(BucketStore), time.time() - 86_400
+        for each in sorted(Path.rglob(folder, "*")):
+            name = f"all/{each.relative_to(folder)}"
+            if each.is_file():
+                vault.put(BUCKET, name, each.read_bytes(), moment=old)
+            elif not any(each.iterdir()):
+                vault.put(BUCKET, f"{name}/", b"", moment=old)
+        return await survey_bucket(session.google.storage, GcsPlace(BUCKET, "all/"), time.time())
+
+
+PLACES = pytest.mark.parametrize("survey", [on_a_mount, in_a_bucket])
+KINDS = pytest.mark.parametrize("kind", FORMATS | SWIFT)
+
+
+@PLACES
+@KINDS
+async def test_forty_that_are_whole_in_other_ways_are_not_accused(
+    runs: dict[str, Path], tmp_path: Path, kind: str, survey: Everywhere
+) -> None:
+    expected: set[str] = set()
     for number in range(40):
-        chance = random.Random(number)
-        folder = tmp_path / f"run-{number}" if number % 2 else tmp_path / str(number) / "output"
-        shutil.copytree(runs[kind], folder)
-        steps = sorted(each for each in folder.iterdir() if each.is_dir())
-        if chance.random() < 0.4:
-            shutil.rmtree(steps.pop(0))
-        if chance.random() < 0.4:
-            (folder / "events.out.tfevents.1").write_bytes(b"")
-            (folder / "runs").mkdir()
-            (folder / "runs/step-7.png").write_bytes(b"png")
-        for step in steps:
-            if chance.random() < 0.3:
-                (step / ".lock").write_bytes(b"")
-                (step / "merges.txt").write_text("")
-                (step / "tokenizer.bin").write_bytes(b"no archive at all")
-        if kind in {"hf", "swift"} and chance.random() < 0.3:
-            for step in steps:
-                (step / "optimizer.pt").unlink()  # save_only_model
-        if chance.random() < 0.3:
-            steps[-1].rename(steps[-1].with_name(f"step_{30_000 + number}"))
-            for name in ("latest_checkpointed_iteration.txt",):
-                (folder / name).unlink(missing_ok=True)
-        found = looked_through(folder)
-        assert len(found.checkpoints) == len(steps), number
-        assert [(each.state, each.problems) for each in found.checkpoints] == [(CheckpointState.COMPLETE, ())] * len(
-            steps
-        ), number
-        assert found.notes == (), number
+        place = f"run-{number}" if number % 2 else f"{number}/output"
+        shutil.copytree(runs[kind], tmp_path / "all" / place)
+        expected |= {f"{place}/{step}" for step in vary(tmp_path / "all" / place, kind, number)}
+    found = await survey(tmp_path / "all")
+    assert {each.path for each in found.checkpoints} == expected
+    assert [each for each in found.checkpoints if each.state is not CheckpointState.COMPLETE or each.problems] == []
+    assert found.notes == ()
 
 
-def needed(step: Path) -> list[Path]:
-    """Files without which it cannot be loaded."""
-    return sorted(each for each in step.rglob("*") if each.is_file() and each.name not in OPTIONAL)
-
-
-@pytest.mark.parametrize("kind", FORMATS | SWIFT)
-def test_forty_that_are_damaged_are_all_found(runs: dict[str, Path], tmp_path: Path, kind: str) -> None:
+@PLACES
+@KINDS
+async def test_forty_that_are_damaged_are_all_found(
+    runs: dict[str, Path], tmp_path: Path, kind: str, survey: Everywhere
+) -> None:
+    damaged: dict[str, str] = {}
+    pointers: dict[str, str] = {}
     for number in range(40):
-        chance = random.Random(number)
+        place = tmp_path / f"all/{number}"
+        shutil.copytree(runs[kind], place)
+        how, step = spoil(place, kind, number)
+        if how in POINTER_DAMAGES:
+            pointers[f"{number}/{POINTER}"] = POINTER_DAMAGES[how]
+        else:
+            damaged[f"{number}/{step}"] = how
+    assert len(damaged) + len(pointers) == 40
+    assert set(damaged.values()) | {how for how in POINTER_DAMAGES if POINTER_DAMAGES[how] in pointers.values()} == set(
+        DAMAGES[kind]
+    )
+    found = await survey(tmp_path / "all")
+    told = {each.path: each.problems for each in found.checkpoints if each.state is CheckpointState.INCOMPLETE}
+    assert {path: how for path, how in damaged.items() if path not in told} == {}
+    assert told.keys() == damaged.keys(), "those beside them are whole"
+    assert all(told.values())
+    assert sum(each.state is CheckpointState.COMPLETE for each in found.checkpoints) == 80 - len(damaged)
+    notes = {note.partition(" ")[0]: note for note in found.notes}
+    assert {path: words for path, words in pointers.items() if words not in notes.get(path, "")} == {}
+    # The other pointers name the damaged one, if it is still there by that name.
+    assert all(words.endswith(("which is incomplete", "which is not there", "step 200 is complete"))
+               for words in found.notes)  # fmt: skip
+
+
+@KINDS
+def test_a_save_that_is_not_over_yet_is_being_written(runs: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    for number in range(len(DAMAGES[kind])):
         folder = tmp_path / str(number)
         shutil.copytree(runs[kind], folder)
-        step = max((each for each in folder.iterdir() if each.is_dir()), key=lambda each: each.stat().st_mtime)
-        file = chance.choice(needed(step))
-        how = ("missing", "empty", "cut", "half", "nothing", "unfinished")[number % 6]
-        if how == "missing":
-            file.unlink()
-        elif how == "empty":
-            os.truncate(file, 0)
-        elif how == "cut":
-            os.truncate(file, file.stat().st_size - 1)
-        elif how == "half":
-            os.truncate(file, file.stat().st_size // 2)
-        elif how == "nothing":
-            for each in step.iterdir():
-                shutil.rmtree(each) if each.is_dir() else each.unlink()
-        else:
-            step = step.rename(step.with_name(f"tmp-{step.name}"))
-        found = looked_through(folder)
-        states = {each.path: each for each in found.checkpoints}
-        assert states[step.name].state is CheckpointState.INCOMPLETE, (number, how, file.name)
-        assert states[step.name].problems
-        assert sum(each.state is CheckpointState.COMPLETE for each in found.checkpoints) == 1, (number, how, file.name)
-        if how != "nothing":  # of an empty folder nobody knows since when it is empty
-            for each in step.rglob("*"):
-                os.utime(each)
-            now = {each.path: each for each in looked_through(folder, 0).checkpoints}
-            assert now[step.name].state is CheckpointState.WRITING, (number, how, file.name)
+        how, name = spoil(folder, kind, number)
+        if how in POINTER_DAMAGES or how == "nothing":  # of an empty folder nobody knows since when it is empty
+            continue
+        for each in (folder / name).rglob("*"):
+            os.utime(each)
+        now = {each.path: each for each in looked_through(folder, 0).checkpoints}
+        assert now[name].state is CheckpointState.WRITING, how
+
+
+def shell_alone(programs: Path) -> Path:
+    """A folder with the programs of a small image, among them no Python."""
+    programs.mkdir()
+    for name in ("sh", "find", "head", "tail", "xargs", "stat", "df", "awk", "pwd", "dirname", "basename", "readlink"):
+        if path := shutil.which(name):
+            (programs / name).symlink_to(path)
+    return programs
+
+
+@pytest.mark.parametrize("python", [True, False], ids=["with python", "with a shell alone"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dcp/step-200/__1_0.distcp", "dcp/step-200/.metadata", "hf/checkpoint-100/config.json",
+        "hf/checkpoint-100/model-00004-of-00010.safetensors", "legacy/iter_0000200/mp_rank_01/model_optim_rng.pt",
+    ],
+)  # fmt: skip
+async def test_of_a_file_that_may_not_be_read_nothing_is_said(
+    whole: Path, tmp_path: Path, name: str, python: bool
+) -> None:
+    folder = tmp_path / "pod/mnt"
+    shutil.copytree(whole, folder)
+    # To root all files can be read: a link of links to itself cannot, and the list tells the size of the file.
+    pod = Pod(tmp_path / "pod", None if python else shell_alone(tmp_path / "programs"), alone=not python)
+    listed = pod.files.list_tree
+
+    async def list_tree(place: str) -> Any:
+        found = await listed(place)
+        (folder / name).unlink()
+        (folder / name).symlink_to(folder / name)
+        return found
+
+    pod.files.list_tree = list_tree  # type: ignore[method-assign, assignment]
+    found = await survey_container(pod.files, "mnt", time.time() + LATER)
+    wrong = [(each.state, each.problems) for each in found.checkpoints if each.state is not CheckpointState.COMPLETE]
+    assert wrong == [(CheckpointState.UNKNOWN, (f"{name.split('/', 2)[2]} cannot be read",))]
 
 
 def test_pointers_that_are_wrong_are_told(whole: Path, tmp_path: Path) -> None:
@@ -190,15 +228,10 @@ def test_one_checkpoint_by_itself_and_one_of_another_name(whole: Path) -> None:
     assert len(looked_through(whole).checkpoints) == 8
 
 
-class Evil:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.system, ("touch /tmp/a4-evil-was-run",)
-
-
 def test_a_pickle_runs_nothing_and_takes_no_memory_that_it_asks_for(tmp_path: Path) -> None:
     Path("/tmp/a4-evil-was-run").unlink(missing_ok=True)
     for data in (
-        pickle.dumps(Evil()), pickle.dumps({"storage_data": Evil()}), b"\x80\x02r\xff\xff\xff\xffN.", b"", b"garbage",
+        *evil_pickles(), b"\x80\x02r\xff\xff\xff\xffN.", b"", b"garbage",
         b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.", b"(" * 100_000 + b"t" * 100_000 + b".",
     ):  # fmt: skip
         with pytest.raises(Unreadable):
@@ -208,11 +241,7 @@ def test_a_pickle_runs_nothing_and_takes_no_memory_that_it_asks_for(tmp_path: Pa
 
 @pytest.mark.parametrize("python", [True, False], ids=["with python", "with a shell alone"])
 async def test_in_a_container(whole: Path, tmp_path: Path, python: bool) -> None:
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name in ("sh", "find", "head", "tail", "xargs", "stat", "df", "awk", "pwd", "dirname", "basename", "readlink"):
-        if path := shutil.which(name):
-            (programs / name).symlink_to(path)
+    programs = shell_alone(tmp_path / "programs")
     shutil.copytree(whole, tmp_path / "pod/mnt")
     os.truncate(tmp_path / "pod/mnt/hf/checkpoint-100/model-00004-of-00010.safetensors", 100)
     pod = Pod(tmp_path / "pod", None if python else programs, alone=not python)
