@@ -21,6 +21,7 @@ from practice.node.proc_files import (
 from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
 from practice.programs.failure_modes import HUNG_FACT, SICK_FACT
+from practice.programs.faults import slow_rank
 from practice.programs.nccl import is_single_process
 from practice.programs.stages import own_script_trains
 
@@ -103,6 +104,13 @@ fi
 echo "practice cluster: these stacks are made up" >&2
 if [ "$command" = record ]; then
     case "$form" in
+        raw)
+            # Of 100 samples of the main thread one is in the data loader, or as many more as the fault says.
+            loads=1
+            [ "$doing" = train ] && [ "$pid" -eq {slow} ] && loads=$((1 + {percent}))
+            echo "thread ($pid): MainThread;{loading} $loads" > "$output"
+            echo "thread ($pid): MainThread;{training} $((100 - loads))" >> "$output"
+            exit ;;
         flamegraph) exec cp {flame}.svg "$output" ;;
         *) exec cp {flame}_speedscope.json "$output" ;;
     esac
@@ -191,10 +199,16 @@ def write_fake_binaries(
     bin_folder.mkdir()
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
     last = FIRST_PID + place.gpus
+    calls = {}
     for doing in ("train", "nccl", "data"):
         dump = (_DATA / f"pyspy_{doing}.txt").read_text().replace("@COMMAND@", " ".join(stacks.program_command(place)))
         below = "\n    ".join(stacks.stack_frames(place, doing))
-        (bin_folder / f"pyspy_{doing}.txt").write_text(dump.replace("@FRAMES@", f"    {below}"))
+        dump = dump.replace("@FRAMES@", f"    {below}")
+        (bin_folder / f"pyspy_{doing}.txt").write_text(dump)
+        main = dump.partition('"MainThread"\n')[2].partition("\nThread")[0]
+        calls[doing] = ";".join(reversed([line.strip() for line in main.splitlines() if line.strip()]))
+    slow = slow_rank(place)
+    loading = slow is not None and slow.cause == "data" and slow.rank // place.gpus == place.rank
     dumps, flame = shlex.quote(str(bin_folder / "pyspy_")), shlex.quote(str(_DATA / "pyspy"))
     stuck = FIRST_PID + stuck_gpu(place)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
@@ -228,7 +242,17 @@ def write_fake_binaries(
             test=" ".join(test_command(place)),
         ),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
-        "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=dumps, flame=flame),
+        "py-spy": _PY_SPY.format(
+            state=state,
+            last=last,
+            stuck=stuck,
+            stacks=dumps,
+            flame=flame,
+            loading=calls["data"],
+            training=calls["train"],
+            slow=FIRST_PID + slow.rank % place.gpus if slow is not None and loading else 0,
+            percent=round(100 * slow.share) if slow is not None else 0,
+        ),
         "id": _ID,
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh": f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", str(_SSH), str(socket)])} "$@"\n',

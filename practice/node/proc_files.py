@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from practice.node.counters import write_counters
 from practice.node.disks import format_mounts
+from practice.node.flight_recorder import recorder_variables
 from practice.programs import ddp, megatron
 from practice.programs.failure_modes import HUNG_FACT
 from practice.programs.faults import slow_rank, step_seconds
@@ -76,7 +77,7 @@ def stuck_gpu(place: ProgramContext) -> int:
 
 def write_proc_files(folder: Path, place: ProgramContext, doing: str) -> None:
     """Write these files for what the pod is doing: idle, test, train, nccl or data."""
-    _write_rdma(folder / ".rdma")
+    _write_rdma(folder / ".rdma", place)
     proc = folder / ".proc"
     shutil.rmtree(proc, ignore_errors=True)
     _write_process(proc, 1, 0, ["bash", "/a4/launchers/run.sh"], {}, "S", "do_wait", 1)
@@ -91,7 +92,7 @@ def write_proc_files(folder: Path, place: ProgramContext, doing: str) -> None:
             env = {
                 "RANK": str(place.rank * place.gpus + local), "LOCAL_RANK": str(local),
                 "WORLD_SIZE": str(place.nodes * place.gpus), "MASTER_ADDR": place.env.get("MASTER_ADDR", "localhost"),
-                "MASTER_PORT": place.env.get("MASTER_PORT", _PORT),
+                "MASTER_PORT": place.env.get("MASTER_PORT", _PORT), **recorder_variables(folder, place),
             }  # fmt: skip
             state, sleeps = ("S", "do_sys_poll") if stuck else ("R", "")
             _write_process(proc, FIRST_PID + local, LAUNCHER, program_command(place), env, state, sleeps, 143)
@@ -102,6 +103,10 @@ def write_ras(folder: Path, place: ProgramContext, doing: str) -> None:
     """Write NCCL's RAS status for what the pod is doing."""
     (folder / ".bin" / "ras").write_text(_ras_status(place, doing))
     (folder / ".bin" / "ras_counts").write_text(_ras_arguments(place, doing))
+
+
+def training_step_seconds(place: ProgramContext) -> float:
+    return step_seconds(place, megatron.STEP_SECONDS if is_megatron(place) else ddp.STEP_SECONDS)
 
 
 def rank_count(place: ProgramContext, doing: str) -> int:
@@ -154,26 +159,28 @@ def _write_process(
     (folder / "maps").write_text("7f1d80000000-7f1d80021000 rw-p 00000000 00:00 0\n")
 
 
-def _write_rdma(folder: Path) -> None:
+def _write_rdma(folder: Path, place: ProgramContext) -> None:
     if folder.exists():
         return
+    slow = slow_rank(place)
+    degraded = slow is not None and slow.cause == "network" and slow.rank // place.gpus == place.rank
     for number in range(NICS):
         port = folder / f"mlx5_{number}" / "ports" / "1"
         port.mkdir(parents=True)
         (port / "state").write_text("4: ACTIVE\n")
-        (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
+        (port / "rate").write_text("100 Gb/sec (1X NDR)\n" if degraded and number == 0 else "400 Gb/sec (4X NDR)\n")
     write_counters(folder)
 
 
 def _ras_arguments(place: ProgramContext, doing: str) -> str:
     """Return what ncclras.awk has to know, as its arguments."""
     here, culprit = rank_count(place, doing), place.room.facts.get(HUNG_FACT)
-    late, share = slow_rank(place) or ("", 0)
-    usual = megatron.STEP_SECONDS if is_megatron(place) else ddp.STEP_SECONDS
+    slow = slow_rank(place)
+    late, share = (slow.rank, slow.share) if slow is not None and slow.launches_late else ("", 0)
     told = {
         "nodes": 1 if is_single_process(place) else place.nodes, "gpus": place.gpus, "each": place.gpus // here,
         "first": FIRST_PID, "launches": _LAUNCHES,
-        "period": _TEST_PERIOD if doing == "test" else step_seconds(place, usual),
+        "period": _TEST_PERIOD if doing == "test" else training_step_seconds(place),
         "late": late, "share": share, "stuck": "" if culprit is None else culprit * place.gpus + stuck_gpu(place),
     }  # fmt: skip
     return " ".join(f"-v {name}={value}" for name, value in told.items())

@@ -16,10 +16,11 @@ import termios
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from practice.node.fake_binaries import write_activity, write_fake_binaries
+from practice.node.fake_binaries import activity_of, write_activity, write_fake_binaries
+from practice.node.flight_recorder import FlightRecorders
 from practice.node.host_keys import HostKeys
 from practice.node.pod_ssh import PodSsh
-from practice.node.proc_files import environment
+from practice.node.proc_files import environment, training_step_seconds
 from practice.objects.api_error import ApiError
 from practice.objects.resources import PODS
 
@@ -62,6 +63,7 @@ class Shells:
         self.kubelets = kubelets
         self._folder = folder
         self.host_keys = HostKeys(kubelets.storage)
+        self._recorders = FlightRecorders()
         self._ssh = PodSsh(self, folder / ".ssh" / "socket")
         self._processes: set[asyncio.subprocess.Process] = set()
 
@@ -82,6 +84,8 @@ class Shells:
             if any(part.endswith(_LAUNCHER) for part in run.place.argv):
                 _share_environment(folder, run.place.env, self.host_keys.login_key(namespace, pod))
         write_activity(folder, run.place)
+        place = run.place
+        self._recorders.listen(folder, place, lambda: activity_of(place), training_step_seconds(place), run.guests)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
         env |= environment(folder)
@@ -132,6 +136,7 @@ class Shells:
 
     async def close(self) -> None:
         await self._ssh.close()
+        self._recorders.close()
         for process in list(self._processes):
             _end(process)
         for process in list(self._processes):

@@ -3,14 +3,15 @@
 The opening scene says so by annotations of its pods; whoever launches a job, by variables: PRACTICE_FAULT=nan:118,
 PRACTICE_PACE=0.5. A fault is ``kind:step`` or ``kind:step:pod``, several are separated by commas, and ``@n`` behind one
 means the n-th attempt of the job only (0 is the first). The pod is its number in the job. One that is there all the
-time has a rank and a share of the step instead: ``slowrank:41:7%``. KINDS says what there is.
+time has a rank and a share of the step instead: ``slowrank:41:7%``, or ``slowrank:41:7%:data`` for another cause than
+its host. KINDS says what there is.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from practice.programs.steps import ProgramContext
@@ -42,13 +43,19 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
         "a GPU of the pod (without a number: of the last) has an uncorrected memory error, Xid 94; training goes on",
     ),
     "timeout": ((TRAINING,), "as hang, but after ten minutes the watchdog of NCCL ends the others"),
-    "slowrank": ((TRAINING,), "all others wait for that rank for that share of each step, as NCCL RAS tells"),
+    "slowrank": (
+        (TRAINING,),
+        "all others wait for that rank for that share of each step: because of its host, or with :gpu, :data or "
+        ":network (a NIC of its pod) behind it of that",
+    ),
 }
 """Kind -> in which programs it happens, and what. Rows of a test are counted from 0."""
 _TESTING = frozenset({"nccl-all-reduce", "nccl-one-pod"})
 _CONVERTING = frozenset({"qwen3-to-mcore", "qwen3-to-hf", "qwen3-next-to-mcore", "qwen3-download", "qwen3-eval"})
 _FAULT = re.compile(r"(?P<kind>[^:@]+):(?P<step>\d+)(?::(?P<pod>\d+))?(?:@(?P<attempt>\d+))?")
-_SLOW_RANK = re.compile(r"slowrank:(?P<rank>\d+):(?P<percent>[1-9]\d?)%(?:@(?P<attempt>\d+))?")
+_SLOW_RANK = re.compile(
+    r"slowrank:(?P<rank>\d+):(?P<percent>[1-9]\d?)%(?::(?P<cause>host|gpu|data|network))?(?:@(?P<attempt>\d+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +77,22 @@ def parse_faults(place: ProgramContext) -> tuple[Fault, ...]:
     )
 
 
-def slow_rank(place: ProgramContext) -> tuple[int, float] | None:
-    """Return the rank for which all others wait in this attempt of the job, and for what share of each step."""
+class SlowRank(NamedTuple):
+    rank: int
+    share: float  # of each step
+    cause: str  # host, gpu, data or network
+
+    @property
+    def launches_late(self) -> bool:
+        """Whether the host itself is late, as NCCL RAS sees."""
+        return self.cause in ("host", "data")
+
+
+def slow_rank(place: ProgramContext) -> SlowRank | None:
+    """Return the rank for which all others wait in this attempt of the job."""
     read = (_SLOW_RANK.fullmatch(text) for text in _split_faults(_requested_faults(place)))
     found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt_id(place))), None)
-    return (int(found["rank"]), int(found["percent"]) / 100) if found is not None else None
+    return SlowRank(int(found["rank"]), int(found["percent"]) / 100, found["cause"] or "host") if found else None
 
 
 def _attempt_id(place: ProgramContext) -> str:
@@ -127,7 +145,7 @@ def _why_impossible(text: str, work: str, steps: int | None, pods: int) -> str:
 def _why_slow_rank_impossible(text: str, work: str, pods: int) -> str:
     head, found = f"{FAULT_VARIABLE}: ", _SLOW_RANK.fullmatch(text)
     if found is None:
-        return f'{head}"{text}" is no slowrank:RANK:PERCENT%, such as slowrank:9:7%.'
+        return f'{head}"{text}" is no slowrank:RANK:PERCENT%, such as slowrank:9:7% or slowrank:9:7%:data.'
     if work != TRAINING:
         return f"{head}{text} never happens: slowrank is a fault of a training."
     if int(found["rank"]) >= pods * GPUS_OF_A4:
@@ -154,7 +172,7 @@ def fault_at(place: ProgramContext, kind: str) -> int | None:
 def step_seconds(place: ProgramContext, usual: float) -> float:
     """Return the duration of one step in seconds."""
     slow = slow_rank(place)
-    longer = 1 / (1 - slow[1]) if slow is not None else 1.0
+    longer = 1 / (1 - slow.share) if slow is not None else 1.0
     try:
         return max(float(place.notes.get(PACE) or place.env.get(PACE_VARIABLE) or usual), 1e-6) * longer
     except ValueError:

@@ -253,10 +253,11 @@ def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
         ("nan:20", TRAINING, "PRACTICE_FAULT: nan:20 never happens: the training has 9 iterations."),
         ("hang:3:2", TRAINING, "PRACTICE_FAULT: hang:3:2 never happens: the job has 2 pods, counted from 0."),
         ("slowrank:9:7%,slowrank:1:3%@1", TRAINING, ""),
+        ("slowrank:9:7%:network", TRAINING, ""),
         (
             "slowrank:9:7",
             TRAINING,
-            'PRACTICE_FAULT: "slowrank:9:7" is no slowrank:RANK:PERCENT%, such as slowrank:9:7%.',
+            'PRACTICE_FAULT: "slowrank:9:7" is no slowrank:RANK:PERCENT%, such as slowrank:9:7% or slowrank:9:7%:data.',
         ),
         (
             "slowrank:16:7%",

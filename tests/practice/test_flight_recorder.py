@@ -1,0 +1,126 @@
+"""The flight recorders of practice pods: what the probe reads in them names rank and cause, as in real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from console.hang import probe
+from console.hang.collective_times import PodTimes, find_late_on_gpu
+from console.hang.data_waits import add_data_waits, parse_samples
+from console.hang.flight_recorder import Desync, RankDump, judge
+from console.hang.slow_ranks import LateRank, SlowReport
+from practice.node.fake_binaries import write_fake_binaries
+from practice.node.flight_recorder import PIPE, FlightRecorders, make_dump, recorder_variables
+from practice.node.proc_files import FIRST_PID, environment, write_proc_files
+from practice.programs.failure_modes import HUNG_FACT
+from tests.practice.test_mishaps import member
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from practice.programs.steps import ProgramContext
+
+PODS, STEP, NOW = 3, 0.8, 1_795_000_000.0
+
+
+def pod(rank: int, fault: str = "", pipe: str = "") -> ProgramContext:
+    env = {PIPE: pipe, "GPUS_PER_NODE": "8", "PRACTICE_FAULT": fault, "A4_RECIPE": "qwen3-30b-pretrain"}
+    return member(rank, None, PODS, **env)
+
+
+def ask_all(folder: Path, fault: str, read: Any, facts: dict[str, Any] | None = None) -> list[list[dict[str, Any]]]:
+    """What the probe reads in the dump of each rank, pod by pod."""
+    told: list[list[dict[str, Any]]] = []
+    for number in range(PODS):
+        where = pod(number, fault)
+        where.room.facts |= facts or {}
+        told.append([])
+        for rank in range(number * 8, number * 8 + 8):
+            path = folder / f"dump-{rank}"
+            path.write_bytes(pickle.dumps(make_dump(where, "train", rank, STEP, NOW + number / 7), 2))
+            told[-1].append({"rank": rank, **read(str(path))})
+    return told
+
+
+@pytest.mark.parametrize("fault", ["slowrank:9:8%", "slowrank:9:8%:gpu", "slowrank:9:8%:data", "slowrank:9:8%:network"])
+def test_times_name_the_slow_rank_or_the_slow_nic(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ask_all(tmp_path, fault, lambda path: probe.read_times(path, 10.0))
+    pods = {}
+    for number, ranks in enumerate(told):
+        folder = tmp_path / str(number)
+        (folder / ".bin").mkdir(parents=True)
+        write_proc_files(folder, pod(number, fault), "train")
+        monkeypatch.setenv("A4_RDMA", environment(folder)["A4_RDMA"])
+        pods[number] = msgspec.convert({"ranks": ranks, "rdma": probe.read_rdma_state()}, PodTimes)
+    found = find_late_on_gpu(pods, {})
+    if fault.endswith("network"):
+        assert found.link is not None
+        assert (found.link.pod, found.late) == (1, ())
+    else:
+        (late,) = found.late
+        assert (late.rank, late.pod, late.gpu, found.link) == (9, 1, 1, None)
+        assert late.low < 0.08 < late.high
+
+
+def test_a_healthy_job_has_no_slow_rank_and_waits_for_nobody(tmp_path: Path) -> None:
+    pods = enumerate(ask_all(tmp_path, "", lambda path: probe.read_times(path, 10.0)))
+    found = find_late_on_gpu({number: msgspec.convert({"ranks": ranks}, PodTimes) for number, ranks in pods}, {})
+    assert (found.late, found.told) == ((), True)
+    told = ask_all(tmp_path, "", probe.read_dump)
+    assert judge([msgspec.convert(each, RankDump) for ranks in told for each in ranks]) is None
+
+
+def test_of_a_hang_they_name_who_never_entered_the_collective(tmp_path: Path) -> None:
+    told = ask_all(tmp_path, "", probe.read_dump, {HUNG_FACT: 2})
+    found = judge([msgspec.convert(each, RankDump) for ranks in told for each in ranks])
+    assert found is not None
+    assert (found.kind, found.ranks, found.waiting) == (Desync.MISSED, (17,), 23)
+    assert found.what == "never entered all_reduce #4,117 of the group of all ranks"
+    assert found.frame == "param_and_grad_buffer.py:405"
+
+
+async def test_a_rank_dumps_when_its_pipe_is_written_to_and_not_after_its_end(tmp_path: Path) -> None:
+    where = pod(1, pipe="/tmp/a4-recorder-")
+    variables = recorder_variables(tmp_path, where)
+    assert all(path.startswith(str(tmp_path)) for path in variables.values())
+    ends: set[Any] = set()
+    recorders = FlightRecorders()
+    for _ in range(2):  # several look into one pod
+        recorders.listen(tmp_path, where, lambda: "train", STEP, ends)
+    each = {"rank": 9, "env": variables}
+    told = await asyncio.to_thread(probe.recorder, each, probe.read_dump)
+    assert told["rank"] == 9
+    assert {one["state"] for one in told["operations"]} == {"completed"}
+    (end,) = ends
+    end()
+    recorders.close()
+    told = await asyncio.to_thread(probe.recorder, each, probe.read_dump)
+    assert told["why"].startswith("its recorder does not listen (")
+
+
+def test_without_the_chart_s_variables_there_is_no_pipe(tmp_path: Path) -> None:
+    assert recorder_variables(tmp_path, pod(0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"), [("slowrank:9:8%:data", "data"), ("slowrank:9:8%", "host"), ("slowrank:1:8%:data", "host")]
+)
+def test_py_spy_finds_a_rank_in_its_data_loader_if_that_is_the_fault(fault: str, cause: str, tmp_path: Path) -> None:
+    told = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        where = pod(number, fault)
+        write_fake_binaries(folder, where)
+        (folder / ".bin" / "doing").write_text("train")
+        tool = str(folder / ".bin" / "py-spy")
+        told.append(probe.sample(tool, {"rank": number * 8 + 1, "pid": FIRST_PID + 1}, 1.0))
+    late = LateRank(9, "10.0.0.2", 1202, 1, 0.08, 0.07, 0.09, slow=True, cause="host")
+    report = add_data_waits(SlowReport(late=(late,)), parse_samples(msgspec.json.encode({"ranks": told})))
+    assert report.late[0].cause == cause
+    assert report.sampled == "py-spy looked at ranks 1, 9"
