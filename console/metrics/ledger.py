@@ -145,6 +145,7 @@ class _Reckoning:
         self._failures = [span.start for span in seen.spans if span.kind is SpanKind.FAILED]
         restarts = [alarm.since for alarm in alarms if alarm.kind is AlarmKind.RESTART]
         self._failures += restarts if not self._failures else []
+        self._failures += [span.start for span in seen.spans if span.kind is SpanKind.QUEUED]  # preempted: its pods end
         self._stalls = [(a.since, a.over or run.end) for a in alarms if a.kind is AlarmKind.STALL]
         named = [span.start for span in seen.spans if span.kind is SpanKind.NAMED]
         self._named = [(each - _NAMED_LATER, each + _NAMED_LATER) for each in named]

@@ -32,6 +32,7 @@ class Script:
     moments: list[Span] = field(default_factory=list)
     step: int = 0
     saved: int = 0
+    unseen: list[tuple[int, int]] = field(default_factory=list)  # lines that were printed while no console ran
     admitted: float = 0.0
     ready: float = 0.0
 
@@ -104,6 +105,33 @@ class Script:
         self.lose()
         self.spend(Box.RESTART, restart)
 
+    def preempt(self, into: float, queued: float, restart: float) -> None:
+        """Kueue takes its GPUs for another job; later it begins anew from its last checkpoint."""
+        self.spend(Box.LOST, into)
+        self.lose()
+        since = self.now
+        self.spend(Box.QUEUED, queued)
+        self.moments.append(Span(since, self.now, SpanKind.QUEUED))
+        self.spend(Box.RESTART, restart / 2)
+        self.say("building GPT model ...")
+        self.spend(Box.RESTART, restart / 2)
+
+    def train_unseen(self, steps: int) -> None:
+        """Train while no console runs; the next one reads the log from here on."""
+        begin, first = self.now, len(self.lines)
+        self.train(steps)
+        self.unseen.append((first, len(self.lines)))
+        self.truth[Box.PRODUCTIVE] -= self.now - begin
+        self.truth[Box.UNSEEN] += self.now - begin
+
+    def read_all(self) -> list[Span]:
+        """What the consoles saw that ran one after the other."""
+        found: list[Span] = []
+        first = 0
+        for last, after in self.unseen:
+            found, first = merge_spans(found, self.read(first, last)), after
+        return merge_spans(found, self.read(first))
+
     def read(self, first: int = 0, last: int | None = None) -> list[Span]:
         """What a console that reads these lines sees."""
         measures = JobMeasures(("default", "train"))
@@ -125,7 +153,8 @@ class Script:
         whole = round(1000 * (self.now - BEGIN)) * self.gpus
         assert sum(found.boxes.values()) == whole
         assert all(took >= 0 for took in found.boxes.values())
-        held = 1000 * self.gpus * (self.now - self.admitted)
+        held = 1000 * self.gpus * (self.now - BEGIN - self.truth[Box.QUEUED])
+        assert found.allocated == pytest.approx(held, abs=10 * self.gpus)  # of each time in the queue whole ms
         off = {box: (found.boxes[box] / 1000 / self.gpus, told) for box, told in self.truth.items()
                if abs(found.boxes[box] - 1000 * self.gpus * told) > 0.03 * held}  # fmt: skip
         assert off == {}
@@ -169,6 +198,47 @@ def scripted(seed: int) -> tuple[Script, bool]:
 def test_each_box_is_within_3_percent_of_the_allocation_and_the_sum_is_exact(seed: int) -> None:
     run, wasted = scripted(seed)
     run.check(run.ledger(run.read(), wasted=wasted))
+
+
+def interrupted(seed: int) -> tuple[Script, bool]:
+    """A run that is preempted or fails, of which no console saw a part."""
+    chance = random.Random(seed)
+    run = Script(chance.choice([0.8, 2.0, 7.5]), chance.choice([8, 64, 1024]))
+    run.start(chance.uniform(0, 900), chance.uniform(20, 900), chance.uniform(5, 300), chance.uniform(0, 120))
+    for what in chance.choices(["preempt", "preempt", "fail", "unseen", "save", "hang", "evaluate", "slow"], k=8):
+        run.train(chance.randint(40, 90))
+        if what == "preempt":
+            run.preempt(chance.uniform(0, run.usual), chance.uniform(60, 3000), chance.uniform(60, 600))
+        elif what == "fail":
+            run.fail(chance.uniform(0, run.usual), chance.uniform(60, 600))
+        elif what == "unseen":
+            run.train_unseen(chance.randint(60, 400))
+            run.train(40)
+            run.save(chance.uniform(10, 90))
+        elif what == "save":
+            run.save(chance.uniform(10, 90))
+        elif what == "hang":
+            run.hang(chance.uniform(300, 900))
+        elif what == "evaluate":
+            run.evaluate(chance.uniform(10, 120))
+        else:
+            run.be_slow(chance.randint(40, 80), chance.uniform(0.2, 0.6) * run.usual)
+    run.train(30)
+    run.end_training()
+    run.spend(Box.IDLE, chance.uniform(0, 300))
+    return run, False
+
+
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_runs_that_are_preempted_or_not_seen_for_a_while_have_their_boxes(seed: int) -> None:
+    run, wasted = interrupted(seed)
+    run.check(run.ledger(run.read_all(), wasted=wasted))
+
+
+def test_the_scripts_spend_time_in_every_box() -> None:
+    spent = {box for seed in range(30) for box, took in scripted(seed)[0].truth.items() if took > 0}
+    spent |= {box for seed in range(100, 130) for box, took in interrupted(seed)[0].truth.items() if took > 0}
+    assert spent == set(Box)
 
 
 @pytest.mark.parametrize("seed", range(5))
