@@ -113,8 +113,8 @@ async def _configure_kueue(api: Api, fair_sharing: Object | None) -> None:
 
 
 @contextmanager
-def practice_cluster(folder: Path) -> Iterator[Cluster]:
-    command = [sys.executable, "-m", "practice", "--scene", "empty", "--speed", "10", "--folder", str(folder)]
+def practice_cluster(folder: Path, speed: float = 10) -> Iterator[Cluster]:
+    command = [sys.executable, "-m", "practice", "--scene", "empty", "--speed", f"{speed:g}", "--folder", str(folder)]
     errors = folder / "errors.log"
     with errors.open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
 

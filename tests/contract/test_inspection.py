@@ -13,6 +13,7 @@ import socket
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,19 +27,27 @@ from practice.programs.failure_modes import HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.programs.steps import ProgramContext, SharedFacts
 from practice.scene.jobs import Job, build_jobset
+from screens.app import ConsoleApp
+from screens.columns.live import live_line
+from screens.pages.job import JobScreen
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import BLOCK, container
+from tests.contract.test_watching_jobs import soon
+from tests.screens.press import screen_text, text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from console.hang.report import HangReport
+    from screens.columns.jobs import JobLine
     from tests.contract.client import Object
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
 NODES, STUCK = 2, 1
+STEPS = 12  # before the training hangs: enough to know how regularly they come
+VERDICT_SECONDS = 60.0
 EXECS = "/apis/kwok.x-k8s.io/v1alpha1"
 METRICS = "".join(
     f'{name}{{gpu="{gpu}",modelName="NVIDIA B200",namespace="NAMESPACE",pod="POD"}} {value}\n'
@@ -62,16 +71,16 @@ def folder() -> Iterator[Path]:
 TRAINING, TEST = "own-script", "nccl-all-reduce"
 
 
-async def hanging(space: Space, folder: Path, recipe: str = TRAINING) -> list[Object]:
+async def hanging(space: Space, folder: Path, recipe: str = TRAINING, step: int = 2, pace: str = "0.1") -> list[Object]:
     """A training of two pods in which the second one is stuck in its data loader, or an NCCL test that stops; its pods.
 
-    Of the test it is the second row that never comes.
+    The training makes that step no more; of the test it is the second row that never comes.
     """
     await space.queue("q", 8 * NODES)
-    fault = f"hang:2:{STUCK}" if recipe == TRAINING else "hang:1"
+    fault = f"hang:{step}:{STUCK}" if recipe == TRAINING else "hang:1"
     job = Job(
         "hung", recipe, 8 * NODES, "q", "medium", "you", namespace=space.name, topology=("preferred", BLOCK),
-        env={"PRACTICE_FAULT": fault, "PRACTICE_PACE": "0.1"}, notes={SCRIPT: TRAINS},
+        env={"PRACTICE_FAULT": fault, "PRACTICE_PACE": pace}, notes={SCRIPT: TRAINS},
     )  # fmt: skip
     assert (await space.api.create(space.path(JOBSETS, "jobsets"), build_jobset(job))).status == 201
     pods = await space.pods("hung", NODES)
@@ -126,6 +135,50 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     )
     assert svg.stat().st_size == size > 100
     assert "State:\tS" in await session.hang_probe.read_process_fact(space.name, "hung", suspect.members[0], "status")
+
+
+@pytest.mark.timeout(180)
+async def test_the_header_of_a_job_that_hangs_names_the_rank_within_a_minute_of_its_last_step(
+    cluster: Cluster, space: Space, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cluster.programs:  # the lab shows how long it takes with the usual settings
+        (tmp_path / "a4").mkdir()
+        (tmp_path / "a4" / "config.toml").write_text("[alarms]\nlate = 6\nstall = 20\n")
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    key = space.name, "hung"
+    pods = await hanging(space, folder, step=STEPS + 1, pace="10")  # ten times as fast
+    app = ConsoleApp(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
+    async with app.run_test(size=(140, 42)):
+        await soon(lambda: key in app.fleet.jobsets and len(app.fleet.pods) == NODES, "the job is in the picture")
+        app.open_page("job", *key, "training")
+        await soon(lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted, "its page")
+        if not cluster.programs:
+            for number in range(1, STEPS + 1):
+                printed = [f"[rank0]: step {number}/97 | loss {4 - number / 100:.3f} | lr 1e-4"]
+                await cluster.append_log(space.api, space.name, pods[0]["metadata"]["name"], "workload", printed)
+                await asyncio.sleep(0.5)
+
+        def line() -> JobLine:
+            return live_line(app.session, app.fleet.jobsets[key], app.fleet)
+
+        def header() -> str:
+            return text_of(app.screen.query_one("#told"))
+
+        def made() -> int | None:
+            followed = app.session.measures.find_followed(key)
+            return followed.track.last.step if followed and followed.track and followed.track.last else None
+
+        await soon(lambda: made() == STEPS and " left" in screen_text(app), "its last step, and the time left")
+        last = monotonic()
+        await soon(lambda: line().health.state == "late", "the next step is late")
+        await soon(lambda: " left" not in screen_text(app), "no time left while it is late")
+        await soon(
+            lambda: "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait" in header(), "the verdict"
+        )
+        assert monotonic() - last < VERDICT_SECONDS, header()
+        assert line().health.verdict == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce"
+        assert " left" not in screen_text(app)
+        await app.action_quit()
 
 
 async def looked(session: Session, space: Space, enough: Callable[[HangReport], bool]) -> HangReport:
