@@ -2,8 +2,8 @@
 
 Options choose parts (`parsers`, `panels`, `panes`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
 `commands` (plain commands beside kubectl), `consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, `bucket`
-(checkpoints of 10,000 objects), and by its name only `floods`, what hostile pods and servers send, and
-`forecast_days`, windows of starts over 500 simulated days) and the cluster's size.
+(checkpoints of 10,000 objects), and by their names only `floods`, what hostile pods and servers send, `forecast_days`,
+windows of starts over 500 simulated days, and `watching`, what 32 running jobs cost) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -34,6 +34,7 @@ from tests.bench import (
     scale,
     ssh,
     tunnels,
+    watching,
 )
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
@@ -84,6 +85,7 @@ def main() -> int:
         "floods": lambda: floods.main([], say),
         "bucket": lambda: bucket_checkpoints.main(say, ratio, bound),
         "forecast_days": lambda: forecast_days.main(say, bound),
+        "watching": lambda: watching.main(bound, ratio),
     }
     broken = [part for part, measure in alone.items() if part in options.parts and not measure()]
     good = not broken

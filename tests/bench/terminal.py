@@ -127,7 +127,7 @@ class Terminal:
 
     def cpu(self) -> float:
         """CPU seconds of all its processes so far."""
-        return sum(_cpu(pid) for pid in self._family())
+        return sum(cpu_of(pid) for pid in self._family())
 
     def _family(self) -> list[int]:
         parents = {int(each.name): _parent(each) for each in Path("/proc").iterdir() if each.name.isdigit()}
@@ -152,7 +152,7 @@ def _status(pid: int, key: str) -> int:
     return 0
 
 
-def _cpu(pid: int) -> float:
+def cpu_of(pid: int) -> float:
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
