@@ -265,7 +265,10 @@ class Session:
         return [*found, *named]
 
     async def _inspect_own_job(self, key: tuple[str, str]) -> None:
-        """Make a hang report of a job that this account launched; NotAllowed of others' jobs and in read-only mode."""
+        """Make a hang report of a job that this account launched, and its bundle where it names a cause.
+
+        NotAllowed of others' jobs and in read-only mode.
+        """
         jobset = self.watch.fleet.jobsets.get(key)
         if jobset is None:
             return
@@ -273,7 +276,13 @@ class Session:
         if owner != YOU:
             raise NotAllowed(f"{owner or 'somebody else'} launched it")
         async with self._unasked:
-            await self.hang_probe.inspect_job(*key)
+            report = await self.hang_probe.inspect_job(*key)
+        if report.alarming:
+            from console.hang.bundle import write_unasked_bundle
+
+            told = await write_unasked_bundle(self.watch, key[0], report)
+            if self.hang_probe.reports.get(key) is report:
+                self.hang_probe.reports[key] = told
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""

@@ -6,16 +6,19 @@ import asyncio
 import gzip
 import io
 import tarfile
-from collections.abc import Mapping
+import time
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from console.errors import BadInput, ConsoleError
+from console.folders import make_private, state_folder
 from console.hang.inspection import write_new_file
 from console.hang.report import HangReport
+from console.hang.report_lines import format_report, report_to_json
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
 from console.logs.redact import REDACTED, is_confidential, redact
@@ -23,16 +26,40 @@ from console.scheduling.ranks import Rank, ranks
 
 LOGS, LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
 READING = 20.0  # seconds for one log
+KEPT = 30  # archives that were written unasked
 _WORDS = ("NCCL", "Xid", "ProcessGroup", "Watchdog")
 
 
-async def write_bundle(
-    cluster: WatchedCluster, namespace: str, report: HangReport, texts: Mapping[str, object], place: Path
-) -> int:
-    """Write the archive (.tar.gz), for this account only; its size in bytes. BadInput if the file is there.
+def bundle_folder(cluster: WatchedCluster) -> Path:
+    """Where bundles are kept; those of a practice cluster go with it."""
+    return (cluster.current_connection.target.cluster.practice_folder or state_folder()) / "hangs"
 
-    `texts`: the report by file name, as text or as JSON; answers, dumps, lines of NCCL and facts of nodes are added.
-    """
+
+def bundle_name(job: str) -> str:
+    return f"{job}-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
+
+
+async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: HangReport) -> HangReport:
+    """Write it into a folder of which the newest KEPT stay; the report that says where, or why it is not written."""
+    try:
+        folder = bundle_folder(cluster) / "unasked"
+        place = folder / bundle_name(report.job)
+        await asyncio.to_thread(make_private, folder)
+        await write_bundle(cluster, namespace, report, place)
+        await asyncio.to_thread(_remove_old, folder)
+        return replace(report, bundle=str(place))
+    except (ConsoleError, OSError) as error:
+        return replace(report, bundle=f"not written: {error}")
+
+
+def _remove_old(folder: Path) -> None:
+    every = sorted(folder.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    for path in every[:-KEPT]:
+        path.unlink(missing_ok=True)
+
+
+async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport, place: Path) -> int:
+    """Write the archive (.tar.gz), for this account only; its size in bytes. BadInput if the file is there."""
     if await asyncio.to_thread(lambda: place.expanduser().exists()):
         raise BadInput(f"{place} already exists.", "Choose another name.")
     every = ranks(find_job(cluster.fleet, namespace, report.job), cluster.fleet)
@@ -41,7 +68,8 @@ async def write_bundle(
     lines = await asyncio.gather(*(_nccl_lines(cluster, rank) for rank in chosen))
     nodes = {rank.node for rank in every}
     files: dict[str, Any] = {
-        **texts,
+        "report.txt": "\n".join(format_report(report, stacks=True)),
+        "report.json": report_to_json(report),
         "ras.txt": report.ras.text or f"{report.ras_problem}\n",
         "recorder.json": msgspec.to_builtins(report.dumps),
         "nccl-lines.txt": "\n".join(line for each in lines for line in each),

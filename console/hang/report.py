@@ -225,6 +225,7 @@ class HangReport:
     recorder_words: str = "not asked"  # which ranks gave a dump
     dumps: tuple[RankDump, ...] = ()
     asked: str = ""  # how many pods answered, and by which way
+    bundle: str = ""  # the archive of it that was written, or why it could not be
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:

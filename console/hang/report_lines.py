@@ -1,17 +1,51 @@
-"""The hang report as lines of text, for the Hang tab and `a4 hang` (pure)."""
+"""The hang report as lines of text and as JSON, for the Hang tab, `a4 hang` and the bundle (pure)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from console.scheduling.ranks import format_processes, format_ranges
 
 if TYPE_CHECKING:
-    from console.hang.report import HangGroup, HangReport, Launcher, TracedProcess
+    from console.hang.report import HangGroup, HangReport, Launcher, PodTrace, TracedProcess
 
 MAX_FRAMES = 12  # calls of a stack that are shown
 MAX_STACKS = 16  # processes of one group that are shown
 LAUNCHER_PROGRAMS = 8  # processes of MPI that are shown
+
+
+def format_report(report: HangReport, *, stacks: bool = False) -> list[str]:
+    """The report as lines, with one stack per group or per rank."""
+    lines = [report.summary, "", *report.verdict, *report.advice]
+    for group in report.groups:
+        lines += ["", f"── {'✗' if group.suspect else '●'} {group.sentence}"]
+        lines += format_member_lines(group, most=len(group.members) if stacks else 1, apart=False)
+    lines += ["", *format_pod_lines(report)]
+    return lines
+
+
+def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
+    """As JSON with `pod_index`; `pod_rank` is an older name of it."""
+    return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
+
+
+def report_to_json(report: HangReport) -> dict[str, object]:
+    """The report as `a4 hang --json` prints it."""
+    groups = [
+        {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.sentence}
+        for each in report.groups
+    ]
+    return {
+        "job": report.job, "at": report.at, "bundle": report.bundle, "asked": report.asked,
+        "summary": report.summary, "verdict": report.verdict, "advice": report.advice, "groups": groups,
+        "absent": [{"pod_index": number, "pod_rank": number, "status": status} for number, status in report.absent],
+        "processes": [_with_index(each) for each in report.processes],
+        "pods": [_with_index(each) for each in report.pods],
+        "recorder": {"words": report.recorder_words, "found": msgspec.to_builtins(report.recorded)},
+        "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
+    }  # fmt: skip
 
 
 def format_member_lines(group: HangGroup, *, most: int = MAX_STACKS, apart: bool = True) -> list[str]:
@@ -52,6 +86,7 @@ def format_kernel_state(process: TracedProcess | Launcher) -> list[str]:
 def format_pod_lines(report: HangReport) -> list[str]:
     """The sections on the pods, on MPI or the master, and on RDMA and NCCL RAS."""
     return [
+        *([f"── Bundle: {report.bundle}"] if report.bundle else []),
         *([f"── Pods: {report.asked}"] if report.asked else []),
         *_format_mpi_lines(report),
         *([] if report.compiled else _format_master_lines(report)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ import msgspec
 
 from console.errors import NotFound, NotThere
 from console.hang.bundle import write_bundle
-from console.hang.report import HangReport, PodTrace, TracedProcess
-from console.hang.report_lines import format_member_lines, format_pod_lines
+from console.hang.report import HangReport, TracedProcess
+from console.hang.report_lines import format_report, report_to_json
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
@@ -34,8 +35,8 @@ async def hang(options: HangOptions) -> int:
         report = await session.hang_probe.inspect_job(session.namespace, options.job, all_stacks=options.all)
         if options.bundle:
             place = Path(options.bundle)
-            texts = {"report.txt": "\n".join(report_lines(report, stacks=True)), "report.json": as_json(report)}
-            size = await write_bundle(session.watch, session.namespace, report, texts, place)
+            size = await write_bundle(session.watch, session.namespace, report, place)
+            report = replace(report, bundle=str(place))
             warn(f"{place}: {size:,} bytes, secrets redacted.")
         if options.facts_of:
             facts = await session.hang_probe.read_process_fact(
@@ -45,7 +46,7 @@ async def hang(options: HangOptions) -> int:
             return 0
         if options.record:
             return await _record(session, report, options)
-    print_result(options.json, as_json(report), *report_lines(report, stacks=options.all))
+    print_result(options.json, report_to_json(report), *format_report(report, stacks=options.all))
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
@@ -83,37 +84,6 @@ def chosen(report: HangReport, rank: int | None) -> TracedProcess:
     if found is None:
         raise NotThere(f"{report.job} has no process of rank {rank}.", f"There are {len(report.processes)} processes.")
     return found
-
-
-def report_lines(report: HangReport, *, stacks: bool = False) -> list[str]:
-    """The report as lines, with one stack per group or per rank."""
-    lines = [report.summary, "", *report.verdict, *report.advice]
-    for group in report.groups:
-        lines += ["", f"── {'✗' if group.suspect else '●'} {group.sentence}"]
-        lines += format_member_lines(group, most=len(group.members) if stacks else 1, apart=False)
-    lines += ["", *format_pod_lines(report)]
-    return lines
-
-
-def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
-    """As JSON with `pod_index`; `pod_rank` is an older name of it."""
-    return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
-
-
-def as_json(report: HangReport) -> dict[str, object]:
-    groups = [
-        {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.sentence}
-        for each in report.groups
-    ]
-    return {
-        "job": report.job, "at": report.at, "asked": report.asked, "summary": report.summary, "verdict": report.verdict,
-        "advice": report.advice, "groups": groups,
-        "absent": [{"pod_index": number, "pod_rank": number, "status": status} for number, status in report.absent],
-        "processes": [_with_index(each) for each in report.processes],
-        "pods": [_with_index(each) for each in report.pods],
-        "recorder": {"words": report.recorder_words, "found": msgspec.to_builtins(report.recorded)},
-        "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
-    }  # fmt: skip
 
 
 async def slow(options: SlowOptions) -> int:
@@ -217,8 +187,9 @@ A rank is a process (its RANK), a pod may hold several; a4 logs, shell and other
         epilog="""\
 Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,
 3 not allowed, 4 cannot reach the cluster.
-JSON: job, at, asked (how many pods answered, and by which way), summary, verdict, advice, groups (doing,
-in, suspect, ranks, words), processes (rank, pod_index and, an older name, pod_rank: index of its pod, pod,
+JSON: job, at, bundle (the archive that --bundle has written), asked (how many pods answered, and by which
+way), summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank, pod_index and, an
+older name, pod_rank: index of its pod, pod,
 node, pid, local_rank, command, state, wchan, threads, stacks, where, problem, program: name if it is no
 Python, cpu: percent of a core since its start), pods (pod_index, py_spy, master, reached, unreached, rdma,
 failure, launchers: mpirun and orted, gdb), recorder (words: which ranks gave a dump of PyTorch's flight

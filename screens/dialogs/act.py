@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,13 +14,12 @@ from textual.content import Content
 from textual.widgets import Static
 
 from console.errors import Conflict
-from console.folders import state_folder
-from console.hang.bundle import write_bundle
+from console.folders import make_private
+from console.hang.bundle import bundle_folder, bundle_name, write_bundle
 from console.hang.report import HangReport
 from console.kube.objects.jobset import JobSet
 from console.metrics.alarm import Alarm
 from screens.base import LiveScreen
-from screens.cli.hang import as_json, report_lines
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import stop_jobs
 from screens.dialogs.pool_actions import cordon_nodes, report_host
@@ -188,12 +186,11 @@ async def _write_bundle(screen: LiveScreen, trouble: Trouble, *, ask: bool) -> N
     report, jobset = trouble.report, trouble.jobset
     if report is None:
         return
-    place: Path = state_folder() / "hangs" / f"{jobset.name}-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
+    place = bundle_folder(screen.session.watch) / bundle_name(jobset.name)
     lines = [f"{place}", "Secrets are redacted. Nothing of the job changes."]
     if ask and not await screen.app.push_screen_wait(Confirm("Write the bundle?", lines, verb="Write", keep="Cancel")):
         return
-    texts = {"report.txt": "\n".join(report_lines(report, stacks=True)), "report.json": as_json(report)}
     with screen.report_errors("The bundle is not written"):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        size = await write_bundle(screen.session.watch, jobset.namespace, report, texts, place)
+        await asyncio.to_thread(make_private, place.parent)
+        size = await write_bundle(screen.session.watch, jobset.namespace, report, place)
         screen.notify(f"{place}, {size:,} bytes.", title="Bundle written", markup=False)

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.hang.report import HangReport
+from console.hang.report import HangReport, PodTrace
 from console.hang.slow_ranks import SlowReport
 from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
@@ -84,6 +84,32 @@ async def test_nothing_runs_unasked_in_a_job_of_others_nor_in_read_only_mode(
         with pytest.raises(NotAllowed, match=why):
             await session._inspect_own_job(job.key)
         assert ran == []
+
+
+async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = scene.jobset("train", 1)
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
+        monkeypatch.setattr(session.watch, "whose", lambda _: "you")
+        monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path / "hangs")
+        pod = PodTrace(0, "train-0", "n0")
+        found = [HangReport("train", (pod,), ()), HangReport("train", (pod,), (), absent=((1, "Failed"),))]
+
+        async def inspect(*key: str) -> HangReport:
+            session.hang_probe.reports[key[0], key[1]] = found[0]
+            return found[0]
+
+        monkeypatch.setattr(session.hang_probe, "inspect_job", inspect)
+        await session._inspect_own_job(job.key)
+        assert not (tmp_path / "hangs").exists()
+        found.pop(0)
+        await session._inspect_own_job(job.key)
+        (written,) = (tmp_path / "hangs" / "unasked").iterdir()
+        report = session._last_hang_report(job.key)
+        assert report is not None
+        assert report.bundle == str(written)
 
 
 async def test_the_alarms_of_a_job_see_what_the_processes_and_nccl_last_told_of_it(tmp_path: Path) -> None:

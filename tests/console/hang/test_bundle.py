@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
 import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from console.errors import BadInput, NotAllowed
-from console.hang.bundle import write_bundle
+from console.hang.bundle import KEPT, write_bundle, write_unasked_bundle
 from console.hang.flight_recorder import Operation, RankDump
 from console.hang.nccl_ras import RasReport
-from console.hang.report import HangReport
+from console.hang.report import HangReport, TracedProcess
+from console.hang.report_lines import format_report, report_to_json
 from tests.console.hang.test_inspection import Cluster
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import io
 
 TOKEN = "hf_" + "Ab3" * 11
 
@@ -35,25 +37,22 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def report() -> HangReport:
     dump = RankDump(0, operations=[Operation("0", 1, f"nccl:{TOKEN}")])
-    return HangReport("hung", (), (), RasReport(text=f"NCCL version {TOKEN}"), dumps=(dump,))
+    process = TracedProcess(
+        9, 1, "hung-1", "n1", 1202, command=f"HF_TOKEN={TOKEN} python train.py --api-key pumpernickel"
+    )
+    return HangReport("hung", (), (process,), RasReport(text=f"NCCL version {TOKEN}"), dumps=(dump,))
 
 
 async def test_secrets_are_redacted_in_every_file(tmp_path: Path) -> None:
     place = tmp_path / "hang.tar.gz"
-    texts = {
-        "report.txt": f"python train.py --token={TOKEN}\nit is in all_reduce",
-        "report.json": {
-            "processes": [{"command": f"HF_TOKEN={TOKEN} python train.py", "api_key": "pumpernickel", "rank": 9}]
-        },
-    }
-    assert await write_bundle(cast("Any", Cluster()), "default", report(), texts, place) == place.stat().st_size
+    assert await write_bundle(cast("Any", Cluster()), "default", report(), place) == place.stat().st_size
     assert place.stat().st_mode & 0o777 == 0o600
     with tarfile.open(place) as archive:
         files = {each.name.rpartition("/")[2]: cast("io.BytesIO", archive.extractfile(each)).read() for each in archive}
     whole = b"".join(files.values())
     assert TOKEN.encode() not in whole
     assert b"pumpernickel" not in whole
-    assert b"it is in all_reduce" in files["report.txt"]
+    assert b"1 no stack" in files["report.txt"]
     assert json.loads(files["report.json"])["processes"][0]["rank"] == 9
     assert json.loads(files["recorder.json"])[0]["operations"][0]["seq"] == 1
     assert "its log was not read to its end: You may not read logs." in files["nccl-lines.txt"].decode()
@@ -63,5 +62,28 @@ async def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     place = tmp_path / "hang.tar.gz"
     place.write_text("kept")
     with pytest.raises(BadInput, match="already exists"):
-        await write_bundle(cast("Any", Cluster()), "default", report(), {}, place)
+        await write_bundle(cast("Any", Cluster()), "default", report(), place)
     assert place.read_text() == "kept"
+
+
+async def test_what_is_written_unasked_lies_in_the_state_folder_and_only_the_newest_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path / "state" / "hangs")
+    folder = tmp_path / "state" / "hangs" / "unasked"
+    told = await write_unasked_bundle(cast("Any", Cluster()), "default", report())
+    assert told.bundle.startswith(f"{folder}/hung-")
+    assert tarfile.is_tarfile(told.bundle)
+    assert f"── Bundle: {told.bundle}" in format_report(told)
+    assert report_to_json(told)["bundle"] == told.bundle
+    assert folder.stat().st_mode & 0o077 == 0
+    for number in range(KEPT + 3):
+        old = folder / f"a-{number}.tar.gz"
+        old.touch()
+        os.utime(old, (number, number))
+    monkeypatch.setattr("console.hang.bundle.bundle_name", lambda job: f"{job}-later.tar.gz")
+    await write_unasked_bundle(cast("Any", Cluster()), "default", report())
+    assert len(list(folder.iterdir())) == KEPT
+    assert {"hung-later.tar.gz", Path(told.bundle).name} < {each.name for each in folder.iterdir()}
+    again = await write_unasked_bundle(cast("Any", Cluster()), "default", report())
+    assert again.bundle.startswith("not written: ")
