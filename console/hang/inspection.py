@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -196,9 +197,8 @@ class HangProbe:
             raise refusals[0]
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
-        addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
         pods, processes = list_processes(answers)
-        ras = ras.with_job_ranks({(addresses.get(each.pod_rank, ""), each.pid): each.rank for each in processes})
+        ras = ras.with_job_ranks(_rank_by_process(processes, every))
         answers = await self._ask_suspects(answers, processes, ras)
         pods, processes = list_processes(answers)
         absent = self._absent_pods(namespace, name, every)
@@ -407,6 +407,14 @@ class HangProbe:
         argv = ("sh", "-c", script, "sh", str(process.pid), str(process.pid))
         said = await run_and_collect(self._run, pod, argv, b"", PROBE_TIMEOUT)
         return said.decode(errors="replace")
+
+
+def _rank_by_process(processes: Sequence[TracedProcess], every: Sequence[Rank]) -> dict[tuple[str, int | None], int]:
+    """The rank by address and pid, as NCCL names a process; without those that are not told apart by these."""
+    addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
+    places = [(addresses.get(each.pod_rank, ""), each.pid) for each in processes]
+    times = Counter(places)
+    return {place: each.rank for place, each in zip(places, processes, strict=True) if times[place] == 1}
 
 
 def _explains_wait(process: TracedProcess) -> bool:

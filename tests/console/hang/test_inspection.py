@@ -317,21 +317,21 @@ REDUCE = "all_reduce (torch/distributed/distributed_c10d.py:2810)", "train_step 
 FORWARD = "forward (model.py:3)", "train_step (train.py:10)"
 
 
-def pods_in_which_rank_2_is_behind(calls: tuple[str, ...], halted: list[set[int]]) -> Any:
-    """Four ranks, of which py-spy halts those that are added; rank 2 is at these calls, the others reduce."""
+def pods_in_which_a_rank_is_behind(calls: tuple[str, ...], halted: list[set[int]], late: int = 2) -> Any:
+    """Four ranks, of which py-spy halts those that are added; the late one is at these calls, the others reduce."""
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         await asyncio.sleep(0)
         mine = {A_POD * pod.completion_index + each for each in range(A_POD)}
         if argv[-1] == "ras-only":
-            take(1, status((2, 39)))
+            take(1, status((late, 39)))
             return 0
         wanted = {int(each) for each in argv[-1].split(",")} & mine if argv[-2] == "stacks" else set[int]()
         wanted = mine if argv[-1] == "all-stacks" else wanted
         halted.append(wanted)
         processes = []
         for number in sorted(mine):
-            frames = "".join(f"    {each}\n" for each in (calls if number == 2 else REDUCE))
+            frames = "".join(f"    {each}\n" for each in (calls if number == late else REDUCE))
             dump = f'Process {7 + number % 2}: python train.py\n\nThread 7 (active): "MainThread"\n{frames}'
             known = {"pid": 7 + number % 2, "rank": number, "local_rank": number % 2, "asked": number in wanted}
             processes.append(known | {"dump": dump if number in wanted else ""})
@@ -349,7 +349,7 @@ async def test_py_spy_looks_only_at_the_rank_that_nccl_names_if_its_stack_explai
 ) -> None:
     monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
     halted: list[set[int]] = []
-    probe = probe_of(Cluster(), pods_in_which_rank_2_is_behind(calls, halted))
+    probe = probe_of(Cluster(), pods_in_which_a_rank_is_behind(calls, halted))
     report = await probe.inspect_job("default", "hung")
     assert set().union(*halted) == ({0, 1, 2, 3} if all_asked else {2})
     assert report.spared == (() if all_asked else (0, 1, 3))
@@ -362,11 +362,21 @@ async def test_py_spy_looks_only_at_the_rank_that_nccl_names_if_its_stack_explai
         assert others == {"Its stack was not asked for: others are those for which the ranks wait."}
 
 
+async def test_pods_of_one_address_whose_processes_have_the_same_pids_are_told_apart_by_their_ranks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
+    cluster = Cluster()
+    cluster.fleet = fleet_of(JOB, *(structs.replace(rank(JOB, at, f"node-{at}"), ip="::1") for at in range(2)))
+    report = await probe_of(cluster, pods_in_which_a_rank_is_behind(LOADER, [], 1)).inspect_job("default", "hung")
+    assert ([each.rank for each in report.ras.odd], report.spared) == ([1], (0, 2, 3))
+
+
 async def test_who_asks_for_all_stacks_during_a_look_that_spares_some_gets_a_look_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
-    probe = probe_of(Cluster(), pods_in_which_rank_2_is_behind(LOADER, []))
+    probe = probe_of(Cluster(), pods_in_which_a_rank_is_behind(LOADER, []))
     first, whole, same = await asyncio.gather(
         probe.inspect_job("default", "hung"),
         probe.inspect_job("default", "hung", all_stacks=True),
