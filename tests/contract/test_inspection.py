@@ -99,6 +99,14 @@ async def _furnish(space: Space, folder: Path, pod: Object, number: int, recipe:
     body = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Exec", "metadata": {"name": name},
             "spec": {"execs": [{"local": local}]}}  # fmt: skip
     assert (await space.api.create(space.path(EXECS, "execs"), body)).status == 201
+    await move(space, name, f"10.0.0.{number + 1}")  # as the imitation of NCCL names it
+
+
+async def move(space: Space, pod: str, address: str) -> None:
+    """Give a pod another address."""
+    change = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+    answer = await space.api.send("PATCH", f"{space.path(CORE, 'pods', pod)}/status", change, MERGE_PATCH)
+    assert answer.status == 200, answer.body
 
 
 def _put(folder: Path, pod: Object, number: int, recipe: str) -> dict[str, str]:
@@ -245,13 +253,11 @@ def own_address() -> str:
 
 async def _listen(space: Space, pod: str, port: int) -> None:
     """Have the port of that pod be the one of this machine."""
-    path = space.path(CORE, "pods", pod)
-    if space.cluster.programs:
-        change: Object = {"metadata": {"annotations": {f"a4-lab/port-{port}": str(port)}}}
-    else:
-        path, address = f"{path}/status", own_address()
-        change = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-    answer = await space.api.send("PATCH", path, change, MERGE_PATCH)
+    if not space.cluster.programs:
+        await move(space, pod, own_address())
+        return
+    change: Object = {"metadata": {"annotations": {f"a4-lab/port-{port}": str(port)}}}
+    answer = await space.api.send("PATCH", space.path(CORE, "pods", pod), change, MERGE_PATCH)
     assert answer.status == 200, answer.body
 
 
