@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import getpass
 import os
 import random
 import resource
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from console.kube.client import Client
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
     from practice.runtime import Stdio
 
 MAX_STREAMS = 32
@@ -49,7 +53,7 @@ STUCK = 5
 PORT = 2222
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN_HOME = 'mount --bind "$1" /root && shift && exec "$@"'
-"""A pod's sshd finds there no shell settings of the person who runs this: root's home is the pod's folder."""
+"""Over the pod's sshd root has the pod's folder as its home, without the shell settings of the person who runs this."""
 READY = '#!/bin/sh\ncat >/dev/null\nexec cat "$0.said"\n'
 """In place of Python: it takes the probe and prints what that has said before."""
 SETTINGS = """Port {port}
@@ -68,7 +72,7 @@ SetEnv {env}
 """
 CONFIG = """Host *
     Port {port}
-    User root
+    User {user}
     IdentityFile {keys}/id_pods
     HostKeyAlias a4-pods
     UserKnownHostsFile {keys}/known_hosts
@@ -78,15 +82,10 @@ CONFIG = """Host *
 
 
 class Pods:
-    """Folders of this machine, each with an sshd of its own."""
+    """Folders of this machine for the pods of a job, each with an sshd of its own at the address of the pod."""
 
-    def __init__(self, folder: Path, number: int) -> None:
-        self.folder, self.keys = folder, folder / "keys"
-        self.job = jobset("hung", number)
-        self.pods = [
-            structs.replace(rank(self.job, at, f"node-{at}"), ip=f"127.77.{at // 250}.{at % 250 + 1}")
-            for at in range(number)
-        ]
+    def __init__(self, folder: Path, pods: Sequence[Pod]) -> None:
+        self.folder, self.keys, self.pods, number = folder, folder / "keys", pods, len(pods)
         self.env: dict[str, dict[str, str]] = {}
         room = SharedFacts()
         room.post(HUNG_FACT, STUCK)
@@ -113,7 +112,7 @@ class Pods:
             home = self.folder / pod.name / ".ssh"
             home.mkdir()
             shutil.copy(self.keys / "id_pods", home / "id_pods")
-            (home / "config").write_text(CONFIG.format(port=PORT, keys=self.keys))
+            (home / "config").write_text(CONFIG.format(port=PORT, keys=self.keys, user=getpass.getuser()))
 
     @contextlib.asynccontextmanager
     async def listening(self, sshd: str, *, said: dict[str, bytes] | None = None) -> AsyncIterator[list[int]]:
@@ -126,8 +125,8 @@ class Pods:
                 words = " ".join(f'"{name}={value}"' for name, value in env.items() if name != "HOME")
                 file = place / "sshd_config"
                 file.write_text(SETTINGS.format(port=PORT, address=pod.ip, keys=self.keys, env=words))
-                argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", OWN_HOME, "sh", str(place)]
-                argv += [sshd, "-D", "-e", "-f", str(file)]
+                own_home = ["unshare", "-m", "--propagation", "private", "sh", "-c", OWN_HOME, "sh", str(place)]
+                argv = [*(own_home if os.geteuid() == 0 else []), sshd, "-D", "-e", "-f", str(file)]
                 begun.append(await asyncio.create_subprocess_exec(*argv, stderr=subprocess.DEVNULL))
             async with asyncio.timeout(60):
                 for pod in self.pods:
@@ -161,13 +160,16 @@ async def wait_for(address: str) -> None:
             return
 
 
+def address(at: int) -> str:
+    """That of the pod with this number."""
+    return f"127.77.{at // 250}.{at % 250 + 1}"
+
+
 class Streams:
     """The exec endpoint of an API server that has only so many streams."""
 
-    def __init__(self, pods: Pods) -> None:
-        self.pods, self.now, self.most, self.every, self.refused = pods, 0, 0, 0, 0
-        self.said: dict[str, bytes] = {}
-        """What the first command of each pod has printed that succeeded."""
+    def __init__(self) -> None:
+        self.now, self.most, self.every, self.refused = 0, 0, 0, 0
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if self.now >= MAX_STREAMS:
@@ -179,14 +181,31 @@ class Streams:
         try:
             opened = web.WebSocketResponse(protocols=EXEC_PROTOCOLS)
             await opened.prepare(request)
-            pod = request.path.split("/")[-2]
-            await ExecSession(opened, request.query).run(
-                lambda stdio: self.run(pod, request.query.getall("command"), stdio)
-            )
+            await self.carry(request, opened)
             await opened.close()
             return opened
         finally:
             self.now -= 1
+
+    async def carry(self, request: web.Request, opened: web.WebSocketResponse) -> None:
+        """Run what is asked for."""
+        raise NotImplementedError
+
+
+class LocalStreams(Streams):
+    """Commands run in the folders of pods."""
+
+    def __init__(self, pods: Pods) -> None:
+        super().__init__()
+        self.pods = pods
+        self.said: dict[str, bytes] = {}
+        """What the first command of each pod has printed that succeeded."""
+
+    async def carry(self, request: web.Request, opened: web.WebSocketResponse) -> None:
+        pod = request.path.split("/")[-2]
+        await ExecSession(opened, request.query).run(
+            lambda stdio: self.run(pod, request.query.getall("command"), stdio)
+        )
 
     async def run(self, pod: str, argv: list[str], stdio: Stdio) -> int:
         pipe = asyncio.subprocess.PIPE
@@ -220,8 +239,10 @@ class Streams:
 
 
 class Cluster:
-    def __init__(self, pods: Pods, client: Client) -> None:
-        self.fleet, self.client = fleet_of(pods.job, *pods.pods), client
+    """What is known of a cluster, and streams through that client."""
+
+    def __init__(self, fleet: Fleet, client: Client) -> None:
+        self.fleet, self.client = fleet, client
 
     def connection_for_change(self, _: str) -> Cluster:
         return self
@@ -237,14 +258,15 @@ def cores_used(others: Sequence[int]) -> tuple[float, float, float]:
     return own.ru_utime + own.ru_stime, ended.ru_utime + ended.ru_stime, ticks / tick
 
 
-async def measure(pods: Pods, way: str, servers: Sequence[int] = ()) -> tuple[bool, dict[str, bytes]]:
+async def measure(job: JobSet, pods: Pods, way: str, servers: Sequence[int] = ()) -> tuple[bool, dict[str, bytes]]:
     """Inspect the job once: whether the right rank was named within 10 s by at most 4 streams, and what pods said."""
-    streams = Streams(pods)
+    streams = LocalStreams(pods)
     async with ApiServer(secure=True) as server, server.client() as client:
         for pod in pods.pods:
             server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/exec"] = streams.answer
         before, began = cores_used(servers), time.monotonic()
-        report = await HangProbe(cast("Any", Cluster(pods, client))).inspect_job("default", "hung")
+        cluster = cast("Any", Cluster(fleet_of(job, *pods.pods), client))
+        report = await HangProbe(cluster).inspect_job("default", "hung")
         took = time.monotonic() - began
         own, streamed, others = (now - then for now, then in zip(cores_used(servers), before, strict=True))
     print(  # noqa: T201
@@ -264,13 +286,15 @@ async def main() -> int:
     asked = parser.parse_args()
     await asyncio.to_thread(Path("/run/sshd").mkdir, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="a4-pods-") as name:
-        pods = await asyncio.to_thread(Pods, Path(name), asked.pods)
-        _, said = await measure(pods, "pod by pod")
+        job = jobset("hung", asked.pods)
+        every = [structs.replace(rank(job, at, f"node-{at}"), ip=address(at)) for at in range(asked.pods)]
+        pods = await asyncio.to_thread(Pods, Path(name), every)
+        _, said = await measure(job, pods, "pod by pod")
         await asyncio.to_thread(pods.make_keys)
         async with pods.listening(asked.sshd) as servers:
-            right, _ = await measure(pods, "through one pod", servers)
+            right, _ = await measure(job, pods, "through one pod", servers)
         async with pods.listening(asked.sshd, said=said) as servers:
-            fast, _ = await measure(pods, "through one pod, the answers of the others ready", servers)
+            fast, _ = await measure(job, pods, "through one pod, the answers of the others ready", servers)
     return int(not (right or fast))
 
 
