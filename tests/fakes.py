@@ -16,6 +16,7 @@ import time
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound, Unreachable
@@ -52,6 +53,12 @@ def live_links() -> dict[str, WatchStatus]:
     """Every kind live, heard just now."""
     now = time.time()
     return {kind: WatchStatus(kind, WatchState.LIVE, since=now, last_seen=now) for kind in KINDS}
+
+
+class FakeConnection:
+    """A connection to a cluster that is no practice cluster."""
+
+    target = SimpleNamespace(cluster=SimpleNamespace(practice_folder=None))
 
 
 class FakeStream:
@@ -132,7 +139,7 @@ class FakeSession:
         self.cuts: dict[tuple[str, str], tuple[float, float]] = {}
         self.running: set[tuple[str, str]] = set()
         self.closed = False
-        self.current_connection: Any = object()
+        self.current_connection: Any = FakeConnection()
         """Another one after each switch of the cluster."""
         self.watch = self
         self.launch = FakeLaunching(self)
@@ -193,7 +200,7 @@ class FakeSession:
     async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._did("switch", context, namespace)
         if context is not None:
-            self.context, self.current_connection = context, object()
+            self.context, self.current_connection = context, FakeConnection()
             self._wake()
         self.namespace = namespace or self.namespace
 
