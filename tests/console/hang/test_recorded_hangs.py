@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from console.hang.flight_recorder import Desync
 from console.hang.stack_location import Activity
@@ -47,6 +49,55 @@ async def test_the_ranks_for_which_the_others_wait_are_named(hang: str, ranks: i
     assert (report.recorded.kind if report.recorded else None) == KINDS[hang]
     assert WORDS[hang] in report.short
     assert report.advice
+
+
+A_POD, TIMES = 8, 16
+
+
+def enlarge(recorded: Gathered) -> Gathered:
+    """The same hang in 1,024 ranks: more data-parallel replicas, which say what those say that are well."""
+    tp, old = recorded.tp, recorded.ranks // recorded.tp // recorded.pp
+    new, ill = old * TIMES, recorded.victim // recorded.tp % old
+
+    def place(rank: int, replica: int, replicas: int = new) -> int:
+        return rank // (tp * old) * tp * replicas + replica * tp + rank % tp
+
+    def copy_dump(dump: dict[str, Any], rank: int, replica: int) -> dict[str, Any]:
+        groups = {}
+        for name, group in dump.get("groups", {}).items():
+            spans = len({each // tp % old for each in group["ranks"]}) > 1
+            ranks = {place(each, at) for each in group["ranks"] for at in (range(new) if spans else (replica,))}
+            groups[name] = {**group, "ranks": sorted(ranks)}
+        return {**dump, "rank": rank, "groups": groups}
+
+    answers = [msgspec.json.decode(each) for each in recorded.answers]
+    said = {each["rank"]: each for answer in answers for each in answer["processes"]}
+    told = {each["rank"]: each for answer in answers for each in answer["recorder"]}
+    made = [{**answers[0], "processes": [], "recorder": []} for _ in range(recorded.ranks * TIMES // A_POD)]
+    for replica in range(new):
+        source = replica if replica < old else next(at for at in range(replica % old, replica + old) if at % old != ill)
+        for first in range(0, recorded.ranks, tp * old):
+            for number in range(tp):
+                rank, like = place(first + number, replica), place(first + number, source % old, old)
+                pod = made[rank // A_POD]
+                pod["processes"] += [{**said[like], "rank": rank, "local_rank": rank % A_POD}] if like in said else []
+                pod["recorder"] += [copy_dump(told[like], rank, replica)] if like in told else []
+    victim = place(recorded.victim, ill)
+    raw = [msgspec.Raw(msgspec.json.encode(each)) for each in made]
+    return structs.replace(recorded, ranks=recorded.ranks * TIMES, victim=victim, answers=raw)
+
+
+@pytest.mark.parametrize("hang", KINDS)
+async def test_1024_ranks_have_the_verdict_of_64(hang: str) -> None:
+    recorded = gathered(hang, FOLDER / "64-processes.tar.gz")
+    large = enlarge(recorded)
+    assert len({bytes(each) for each in large.answers}) == 128
+    few, many = await inspect(recorded), await inspect(large)
+    assert (many.recorded.kind if many.recorded else None) == KINDS[hang]
+    assert tuple(sorted(rank for group in many.suspects for rank in group.ranks)) == large.culprits
+    assert WORDS[hang] in many.short
+    assert many.advice == few.advice
+    assert bool(many.spared) == bool(few.spared)
 
 
 NCCL = {
