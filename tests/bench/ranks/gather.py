@@ -62,7 +62,7 @@ def gather(hang: str, number: int, net: int, asked: argparse.Namespace) -> None:
         time.sleep(SETTLING)
         with ThreadPoolExecutor(1) as pool:
             ras = pool.submit(ask_ras, pods, 0) if asked.backend == "nccl" else None
-            answers = [json.loads(each) for each in pods.ask(folder, begun, 28028 + net)]
+            answers = [json.loads(each) for each in pods.ask(folder, begun, 28028 + net, "all-stacks")]
             said = ras.result() if ras else []
         took = time.monotonic() - last_step
         facts = {"backend": asked.backend, "gpus": pods.gpus, "apart": pods.apart}
