@@ -110,7 +110,8 @@ class ConsoleApp(KeyOrderedApp):
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings, PaletteTargets}
     PALETTE = Palette
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"switch_mode('{mode}')", name, show=False, id=f"app.{mode}") for mode, key, name in TABS),
+        *(Binding(key, f"switch_mode('{mode}')", name, show=False, id=f"app.{mode}",
+                  tooltip="from anywhere; what was opened from there is closed") for mode, key, name in TABS),
         Binding("0", "more", "More", show=False, id="app.more", tooltip="The pages that are no tab"),
         Binding("question_mark", "help", "Help", key_display="?", id="app.help", tooltip="All keys that work here"),
         Binding("colon", "command_palette", "Commands", key_display=":", id="app.commands",

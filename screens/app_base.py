@@ -209,10 +209,9 @@ class KeyOrderedApp(App[int]):
         return await self._check_bindings(event.key)
 
     async def action_switch_mode(self, mode: str) -> None:
-        """Switch to another main screen, or from the pages over this one back to it, and wait until it is there."""
-        if mode != self.current_mode:
+        """Show that main screen, whatever page was open over it before, and wait until it is there."""
+        with self.batch_update():  # the page over it is not shown on the way
             await self.switch_mode(mode)
-        else:
             await self.close_pages()
 
     async def close_pages(self) -> None:

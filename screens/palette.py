@@ -74,6 +74,8 @@ class ActiveBindings(NameProvider):
         for key, bindings in self.app._bindings.key_to_bindings.items():
             taken = self.screen.active_bindings.get(key)
             for binding in bindings if taken is not None and taken.node is not self.app else ():
+                if binding.action.startswith("switch_mode("):
+                    continue  # "Go to" that page is offered
                 if binding.action not in seen | HIDDEN and binding.tooltip and binding.id:  # the console's own
                     yield self.app, binding.action, binding.description, binding.tooltip
         yield self.app, "settings", "Settings", "Where your config.toml is, and what may stand in it"

@@ -11,6 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from console.metrics.alarm import GLYPH
 from console.patterns import lazy_pattern
 from console.settings import YOU
 from screens.sanitize import one_line
@@ -47,11 +48,24 @@ def runs_of(cell: Cell, ink: str = "") -> list[Span]:
 
 
 OK = Span("●", "ok")
-WAITS = Span("◐", "waits")
+UNDER_WAY = Span("◐", "waits")
 IDLE = Span("○", "dim")
-BAD = Span("✗", "bad")
-CARE = Span("⚠", "waits")
 DONE = Span("✓", "ok")
+CARE = Span("⚠", "waits")
+BAD = Span("✗", "bad")
+ALARM = Span(GLYPH, "bad")
+HELD = Span("‖", "waits")
+SIGNS = (
+    (OK, "works: runs, or is ready"),
+    (UNDER_WAY, "under way: starts, ends, connects or is being read"),
+    (IDLE, "waits, or there is nothing to say of it"),
+    (DONE, "has done its work"),
+    (CARE, "needs a look: late, slow, evicted, or maintenance is near"),
+    (BAD, "failed, faulty or refused"),
+    (ALARM, "an alarm"),
+    (HELD, "held by a person: a stopped queue or run, a cordoned node"),
+)
+"""Each sign of a state and what it means on every page."""
 _BARS = frozenset("█▓▒░")
 _WELL = frozenset({OK.text, IDLE.text, DONE.text})
 
@@ -244,23 +258,23 @@ def pod_glyph(status: str, *, ready: bool) -> Span:
     if status in {"Succeeded", "Completed"}:
         return DONE
     if status == "Running":
-        return OK if ready else WAITS
+        return OK if ready else UNDER_WAY
     if status in {"SchedulingGated", "Unschedulable"}:
         return IDLE
     if status in {"Pending", "ContainerCreating", "PodInitializing", "Terminating"}:
-        return WAITS
+        return UNDER_WAY
     return BAD
 
 
 def job_glyph(state: str) -> Span:
     return {
         "pending": IDLE,
-        "starting": WAITS,
-        "reserved": WAITS,
+        "starting": UNDER_WAY,
+        "reserved": UNDER_WAY,
         "running": OK,
         "admitted": OK,
-        "restarting": WAITS,
-        "stopping": WAITS,
+        "restarting": UNDER_WAY,
+        "stopping": UNDER_WAY,
         "evicted": CARE,
         "succeeded": DONE,
         "finished": DONE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console.errors import ApiDisabled, ConsoleError
 from screens import wording
 from screens.columns.column import COMMAND, PAGE, Column, since
-from screens.wording import BAD, IDLE, OK, WAITS, Cell, Span, sentence
+from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Cell, Span, sentence
 
 if TYPE_CHECKING:
     from console.google.builds import Build, Image
@@ -36,7 +36,7 @@ class ClusterRow:
 def _cluster_status(row: ClusterRow) -> Cell:
     if row.cluster is None:
         return [BAD, Span(" not read", "bad")]
-    glyph = _CLUSTER_GLYPHS.get(row.cluster.status, WAITS)
+    glyph = _CLUSTER_GLYPHS.get(row.cluster.status, UNDER_WAY)
     return [glyph, Span(f" {row.cluster.status.lower().replace('_', ' ')}")]
 
 
@@ -81,7 +81,7 @@ CLUSTERS: tuple[Column[ClusterRow], ...] = (
 )  # fmt: skip
 
 
-POOL_GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
+POOL_GLYPHS = {"ok": OK, "busy": UNDER_WAY, "bad": BAD}
 
 
 def _pool_state(facts: PoolStatus) -> Cell:
@@ -124,7 +124,7 @@ BUILD_GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT":
 
 
 def _build_status(build: Build) -> Cell:
-    mark = BUILD_GLYPHS.get(build.status, WAITS)
+    mark = BUILD_GLYPHS.get(build.status, UNDER_WAY)
     return [mark, Span(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
 
 
@@ -213,7 +213,7 @@ def _match_cell(place: Place) -> Cell:
     if not place.match:
         return ""
     words = place.match.partition(",")[0] if place.near else "another"  # its location is beside it
-    return [OK if place.near else WAITS, Span(f" {words}", "" if place.near else "waits")]
+    return [OK if place.near else CARE, Span(f" {words}", "" if place.near else "waits")]
 
 
 def _place_state(place: Place) -> Cell:
@@ -221,7 +221,7 @@ def _place_state(place: Place) -> Cell:
         return [BAD, Span(" not read", "bad")]
     if not place.state:
         return ""
-    mark = OK if place.values else BAD if place.state == "ERROR" else WAITS
+    mark = OK if place.values else BAD if place.state == "ERROR" else UNDER_WAY
     return [mark, Span(f" {place.state.lower()}")]
 
 

@@ -83,12 +83,12 @@ def state_cell(line: JobLine) -> Cell:
 
 
 def health_runs(health: Health, ink: str = "") -> list[Span]:
-    """The health as glyph and word: ▲ during an alarm, ◐ while a step is late."""
+    """The health as glyph and word: ▲ during an alarm, ⚠ while a step is late or slow."""
     if health.level is HealthLevel.BAD:
-        glyph = wording.BAD if health.state == JobState.FAILED else Span(GLYPH, "bad")
+        glyph = wording.BAD if health.state == JobState.FAILED else wording.ALARM
         return [glyph, Span(f" {health.state}", "bad")]
     if health.level is HealthLevel.LATE:
-        return [wording.WAITS, Span(f" {health.state}", "waits")]
+        return [wording.CARE, Span(f" {health.state}", "waits")]
     return [wording.job_glyph(health.state), Span(f" {health.state}", ink)]
 
 
@@ -490,7 +490,7 @@ JOBS: Layout[JobLine] = Layout(
 
 ALARMS: tuple[Column[Alarm], ...] = (
     since("AGO", lambda alarm: alarm.since),
-    Column("", lambda alarm: Span(GLYPH, "bad") if alarm.is_active else Span("○", "dim"), only=PAGE, width=1),
+    Column("", lambda alarm: wording.ALARM if alarm.is_active else wording.IDLE, only=PAGE, width=1),
     Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32, cut="middle",
            sort=lambda alarm: alarm.job),
     Column("ALARM", lambda alarm: alarm.kind.label, width=8, sort=True),

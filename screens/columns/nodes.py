@@ -11,7 +11,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import GpuState, Host, Pool, host, pools
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
-from screens.wording import BAD, CARE, HOUR, IDLE, OK, WAITS, Span, bar_columns, count, duration, sentence
+from screens.wording import BAD, CARE, HOUR, IDLE, OK, UNDER_WAY, Span, bar_columns, count, duration, sentence
 
 if TYPE_CHECKING:
     from console.metrics.nccl.history import NodeBandwidth
@@ -33,7 +33,7 @@ def node_state(node: Node, now: float) -> list[Span]:
     runs: list[Span] = []
     if node.is_starting(now):
         why = f": {': '.join(sentence(node.not_ready_reason).split(': ')[:2])}" if node.not_ready_reason else ""
-        runs += [WAITS, Span(f" starting, made {duration(now - node.created)} ago{why}  ", "waits")]
+        runs += [UNDER_WAY, Span(f" starting, made {duration(now - node.created)} ago{why}  ", "waits")]
     faults = [fault for fault in node.faults(now) if not (node.maintenance_active and "maintenance" in fault)]
     if faults:
         runs += [BAD, Span(f" {sentence('; '.join(faults))}  ", "bad")]
@@ -53,7 +53,7 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
     if len(away) > starting:
         runs += [BAD, Span(f" {len(away) - starting} not ready  ", "bad")]
     if starting:
-        runs += [WAITS, Span(f" {starting} starting  ", "waits")]
+        runs += [UNDER_WAY, Span(f" {starting} starting  ", "waits")]
     maintained = {node.name for node in pool.nodes if node.maintenance_active and len(node.faults(now)) == 1}
     faulty = {node for node, _ in pool.faults} - {node.name for node in away} - maintained
     if faulty:
@@ -74,7 +74,7 @@ def _google(pool: Pool) -> list[Span]:
     facts = pool.facts
     if facts is None or (pool.nodes and facts.state == "ok"):
         return []  # what failed and is over stands on the pool's page
-    glyph = {"ok": IDLE, "busy": WAITS, "bad": BAD}[facts.state]
+    glyph = {"ok": IDLE, "busy": UNDER_WAY, "bad": BAD}[facts.state]
     ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     said = [sentence(text).rstrip(".") for text in facts.sentences]
     if not pool.nodes and not said:

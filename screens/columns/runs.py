@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from console.launch.run_record import STALLED, Outcome, RunRecord
-from console.metrics.alarm import GLYPH
 from console.metrics.training.steps import find_nan_since
 from console.settings import YOU
 from screens import wording
@@ -23,14 +22,13 @@ if TYPE_CHECKING:
     from console.metrics.ledger import Ledger
     from screens.widgets.pane import Fact
 
-_ALARM = Span(GLYPH, "bad")
 _GLYPHS = {
     Outcome.WAITING: wording.IDLE,
     Outcome.RUNNING: wording.OK,
     Outcome.SUCCEEDED: wording.DONE,
     Outcome.FAILED: wording.BAD,
-    Outcome.DIVERGED: _ALARM,
-    Outcome.STOPPED: Span("■", "dim"),
+    Outcome.DIVERGED: wording.ALARM,
+    Outcome.STOPPED: Span(wording.HELD.text, "dim"),
     Outcome.UNKNOWN: Span("?", "waits"),
 }
 _INKS: dict[str, str] = {
@@ -46,7 +44,7 @@ def outcome_cell(run: RunRecord) -> list[Span]:
     """The outcome as glyph and word; ▲ if an alarm is active or was at the end."""
     if run.now is not None and run.open:
         return health_runs(run.now)
-    glyph = _ALARM if run.had_problem else _GLYPHS[run.outcome]
+    glyph = wording.ALARM if run.had_problem else _GLYPHS[run.outcome]
     return [glyph, Span(f" {run.state}", _INKS.get(run.state, ""))]
 
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
-from screens.wording import BAD, IDLE, OK, WAITS, Cell, Span
+from screens.wording import BAD, IDLE, OK, UNDER_WAY, Cell, Span
 
 if TYPE_CHECKING:
     from console.attach.tunnel.published import Profile, Tunnel
 
-GLYPHS = {"ready": OK, "waiting": WAITS, "lost": BAD, "ended": IDLE}
+GLYPHS = {"ready": OK, "waiting": UNDER_WAY, "lost": BAD, "ended": IDLE}
 
 
 def _state_cell(tunnel: Tunnel) -> Cell:
-    mark = GLYPHS.get(tunnel.state, WAITS)
+    mark = GLYPHS.get(tunnel.state, UNDER_WAY)
     return [mark, Span(f" {tunnel.state}", "bad" if mark.ink == "bad" else "")]
 
 

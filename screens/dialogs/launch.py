@@ -185,8 +185,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     screen.set_focus(screen.recipes)
     screen.judge()
     screen.app.launched = plan.namespace, job
-    await screen.app.switch_mode("jobs")
-    await screen.app.close_pages()  # the new job is no part of the one whose page was open
+    await screen.app.action_switch_mode("jobs")  # the new job is no part of the one whose page was open
     screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
     refused = await session.launch.wait_for_refusal(plan.namespace, job)
     if refused is not None:
@@ -314,7 +313,7 @@ async def launch_like_job(
     """
     if not (jobset.release or jobset.recipe):
         screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
-        screen.app.switch_mode("launch")
+        await screen.app.action_switch_mode("launch")
         return
     with screen.report_errors(f"The values of {jobset.name} could not be read"):
         try:
@@ -330,7 +329,7 @@ async def launch_like_job(
                 said += "the other values are the recipe's, for no Helm release holds those of the job."
         except (BadInput, NotFound, NotAllowed) as error:
             screen.notify(str(error), title=f"Not the values of {jobset.name}", severity="warning", markup=False)
-            screen.app.switch_mode("launch")
+            await screen.app.action_switch_mode("launch")
             return
         name = f"the job {jobset.name}"
         values = plan.values

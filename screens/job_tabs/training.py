@@ -99,7 +99,7 @@ class TrainingTab(JobTab):
         track = self._job.track if self._job and not self._job.is_reading_old_lines else None
         if track is not None and track.last is not None:
             loss = track.latest_value("loss")
-            late = f"{wording.WAITS.text} {self.line.health.state}" if self.line and self.panel.late else ""
+            late = f"{wording.CARE.text} {self.line.health.state}" if self.line and self.panel.late else ""
             known = f"loss {loss:.4g}" if loss is not None else ""
             self.note = f"{wording.BAD.text} {track.position().what}" if track.nan else late or known
 

@@ -95,7 +95,7 @@ class AlarmsScreen(LiveScreen):
         coverage = self.session.alarms.coverage
         speed = self.app.settings.speed
         real = f" Their times are real seconds; the speed-up of the practice cluster is {speed:g}." if speed > 1 else ""
-        mark = Span("◐ ", "waits") if coverage.heard < coverage.running else Span("● ", "ok")
+        mark = Span("⚠ ", "waits") if coverage.heard < coverage.running else Span("● ", "ok")
         return (mark, Span(coverage.words), Span(real, "dim"))
 
     def tick(self) -> None:

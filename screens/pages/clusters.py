@@ -190,7 +190,7 @@ class ClustersScreen(AskingScreen):
             self.app.only_namespace = ""
             self.app.refresh_bindings()
             self.app.pop_screen()
-            self.app.switch_mode("fleet")
+            await self.app.action_switch_mode("fleet")
             self.app.notify(f"Connected to {cluster.path}; nothing was written.", timeout=4)
 
     @work(group="actions")

@@ -15,7 +15,7 @@ from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
+from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
 GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
 INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "dim"}
@@ -36,7 +36,7 @@ class StepTable(ResourceTable[Row]):
     NOUN = "step"
     EMPTY = Notice("No steps.")
     COLUMNS: ClassVar = (
-        Column("", lambda row: GLYPHS[row[1].state] if row[1] else WAITS, width=1),
+        Column("", lambda row: GLYPHS[row[1].state] if row[1] else UNDER_WAY, width=1),
         Column("STEP", lambda row: STEPS[row[0]], least=16),
         Column("MS", milliseconds, right=True, least=6),
         Column("FOUND", said, fill=True, least=20),

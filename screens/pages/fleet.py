@@ -123,7 +123,7 @@ class FleetScreen(PoolsScreen):
     async def action_my_jobs(self) -> None:
         from screens.pages.jobs import JobsScreen
 
-        await self.app.switch_mode("jobs")
+        await self.app.action_switch_mode("jobs")
         if isinstance(self.app.screen, JobsScreen):
             self.app.screen.show_mine()
 

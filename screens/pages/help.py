@@ -1,4 +1,4 @@
-"""The help page: every key that works on a screen, taken from its bindings, and details of a form field."""
+"""The help page: every key that works on a screen, from its bindings, the signs, and details of a form field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from screens.widgets.line import Inked, line
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span, begun_small
+from screens.wording import SIGNS, Span, begun_small
 
 KEYS = 16
 """Columns of the keys."""
@@ -110,11 +110,11 @@ class HelpScreen(Question[None]):
 
     def __init__(self, groups: Sequence[KeyGroup]) -> None:
         super().__init__()
-        self._groups = groups
+        self._groups = (*groups, KeyGroup("Signs", tuple((sign.text, meaning) for sign, meaning in SIGNS)))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
-            box.border_title = "Keys that work here"
+            box.border_title = "Keys that work here, and signs"
             box.border_subtitle = "? or esc hides this"
             yield KeyLines(self._groups)
 

@@ -26,7 +26,7 @@ from screens.widgets.log.view import WAITING, LogView
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import WAITS, Span, sentence
+from screens.wording import UNDER_WAY, Span, sentence
 
 SOON, LATER = 3.0, 30.0  # seconds between two looks while a build is under way, and while none is
 
@@ -300,7 +300,7 @@ class BuildScreen(InGoogleScreen):
         build = self.build
         if build is None or not self.is_attached or not self.query(SummaryLine):
             return
-        mark = BUILD_GLYPHS.get(build.status, WAITS)
+        mark = BUILD_GLYPHS.get(build.status, UNDER_WAY)
         took = build.seconds(time.time())
         self.head.runs = (
             mark,

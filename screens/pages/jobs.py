@@ -198,7 +198,7 @@ class JobsScreen(ReasonScreen):
     @work(group="actions")
     async def action_launch(self) -> None:
         if self.table.row is None:
-            await self.app.switch_mode("launch")
+            await self.app.action_switch_mode("launch")
         else:
             await launch_like_job(self, self.table.row.jobset)
 

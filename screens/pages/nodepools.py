@@ -36,7 +36,7 @@ from screens.widgets.pane import Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.sentence_line import SentenceLine, SummaryLine, folded_runs
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, DONE, OK, WAITS, Span, age, count, runs_of, sentence
+from screens.wording import BAD, DONE, OK, UNDER_WAY, Span, age, count, runs_of, sentence
 
 BAR = 16  # columns of a bar
 MOST = 6  # rows that are shown
@@ -47,7 +47,7 @@ def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Span
     began = Span(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
     if operation.error:
         return (BAD, Span(f" {words} {sentence(operation.error)}", "bad"), began)
-    return (DONE if operation.over else WAITS, Span(f" {words}  ", "text"), *bar(operation), began)
+    return (DONE if operation.over else UNDER_WAY, Span(f" {words}  ", "text"), *bar(operation), began)
 
 
 def bar(operation: GkeOperation) -> list[Span]:
@@ -59,7 +59,7 @@ def bar(operation: GkeOperation) -> list[Span]:
 
 
 def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
-    glyph = _REQUEST.get(request.state, WAITS)
+    glyph = _REQUEST.get(request.state, UNDER_WAY)
     pods = f"{request.pods} pod" if request.pods == 1 else f"{request.pods} pods"
     why = f"  {sentence(request.why)}" if request.why else ""
     since = f"  asked {age(now - request.created)} ago" if request.created else ""
@@ -342,8 +342,8 @@ def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
 
 
 REPAIRS = {
-    "podsevicted": (WAITS, "its pods are evicted"),
-    "operationrunning": (WAITS, "the host is being replaced"),
+    "podsevicted": (UNDER_WAY, "its pods are evicted"),
+    "operationrunning": (UNDER_WAY, "the host is being replaced"),
     "operationdone": (OK, "it has been replaced"),
     "error": (BAD, "Google could not replace it"),
 }
@@ -351,7 +351,7 @@ REPAIRS = {
 
 
 def failed_row(node: Node) -> tuple[Span, ...]:
-    unknown = (WAITS, node.repair or "Google has not taken it up yet")
+    unknown = (UNDER_WAY, node.repair or "Google has not taken it up yet")
     glyph, words = REPAIRS.get(node.repair.lower(), unknown)
     about = Span(f"reported faulty ({node.fault}): ", "dim")
     return (glyph, Span(f" {node.name} ", "text"), about, Span(words, "waits"))

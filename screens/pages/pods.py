@@ -28,7 +28,7 @@ from screens.wording import (
     BAD,
     DONE,
     OK,
-    WAITS,
+    UNDER_WAY,
     Cell,
     Span,
     clock,
@@ -136,7 +136,7 @@ class PodsScreen(PanedScreen, PodActions):
 
 
 def container_cell(container: Container) -> Cell:
-    mark = OK if container.state == "running" and container.ready else WAITS
+    mark = OK if container.state == "running" and container.ready else UNDER_WAY
     if container.state == "terminated":
         mark = BAD if container.exit_code else DONE
     return [mark, Span(f" {container.state} {container.reason}".rstrip())]

@@ -21,7 +21,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
+from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
 SHOWN = {
     Result.OK: (OK, Span("ok")),
@@ -51,7 +51,7 @@ class CheckTable(ResourceTable["Check"]):
     NOUN = "check"
     EMPTY = Notice("No checks.")
     COLUMNS: ClassVar = (
-        Column("", lambda check: SHOWN[check.result][0] if check.over else WAITS, width=1),
+        Column("", lambda check: SHOWN[check.result][0] if check.over else UNDER_WAY, width=1),
         Column("CHECK", lambda check: Span(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
         Column("RESULT", result_cell, least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
         Column("FIX", lambda check: Span("f", "accent") if check.repair else "", width=3, drop=6),

@@ -236,5 +236,5 @@ class QueuesScreen(ReasonScreen):
         namespace, typed = (row.workload.namespace, f"stop {name_of(row.workload)}") if row else ("", "")
         self.app.open_page("what_if", namespace, typed)
 
-    def action_launch(self) -> None:
-        self.app.switch_mode("launch")
+    async def action_launch(self) -> None:
+        await self.app.action_switch_mode("launch")

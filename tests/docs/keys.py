@@ -20,7 +20,7 @@ from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
 from screens.job_tabs.tab import JobTab
-from screens.wording import begun_small
+from screens.wording import SIGNS, begun_small
 from tests.docs.markdown import anchor, code, table, text
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def keys_page() -> str:
         if name == "Main screens":
             places = sorted(places, key=lambda each: _main().index(each.__name__))
         parts += [f"## {name}", *map(_section, places)]
+    signs = table(["sign", "means"], [[sign.text, meaning] for sign, meaning in SIGNS])
+    parts += ["## Signs", "On every page, a sign and its word tell the state of a thing.", signs]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -48,10 +48,15 @@ async def test_the_number_of_the_screen_one_is_on_leaves_the_pages_over_it() -> 
         assert isinstance(app.screen, HelpScreen)
         await pilot.press("escape", "4")
         assert isinstance(app.screen, PodsScreen)
-        await pilot.press("enter")
-        assert not isinstance(app.screen, PodsScreen)
+
+
+async def test_a_digit_shows_its_page_whatever_was_opened_from_it_before() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4", "enter")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
         await pilot.press("1", "4")
-        assert not isinstance(app.screen, PodsScreen), "from another screen one comes back to the page"
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+        assert len(app.screen_stack) == 1
 
 
 async def test_a_tab_can_be_clicked() -> None:

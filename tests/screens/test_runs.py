@@ -77,7 +77,7 @@ async def test_every_run_says_how_it_ended() -> None:
         lines = {name: next(line for line in text.splitlines() if f" {name} " in line) for name in
                  ("nccl-4", "train-3", "nccl-2", "llama-70b")}  # fmt: skip
         assert "✗ failed" in lines["nccl-4"]
-        assert "■ stopped" in lines["train-3"]
+        assert "‖ stopped" in lines["train-3"]
         assert "loss 2.104 at 4,120" in lines["train-3"]
         assert "✓ succeeded" in lines["nccl-2"]
         assert "594 GB/s" in lines["nccl-2"]

@@ -228,7 +228,7 @@ class Curve(Plot):
 
 _VERDICTS = {
     "good": Span("● ok", "ok"),
-    "fair": Span("◐ low", "waits"),
+    "fair": Span("⚠ low", "waits"),
     "below": Span("✗ slow", "bad"),
     "wrong": Span("✗ wrong", "bad"),
 }

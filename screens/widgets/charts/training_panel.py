@@ -47,7 +47,7 @@ def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = 
     last = track.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]
-    glyph = wording.BAD if track.nan else wording.DONE if track.finished else wording.WAITS if late else wording.OK
+    glyph = wording.BAD if track.nan else wording.DONE if track.finished else wording.CARE if late else wording.OK
     runs = [glyph, Span(" ")]
     total = track.total
     if total and last.step is not None:

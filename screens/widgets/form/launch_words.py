@@ -175,10 +175,10 @@ def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProb
 
 _LIGHTS = {
     Verdict.NOW: (Span("● ", "ok"), "Fits now", "ok"),
-    Verdict.SPLIT: (Span("◑ ", "ok"), "Fits, but split", "ok"),
-    Verdict.NO_QUEUE: (Span("○ ", "waits"), "No queue", "waits"),
-    Verdict.WAITS: (Span("◐ ", "waits"), "Waits", "waits"),
-    Verdict.STOPPED: (Span("■ ", "bad"), "Queue stopped", "bad"),
+    Verdict.SPLIT: (Span("⚠ ", "waits"), "Fits, but split", "waits"),
+    Verdict.NO_QUEUE: (Span("⚠ ", "waits"), "No queue", "waits"),
+    Verdict.WAITS: (Span("○ ", "waits"), "Waits", "waits"),
+    Verdict.STOPPED: (Span("‖ ", "waits"), "Queue stopped", "waits"),
     Verdict.UNKNOWN: (Span("? ", "dim"), "Not known", "dim"),
     Verdict.NEVER: (Span("✗ ", "bad"), "Never", "bad"),
 }

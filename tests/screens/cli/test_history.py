@@ -252,7 +252,7 @@ def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixtur
     titles, cells, _ = as_text(RUNS, [stalled, ended])
     assert [(row[titles.index("OUTCOME")], row[titles.index("WHY")]) for row in cells] == [
         ("▲ stopped", "stopped by a person, stalled since step 1,240"),
-        ("■ stopped", ""),
+        ("‖ stopped", ""),
     ]
     told = as_item(stalled, 2000.0)
     assert (told["outcome"], told["state"]) == ("stopped", "stopped")

@@ -104,7 +104,7 @@ def titles(app: Any) -> list[str]:
 async def test_columns_are_there_for_what_it_can_be_held_against(width: int) -> None:
     async with panel(width, 40) as (shown, pilot, app):
         shown.measured = measured(table(500.0, 600.0))
-        await until(pilot, lambda: "◐ low 84 %" in screen_text(app))
+        await until(pilot, lambda: "⚠ low 84 %" in screen_text(app))
         assert not {"USUAL", "EARLIER"} & set(titles(app))
         assert "µs" in titles(app)
         shown.kept = earlier("one", 500.0, 600.0), earlier("two", 500.0, 600.0)
