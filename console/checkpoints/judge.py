@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, islice
 from posixpath import basename, dirname
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from console.errors import Unreadable
 
@@ -27,6 +27,7 @@ WRITING_SECONDS = 300.0  # seconds since the last change of an incomplete checkp
 MAX_METADATA = 16 << 20  # bytes of the largest that is read: that of a model of some 100,000 shards has 10 MB
 MAX_JSON_BYTES = 4 << 20
 MAX_MISSING = 1000  # files of one folder that are named as missing: names can announce 99,999 each
+MAX_SIZE, MAX_NAME = 1 << 62, 4096  # bytes of a file, and characters of its name, that are believed
 MAX_HEADER_BYTES = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
 _STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
 _UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$")
@@ -49,6 +50,7 @@ _TRAINING_STATE = re.compile(  # files of a training state that each checkpoint 
 )
 _NUMBERED_FILE = re.compile(r"^(.*(?:rng_state_|mp_rank_))(\d{1,5})((?:_\d+)*(?:/[^/]*)?(?:\.pth)?)$")
 _END_OF_ZIP = 22
+_CONTAINERS = pickle.MARK, pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_SET
 _FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
 
 
@@ -323,7 +325,7 @@ def _judge_shards(
         f"{stem}-{each:05}-of-{count}{end}" for stem, count, end in announced for each in range(1, int(count) + 1)
     )
     missing = dict.fromkeys(islice((each for each in chain(numbered, wanted) if each not in inside), MAX_MISSING))
-    problems += [f"{_join(folder, each)} is missing" for each in sorted(missing)]
+    problems += [f"{_join(folder, each[:MAX_NAME])} is missing" for each in sorted(missing)]
 
 
 def _judge_file(
@@ -363,7 +365,9 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
         if isinstance(each, dict) and isinstance(each.get("data_offsets"), list) and len(each["data_offsets"]) == 2
     ]
     size = 8 + length + max((each for each in ends if isinstance(each, int)), default=0)
-    if file.size != size:
+    if size > MAX_SIZE:
+        problems.append(f"{path} has a damaged header")
+    elif file.size != size:
         problems.append(f"{path} has {file.size:,} of {size:,} bytes")
 
 
@@ -439,7 +443,13 @@ class _Inert:
         return self.state.get(name) if isinstance(self.state, dict) else None
 
 
-class _Unpickler(pickle._Unpickler):  # in Python: the one in C reserves as much memory as the pickle tells it to
+class _Unpickler(pickle._Unpickler):
+    """In Python: the one in C reserves as much memory as the pickle tells it to. This one does so for bytearrays."""
+
+    dispatch: ClassVar = {
+        code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]
+    }
+
     def find_class(self, module: str, name: str) -> Any:
         del module, name
         return _Inert
@@ -447,6 +457,9 @@ class _Unpickler(pickle._Unpickler):  # in Python: the one in C reserves as much
 
 def read_needed_sizes(data: bytes) -> dict[str, int]:
     """Bytes that each file must have by a DCP's `.metadata`, a pickle of which nothing is run; Unreadable."""
+    # A byte may ask for a list or dict of 64: those of real metadata are one for 30 bytes.
+    if sum(data.count(each) for each in _CONTAINERS) > 1000 + len(data) // 8:
+        raise Unreadable("It is damaged: it consists of empty lists.")
     try:
         whole = _Unpickler(io.BytesIO(data)).load()
     except Exception as error:  # a damaged pickle may raise anything
@@ -459,5 +472,7 @@ def read_needed_sizes(data: bytes) -> dict[str, int]:
         path, offset, length = (place.get(name) if isinstance(place, _Inert) else None for name in _FIELDS)
         if not (isinstance(path, str) and isinstance(offset, int) and isinstance(length, int)):
             raise Unreadable("It names no files in a form that is known here.")
+        if not (0 <= offset + length <= MAX_SIZE and len(path) <= MAX_NAME):
+            raise Unreadable("It is damaged: no file has such a name or size.")
         sizes[path] = max(sizes.get(path, 0), offset + length)
     return sizes
