@@ -35,7 +35,7 @@ class _Damaged(sqlite3.DatabaseError):
 
 T = TypeVar("T")
 
-VERSION = 4  # of the tables below; one more for each column that is added
+VERSION = 5  # of the tables below; one more for each column that is added
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})

@@ -88,7 +88,8 @@ async def _read_pod_figures(cluster: WatchedCluster, pod: Pod, until: float) -> 
     await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])
     reader.close()
     steps = [step for run in reading.training for step in run.steps]
-    found = training_figures(position_of_steps(steps)) if steps else {}
+    speed = measures.tracks[-1].recent_mean("tflops_per_gpu") if measures.tracks else None
+    found = training_figures(position_of_steps(steps), speed) if steps else {}
     late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
     return found, late, list_seen([run.seen for run in measures.tracks], until)
 
@@ -101,9 +102,13 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
     return {figure: value for figure, value in found.items() if value is not None}
 
 
-def training_figures(where: RunPosition) -> dict[str, Any]:
-    """The position of a training: its last step, its last loss with the step, and since when the loss is NaN."""
+def training_figures(where: RunPosition, speed: float | None = None) -> dict[str, Any]:
+    """The position of a training: its last step, its last loss with the step, and since when the loss is NaN.
+
+    `speed`: TFLOP/s of one GPU in its last steps; None where the log does not tell.
+    """
     return {
+        **({"tflops": speed} if speed is not None else {}),
         "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
         "nan_from": where.nan_from, "nan_by": where.nan_by,
     }  # fmt: skip
@@ -113,6 +118,7 @@ REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other 
 POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
 STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have said so
 BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
+SPEEDS_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
 SEEN_SECONDS = 30.0  # seconds between two notes of what a run's time goes into
 SETTLE_SECONDS = 30.0  # seconds in which the watch will have told of a job that was just launched
 
@@ -135,6 +141,8 @@ class Runs:
         self._histories: dict[Path, RunHistory] = {}
         self._open: dict[int, RunRecord] = {}
         self._asked = 0.0
+        self._speeds: dict[tuple[str, int], list[float]] = {}  # of runs that have ended, by recipe and GPUs
+        self._speeds_at = float("-inf")
         self._alive: set[int] = set()  # runs whose job this session has seen alive
         self._missed: dict[int, float] = {}  # since when it has not been seen any more
         self._settling = asyncio.Lock()
@@ -156,6 +164,7 @@ class Runs:
 
     def on_context_changed(self) -> None:
         self._open, self._asked, self._alive, self._missed = {}, 0.0, set(), {}
+        self._speeds_at = float("-inf")
 
     async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
         """All recorded runs of all clusters (of a recipe if one is given), newest first."""
@@ -270,9 +279,18 @@ class Runs:
         for run in await self._open_runs((plan.namespace, plan.name), fresh=True):
             await self._write(run, replace(run, values=values, left_out=left_out))
 
-    async def record_training(self, namespace: str, name: str, where: RunPosition) -> None:
+    async def record_training(self, namespace: str, name: str, where: RunPosition, speed: float | None) -> None:
         """Record how far the training of a job is, if it was launched here."""
-        await self._record_figures(namespace, name, training_figures(where))
+        await self._record_figures(namespace, name, training_figures(where, speed))
+
+    async def earlier_speeds(self, recipe: str, gpus: int) -> Sequence[float]:
+        """TFLOP/s of one GPU in each run of that recipe on so many GPUs that has ended on this cluster."""
+        if time.monotonic() > self._speeds_at + SPEEDS_SECONDS:
+            self._speeds_at, self._speeds = time.monotonic(), {}
+            for run in await self.list_runs():
+                if run.tflops is not None and not run.open and run.server == self._target.cluster.server:
+                    self._speeds.setdefault((run.recipe, run.gpus), []).append(run.tflops)
+        return self._speeds.get((recipe, gpus), ())
 
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
         """Record the results of a job's NCCL tests so far: the best bus bandwidth and the last average."""

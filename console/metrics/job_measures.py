@@ -19,7 +19,12 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine, UnparsedLines
-from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_measures
+from console.metrics.job_progress import (
+    JobProgress,
+    compare_with_earlier,
+    keep_previous_verdict,
+    progress_of_measures,
+)
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
 from console.metrics.training.formats.programs import parse_step
@@ -299,8 +304,13 @@ class JobProgressReader:
         pass_line: Callable[[], float],
         read_tail: ReadTail | None = None,
         live: Callable[[Key], JobMeasures | None] = lambda _: None,
+        earlier: Callable[[JobSet], Awaitable[Sequence[float]]] | None = None,
     ) -> None:
-        """`live`: returns the measures of a job whose log is being followed, so that its log need not be read."""
+        """`live`: returns the measures of a job whose log is being followed, so that its log need not be read.
+
+        `earlier`: TFLOP/s of one GPU in earlier runs of a job's recipe on as many GPUs.
+        """
+        self._earlier = earlier
         self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
         self._read_tail = read_tail or self._read_tail_of_log
         self.beginnings = NanOnsetFinder(self._read_tail)
@@ -333,7 +343,11 @@ class JobProgressReader:
         followed = {
             uid: found for uid, found in told if found is not None and self._has_caught_up(uid, live[uid], found)
         }
-        changed = [self._store_progress(uid, found) for uid, found in followed.items()]
+        by_uid = {each.uid: each for each in jobsets}
+        changed = [
+            self._store_progress(uid, await self._compare(by_uid[uid], found, live[uid].accelerator))
+            for uid, found in followed.items()
+        ]
         soon = {uid for uid, measures in live.items() if measures.is_reading_old_lines and uid in self.known}
         due = [each for each in jobsets[:MAX_JOBS] if each.uid not in {*followed, *soon} and self._is_due(each, now)]
 
@@ -342,6 +356,11 @@ class JobProgressReader:
                 return await self._read_progress(jobset)
 
         return any([*changed, *await asyncio.gather(*(update_job(jobset) for jobset in due))])
+
+    async def _compare(self, jobset: JobSet, found: JobProgress, accelerator: str) -> JobProgress:
+        if self._earlier is None or found.speed is None:
+            return found
+        return compare_with_earlier(found, await self._earlier(jobset), accelerator)
 
     def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
         """Whether a log that somebody began to follow has been read up to what is known; from then on it is believed.
@@ -419,7 +438,7 @@ class JobProgressReader:
             await self._kept().store(each for each in ended if each.name not in names)
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
         found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss)
-        return self._store_progress(jobset.uid, found)
+        return self._store_progress(jobset.uid, await self._compare(jobset, found, about.accelerator))
 
     async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.logs import container_log

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
+from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from console.config import config_in_force
+from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.step_cadence import StepCadence, format_late_step, is_overdue
+from console.metrics.training.run import SLOWER_SHARE, SLOWER_SPREADS
 from console.metrics.training.steps import MetricColumn, RunPosition
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 _UNREAD = RunPosition()
 TREND = 8
+MIN_EARLIER = 2  # earlier runs from which one can say what is usual
+MIN_STEPS_FOR_SPEED = 10  # steps after which a run is as fast as it will be
 
 
 class JobProgress(Struct, frozen=True):
@@ -33,6 +38,7 @@ class JobProgress(Struct, frozen=True):
     loss: float | None = None
     nan: bool = False
     tflops: float | None = None  # TFLOP/s of one GPU
+    speed: float | None = None  # the same of its latest steps; None in its first ones
     step_time: float | None = None  # seconds, as printed
     where: RunPosition = _UNREAD  # the same of the whole run, as far back as was read
     nan_words: str = ""  # what is no number, and since when
@@ -144,6 +150,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         nan=last.nan,
         nan_words=where.nan_words,
         tflops=latest("tflops_per_gpu"),
+        speed=track.recent_mean("tflops_per_gpu") if len(track) >= MIN_STEPS_FOR_SPEED else None,
         step_time=latest("step_time_s"),
         pace=track.step_interval(),
         rhythm=track.cadence(),
@@ -154,6 +161,25 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         printed=track.times[-1],
         trend=trend_means(track.columns["loss"]) if "loss" in track.columns else (),
     )
+
+
+def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerator: str) -> JobProgress:
+    """The figures, which say so where earlier runs of the recipe on as many GPUs were notably faster.
+
+    `earlier`: TFLOP/s of one GPU in each of them.
+    """
+    if found.speed is None or found.finished or len(earlier) < MIN_EARLIER:
+        return found
+    usual = median(earlier)
+    spread = median(abs(each - usual) for each in earlier)
+    if found.speed >= usual - max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
+        return found
+    peak = peak_tflops(accelerator)
+    if peak is not None and usual <= MAX_MFU * peak:
+        words = f"{100 * found.speed / peak:.0f} % MFU, {100 * usual / peak:.0f} % is usual here"
+    else:
+        words = f"{found.speed:,.0f} TFLOP/s per GPU, {usual:,.0f} is usual here"
+    return replace(found, slower="; ".join(filter(None, (found.slower, words))))
 
 
 def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from console.metrics.job_measures import MAX_LINE, JobMeasures
-from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_tests, trend_means
+from console.metrics.job_progress import (
+    JobProgress,
+    compare_with_earlier,
+    keep_previous_verdict,
+    progress_of_tests,
+    trend_means,
+)
 from console.metrics.nccl.results import Half, NcclResult, NcclTest, Row
 from console.metrics.training.steps import MetricColumn
 
@@ -66,3 +73,26 @@ def test_of_a_line_without_an_end_its_beginning_is_kept() -> None:
     measures = JobMeasures(("default", "llama"))
     measures.store_line(2.0, 1.0, "x" * 10_000_000)
     assert measures.last_lines(1) == ["x" * MAX_LINE]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "accelerator", "words"),
+    [
+        ((850.0, 860.0, 855.0), "nvidia-b200", "8 % MFU, 38 % is usual here"),
+        ((850.0, 860.0), "unheard-of", "180 TFLOP/s per GPU, 855 is usual here"),
+        ((190.0, 195.0), "nvidia-b200", ""),
+        ((850.0,), "nvidia-b200", ""),
+        ((200.0, 500.0, 900.0), "nvidia-b200", ""),
+    ],
+)
+def test_a_run_that_is_slower_than_earlier_runs_of_its_recipe_says_so(
+    earlier: tuple[float, ...], accelerator: str, words: str
+) -> None:
+    assert compare_with_earlier(JobProgress(step=40, speed=180.0), earlier, accelerator).slower == words
+    assert compare_with_earlier(JobProgress(step=4), earlier, accelerator).slower == ""
+    assert compare_with_earlier(JobProgress(step=40, speed=180.0, finished=True), earlier, accelerator).slower == ""
+
+
+def test_what_was_slower_before_stays_beside_it() -> None:
+    found = compare_with_earlier(JobProgress(speed=180.0, slower="step time up"), (850.0, 860.0), "nvidia-b200")
+    assert found.slower == "step time up; 8 % MFU, 38 % is usual here"
