@@ -91,9 +91,13 @@ TRY_AGAIN = "Try again in a moment."
 
 
 class Unreachable(ConsoleError):
-    """No response: network, TLS, DNS or timeout."""
+    """No response: network, TLS, DNS or timeout; or `status`, by which the API server says that it has none to give."""
 
     exit_code = 4
+
+    def __init__(self, message: str, hint: str = "", *, status: int = 0) -> None:
+        super().__init__(message, hint)
+        self.status = status
 
 
 class Unreadable(ConsoleError):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from console.attach.many_pods import in_turn
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
 from console.scheduling.ranks import Rank, format_pods, format_ranges
 
@@ -225,6 +226,8 @@ class ContainerExec:
     ) -> tuple[RankOutput, ...]:
         """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; results by rank.
 
+        A stream for which the API server has no room is tried again: nothing has run then.
+
         `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
         rank is in its result; NotAllowed in read-only mode.
         """
@@ -232,8 +235,11 @@ class ContainerExec:
         room = asyncio.Semaphore(at_once)
 
         async def run_in_slot(rank: Rank) -> RankOutput:
-            async with room:
-                result = await self._run_in_rank(rank, argv, container, limit, heard)
+            try:
+                result = await in_turn(room, lambda: self._run_in_rank(rank, argv, container, limit, heard))
+            except (Refused, Unreachable) as error:
+                told = RankOutput(rank.number, rank.name, rank.node)
+                result = replace(told, code=error.exit_code, failure=error.message)
             ended(result)
             return result
 
@@ -264,10 +270,7 @@ class ContainerExec:
                 errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
 
         began = time.monotonic()
-        try:
-            code, failure = await self._run(rank.pod, argv, container, limit, forward_output)
-        except Refused as error:
-            return replace(told, code=error.exit_code, failure=error.message)
+        code, failure = await self._run(rank.pod, argv, container, limit, forward_output)
         return replace(
             told, code=code, failure=failure, output=said.decode(errors="replace"),
             errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3),
@@ -316,7 +319,7 @@ class ContainerExec:
         self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
         doing: str = "",
     ) -> tuple[int, str]:  # fmt: skip
-        """(exit code, reason why there is none); raises Refused and its subclasses."""
+        """(exit code, reason why there is none); raises Refused, and Unreachable where the server opens no stream."""
         from console.kube import exec as executing
 
         client, container = self._watched.current_connection.client, container or _main_container(pod)
@@ -330,6 +333,8 @@ class ContainerExec:
         except ProgramFailed as error:
             return error.code, error.message
         except (Unreachable, Unreadable) as error:
+            if isinstance(error, Unreachable) and error.status:
+                raise
             return error.exit_code, error.message
 
     async def read_facts(

@@ -12,22 +12,25 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from ipaddress import ip_address
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from console.errors import ConsoleError, NotAllowed, ProgramFailed, Refused, Unreachable, Unreadable
+from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
 
+T = TypeVar("T")
 Exec = Callable[["Pod", Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
 """Runs a command in a pod with that input, passes its output on (1 output, 2 errors) and returns its exit code."""
 
 MAX_CONCURRENT_PODS = 16  # streams for one pod each at the same time
 FEW_PODS = 4  # so many get a stream each in any case
+_NO_ROOM = HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE  # "No agent available": nothing has run
 STREAM_PAUSES = 1.0, 2.0  # seconds after which a stream that was refused for want of room is tried again
 GATEWAY_TRIES = 3  # pods that are tried as gateways
 GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
@@ -94,6 +97,20 @@ async def run_and_collect(
     return bytes(said.output)
 
 
+async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
+    """Run a command in a stream of its own once there is room; again if the API server had no room for the stream."""
+    for pause in STREAM_PAUSES:
+        try:
+            async with room:
+                return await begin()
+        except Unreachable as error:
+            if error.status not in _NO_ROOM:
+                raise
+        await asyncio.sleep(pause)
+    async with room:
+        return await begin()
+
+
 async def run_in_pods(
     run: Exec,
     ranks: Sequence[Rank],
@@ -119,17 +136,12 @@ async def run_in_pods(
         answered(rank)
 
     async def run_in_one(rank: Rank) -> None:
-        assert rank.pod is not None
-        for pause in (*STREAM_PAUSES, 0.0):
-            try:
-                async with room:
-                    answer: Answer = await run_and_collect(run, rank.pod, argv, stdin, limit, flow=flow)
-                break
-            except ConsoleError as error:
-                answer = error
-                if not pause or not isinstance(error, Refused) or error.status < 500:
-                    break
-            await asyncio.sleep(pause)
+        pod = rank.pod
+        assert pod is not None
+        try:
+            answer: Answer = await in_turn(room, lambda: run_and_collect(run, pod, argv, stdin, limit, flow=flow))
+        except ConsoleError as error:
+            answer = error
         take(rank, answer)
 
     if len(ranks) > FEW_PODS:

@@ -108,7 +108,7 @@ def error_from_status(
         name = f"container {gone['name']}" if gone["name"] else "its container"
         return Unreachable(f"Could not {doing}: {name} has ended, or has not started yet.", AFTER_THE_END)
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR and code != HTTPStatus.INSUFFICIENT_STORAGE:
-        return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN)
+        return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN, status=code)
     seconds = min(retry_after or (status.details.retry_after_seconds or 0 if status.details else 0), _LONGEST_WAIT)
     return _KINDS.get(code, Refused)(
         message, _hint(code, why), status=code, reason=status.reason or "", retry_after=float(seconds)

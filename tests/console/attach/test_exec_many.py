@@ -1,10 +1,30 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
 import pytest
 
-from console.attach.exec_many import OutputGroup, RankOutput, group_outputs, parse_ranks, worst_exit_code
+from console.attach import many_pods
+from console.attach.exec_many import (
+    ContainerExec,
+    OutputGroup,
+    RankOutput,
+    group_outputs,
+    parse_ranks,
+    worst_exit_code,
+)
 from console.errors import BadInput
-from console.scheduling.ranks import format_ranges
+from console.scheduling.ranks import Rank, format_ranges
+from practice.api.exec_channels import ExecSession
+from tests.apiserver import ApiServer, eventually, status
+from tests.bench.many_pods import MAX_STREAMS, Streams
+from tests.screens.scene import jobset, rank
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from practice.runtime import Stdio
 
 
 def said(rank: int, text: str, code: int | None = 0, failure: str = "") -> RankOutput:
@@ -53,3 +73,57 @@ def test_ranks_are_ranges_in_both_directions() -> None:
 def test_ranks_that_cannot_be_meant_are_refused(text: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         parse_ranks(text, range(8))
+
+
+class Crowded(Streams):
+    """Commands that end once as many streams as that were refused."""
+
+    def __init__(self, refused: int) -> None:
+        super().__init__()
+        self.wanted = refused
+
+    async def carry(self, request: web.Request, opened: web.WebSocketResponse) -> None:
+        await ExecSession(opened, request.query).run(self.say)
+
+    async def say(self, stdio: Stdio) -> int:
+        await eventually(lambda: self.refused >= self.wanted)
+        await stdio.write(1, b"here\n")
+        return 3
+
+
+async def run_in_40(server: ApiServer, answer: Any) -> tuple[RankOutput, ...]:
+    every = [Rank(at, "workload", 0, at, 8, rank(jobset("train", 40), at, f"node-{at}")) for at in range(40)]
+    for each in every:
+        assert each.pod is not None
+        server.handlers[f"/api/v1/namespaces/{each.pod.namespace}/pods/{each.pod.name}/exec"] = answer
+    async with server.client() as client:
+        connection = SimpleNamespace(client=client)
+        watched = SimpleNamespace(connection_for_change=lambda _: connection, current_connection=connection)
+        return await ContainerExec(cast("Any", watched)).run_in_ranks(every, ("true",), at_once=40)
+
+
+async def test_a_stream_for_which_the_api_server_has_no_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_pods, "STREAM_PAUSES", (0.01,) * 500)
+    streams = Crowded(40 - MAX_STREAMS)
+    async with ApiServer(secure=True) as server:
+        outputs = await run_in_40(server, streams.answer)
+    assert {(each.code, each.output) for each in outputs} == {(3, "here\n")}
+    assert (streams.every, streams.most) == (40, MAX_STREAMS), "each command has run once"
+    assert streams.refused >= 40 - MAX_STREAMS
+
+
+@pytest.mark.parametrize(("code", "tries"), [(500, 3), (503, 3), (502, 1), (504, 1), (403, 1), (404, 1)])
+async def test_what_may_have_run_or_is_forbidden_is_not_tried_again(
+    code: int, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many_pods, "STREAM_PAUSES", (0.0, 0.0))
+    asked = list[str]()
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return status(code, "not now")
+
+    async with ApiServer(secure=True) as server:
+        outputs = await run_in_40(server, refuse)
+    assert len(asked) == 40 * tries
+    assert all(each.code and "not now" in each.failure for each in outputs), outputs[0]

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from console.attach import gateway_script, many_pods
 from console.attach.many_pods import MAX_CONCURRENT_PODS, PodAnswers, run_in_pods
-from console.errors import NotAllowed, ProgramFailed, Refused, Unreachable, Unreadable
+from console.errors import NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.scheduling.ranks import Rank
 from tests.screens.scene import jobset, rank
 
@@ -72,7 +72,7 @@ class Pods:
         self.most = max(self.most, self.now)
         try:
             if self.now > self.limit:
-                raise Refused("No agent available.", status=500)
+                raise Unreachable("No agent available.", status=500)
             place = self.folder / pod.ip
             path = f"{self.programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
             process = await asyncio.create_subprocess_exec(
