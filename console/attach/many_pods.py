@@ -265,6 +265,8 @@ class _FrameReader:
         rank, output, errors = self._open[number]
         if channel:
             (output if channel == _STDOUT else errors).extend(data)
+            if len(output) + len(errors) > MAX_ANSWER_BYTES:  # the script ends such a command, unless it is another one
+                raise self._unreadable()
             return
         del self._open[number]
         said, _, why = data.decode(errors="replace").partition(" ")

@@ -12,12 +12,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import msgspec
 
-from console.errors import ConsoleError, Unreadable
+from console.errors import ConsoleError
+from console.hang.decode import MAX_PROCESSES, Text, decode_answer
 from console.hang.flight_recorder import GroupRanks
-from console.kube.objects.meta import UNREADABLE
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
 MIN_SHARE = 0.025  # of the time; less is told of healthy ranks, too: their links differ
@@ -40,15 +41,15 @@ class RankTimes(msgspec.Struct):
 
 
 class RdmaDevice(msgspec.Struct):
-    name: str
-    state: str = ""
-    rate: str = ""
+    name: Text
+    state: Text = ""
+    rate: Text = ""
 
 
 class PodTimes(msgspec.Struct):
     """What one pod tells."""
 
-    ranks: list[RankTimes]
+    ranks: Annotated[list[RankTimes], msgspec.Meta(max_length=MAX_PROCESSES)]
     links: list[tuple[str, int, int]] = []  # peer, and microseconds of the round trip: smoothed, and the least
     rdma: list[RdmaDevice] = []
     no_links: str = ""
@@ -93,10 +94,7 @@ _Group = tuple[str, tuple[int, ...]]
 
 def parse_times(said: bytes) -> PodTimes:
     """What a pod printed; Unreadable if it is no such answer."""
-    try:
-        return msgspec.json.decode(said[max(0, said.rfind(b"\n{") + 1) :], type=PodTimes)
-    except UNREADABLE as error:
-        raise Unreadable("The times that the pod tells cannot be parsed.") from error
+    return decode_answer(said, PodTimes, "What the pod tells of times")
 
 
 def read_times(answers: Mapping[int, bytes | ConsoleError], addresses: Mapping[str, int]) -> TimesReport:

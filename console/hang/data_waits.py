@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import msgspec
 
-from console.errors import ConsoleError, Unreadable
+from console.errors import ConsoleError
+from console.hang.decode import decode_answer
 from console.hang.slow_ranks import LateRank, SlowReport, format_share, format_wait
 from console.hang.stack_location import Activity, locate_thread
-from console.kube.objects.meta import UNREADABLE
 from console.logs.pyspy import Frame, ThreadStack
 from console.scheduling.ranks import Rank, format_ranges
 
@@ -40,10 +40,7 @@ class _PodSamples(msgspec.Struct):
 
 def parse_samples(said: bytes) -> list[RankSamples]:
     """What a pod printed; Unreadable if it is no such answer."""
-    try:
-        return msgspec.json.decode(said[max(0, said.rfind(b"\n{") + 1) :], type=_PodSamples).ranks
-    except UNREADABLE as error:
-        raise Unreadable("What py-spy told in the pod cannot be parsed.") from error
+    return decode_answer(said, _PodSamples, "What py-spy told in the pod").ranks
 
 
 def read_samples(answers: Mapping[int, bytes | ConsoleError]) -> tuple[list[RankSamples], str]:

@@ -17,21 +17,22 @@ from enum import StrEnum
 from msgspec import Struct
 
 from console.hang.collective_history import Call, RankHistory, collective_kind, find_mismatch
+from console.hang.decode import Text
 from console.scheduling.ranks import format_ranges
 
 
 class GroupRanks(Struct):
-    desc: str = ""
+    desc: Text = ""
     ranks: list[int] = []
 
 
 class Operation(Struct):
-    group: str
+    group: Text
     seq: int
-    op: str
-    state: str = ""  # scheduled, started or completed
-    sizes: str = ""
-    frame: str = ""  # the line of the program that called it
+    op: Text
+    state: Text = ""  # scheduled, started or completed
+    sizes: Text = ""
+    frame: Text = ""  # the line of the program that called it
     p2p: bool = False
 
     @property

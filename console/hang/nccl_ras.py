@@ -109,25 +109,27 @@ class RasReport:
         return f"{name}{where} has launched {odd.operations:,} {odd.collective or 'operations'}{beside}"
 
 
+MAX_RANKS = 50_000  # that a report may list: a line of ranges names millions
+_N = r"(\d{1,18})"
 _VERSION = re.compile(r"NCCL version (\S{1,40})")
-_JOB = re.compile(r"\s*\d+\s+\d+\s+\d+\s+(\d+)\s+\d+\s*$")
-_GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+([A-Z_]+)\s+([A-Z_,]+)\s*$")
+_JOB = re.compile(rf"\s*\d+\s+\d+\s+\d+\s+{_N}\s+\d+\s*$")
+_GROUP = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s+([A-Z_]+)\s+([A-Z_,]+)\s*$")
 _COLLECTIVE = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
-_LAUNCHED = r"ha(?:s|ve) (?:launched up to operation (\d+)|not launched any operations)"
-_MOST = re.compile(rf"\s*(\d+) ranks? {_LAUNCHED}")
+_LAUNCHED = rf"ha(?:s|ve) (?:launched up to operation {_N}|not launched any operations)"
+_MOST = re.compile(rf"\s*{_N} ranks? {_LAUNCHED}")
 # Where CUDA_VISIBLE_DEVICES hides some, the number of NVML stands beside that of CUDA: "GPU 0 (NVML 1)".
-_GPU = r"GPUs? (\d+)[\d, -]*(?:\(NVML [\d, -]+\))?"
+_GPU = rf"GPUs? {_N}[\d, -]*(?:\(NVML [\d, -]+\))?"
 _BEHIND = re.compile(
     r"\s*Ranks? (\d[\d, -]{0,400}) "
-    rf"{_LAUNCHED}(?: -- {_GPU} managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
+    rf"{_LAUNCHED}(?: -- {_GPU} managed by process(?:es)? {_N}[\d, -]* on nodes? (\S+))?"
 )
-_MISSING = re.compile(rf"\s*Process (\d+) on node (\S+) managing {_GPU}")
+_MISSING = re.compile(rf"\s*Process {_N} on node (\S+) managing {_GPU}")
 _REPORTED = re.compile(r"\s*\d+ ranks reported (\w[\w ]{0,60})$")
 _FAILED = re.compile(
-    rf"\s*Rank (\d+) (?:reported (\w[\w ]{{0,60}}?)|has status (\w+)) -- {_GPU} managed by process (\d+) on node (\S+)"
+    rf"\s*Rank {_N} (?:reported (\w[\w ]{{0,60}}?)|has status (\w+)) -- {_GPU} managed by process {_N} on node (\S+)"
 )
 _NO_FAILURE = "Remote process error", "RUNNING"  # the first is what those report whose peer is gone
-_MISSING_RANK = re.compile(rf"\s*Rank (\d+) -- {_GPU} managed by process (\d+) on node (\S+)")
+_MISSING_RANK = re.compile(rf"\s*Rank {_N} -- {_GPU} managed by process {_N} on node (\S+)")
 
 
 class _RasParser:
@@ -160,7 +162,7 @@ class _RasParser:
             self.operation = int(found[2] or 0)
             self.counts.append((int(found[1]), self.operation))
         elif found := _BEHIND.match(line):
-            self.behind += _find_behind(found, self.collective)
+            self.behind += _find_behind(found, self.collective, MAX_RANKS - len(self.behind))
         elif found := _REPORTED.match(line):
             self.reported = found[1]
         elif found := _FAILED.match(line):
@@ -211,18 +213,18 @@ def _drop_duplicates(missing: list[RasRank]) -> list[RasRank]:
     return list(dict.fromkeys(each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks))
 
 
-def _find_behind(found: re.Match[str], collective: str) -> list[RasRank]:
-    ranks = _parse_numbers(found[1])
+def _find_behind(found: re.Match[str], collective: str, most: int) -> list[RasRank]:
+    ranks = _parse_numbers(found[1], most)
     gpu, pid = (int(text) if text and len(ranks) == 1 else None for text in found.groups()[2:4])
     return [RasRank(rank, int(found[2] or 0), collective, pid, found[5] or "", gpu) for rank in ranks]
 
 
-def _parse_numbers(text: str) -> list[int]:
-    """The list "1, 4-6" as 1, 4, 5, 6."""
+def _parse_numbers(text: str, most: int) -> list[int]:
+    """The list "1, 4-6" as 1, 4, 5, 6; so many at most."""
     found: list[int] = []
     for part in text.split(","):
         low, _, high = part.strip().partition("-")
         if low.strip().isdecimal():
             last = int(high) if high.strip().isdecimal() else int(low)
-            found += range(int(low), min(last, int(low) + 100_000) + 1)
+            found += range(int(low), min(last, int(low) + most - len(found) - 1) + 1)
     return found

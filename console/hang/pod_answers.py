@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import structs
 
 from console.errors import Unreadable
+from console.hang.decode import MAX_PROCESSES, Text, decode_answer
 from console.hang.flight_recorder import RankDump
 from console.hang.report import Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process
-from console.kube.objects.meta import UNREADABLE
 
 if TYPE_CHECKING:
     from console.attach.many_pods import Answer
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 class ProcessAnswer(msgspec.Struct):
     pid: int
-    command: str = ""
-    state: str = ""
+    command: Text = ""
+    state: Text = ""
     threads: int | None = None
     wchan: str = ""
     cpu: float | None = None
@@ -54,13 +54,13 @@ class RdmaAnswer(msgspec.Struct):
 
 
 class PodAnswer(msgspec.Struct):
-    processes: list[ProcessAnswer]
-    py_spy: str = ""
+    processes: Annotated[list[ProcessAnswer], msgspec.Meta(max_length=MAX_PROCESSES)]
+    py_spy: Text = ""
     master: MasterAnswer | None = None
     ras: RasAnswer | None = None
-    rdma: list[RdmaAnswer] = []
-    recorder: list[RankDump] = []
-    launchers: tuple[Launcher, ...] = ()
+    rdma: Annotated[list[RdmaAnswer], msgspec.Meta(max_length=MAX_PROCESSES)] = []
+    recorder: Annotated[list[RankDump], msgspec.Meta(max_length=MAX_PROCESSES)] = []
+    launchers: Annotated[tuple[Launcher, ...], msgspec.Meta(max_length=1000)] = ()
     gdb: str = ""
 
     def to_trace(self, pod: PodTrace) -> PodTrace:
@@ -105,11 +105,7 @@ def list_spared(answers: Answers) -> set[int]:
 
 def parse_answer(said: bytes) -> PodAnswer:
     """Parse a probe's output; Unreadable if it contains no answer."""
-    line = said[max(0, said.rfind(b"\n{") + 1) :]
-    try:
-        return msgspec.json.decode(line, type=PodAnswer)
-    except UNREADABLE as error:
-        raise Unreadable("The answer of the pod cannot be parsed.") from error
+    return decode_answer(said, PodAnswer, "The answer of the pod")
 
 
 def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:

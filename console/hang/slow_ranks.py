@@ -24,6 +24,7 @@ from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank
 
 MIN_POLLS = 100
+MAX_POLLS = 20_000  # the script pauses for 5 ms between two questions
 MIN_STEPS = 8  # times that operations were launched, and a rank was late
 MIN_TIMES_LATE = 5
 MIN_LATE_SHARE = 0.025  # what is told from chance: of 34 healthy runs on an H100, 4 had more than 0.017
@@ -184,6 +185,8 @@ def parse_polls(output: bytes) -> RasPolls:
     polls: list[Poll] = []
     try:
         for line in output.splitlines():
+            if len(polls) > MAX_POLLS:
+                raise Unreadable("What the pod tells of NCCL is of more answers than come in a minute.")
             if line.startswith(b"["):
                 polls.append(msgspec.json.decode(line, type=Poll))
                 continue

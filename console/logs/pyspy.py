@@ -49,6 +49,7 @@ _FRAME = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
 _ERROR = re.compile(r"\s*Error: (.{1,1000})")
 
 
+MAX_THREADS, MAX_FRAMES = 4096, 1024  # of a process, and calls of a thread, that are kept
 LONGEST_JSON = 16 << 20  # bytes of a dump in JSON that are kept
 
 
@@ -164,13 +165,14 @@ class PySpyParser:
             self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
         elif found := _THREAD.match(line):
             state = frozenset((found.group(2) or "").split("+")) - {""}
-            self._current_process().threads.append((found.group(1), found.group(3) or "", state, []))
+            if len(self._current_process().threads) < MAX_THREADS:
+                self._current_process().threads.append((found.group(1), found.group(3) or "", state, []))
             self._indent = 0
         elif (found := _FRAME.match(line)) and self._read and self._read[-1].threads:
             # Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper.
             indent = len(line) - len(line.lstrip())
             self._indent = self._indent or indent
-            if indent == self._indent:
+            if indent == self._indent and len(self._read[-1].threads[-1][3]) < MAX_FRAMES:
                 frame = Frame(found.group(1), found.group(2), int(found.group(3)) if found.group(3) else None)
                 self._read[-1].threads[-1][3].append(frame)
         elif (found := _PYTHON.match(line)) and self._read:
