@@ -153,6 +153,7 @@ class FakeHangProbe:
         name: str,
         *,
         all_stacks: bool = False,
+        recorder: bool = True,
         answered: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
         find_job(self._session.fleet, namespace, name)

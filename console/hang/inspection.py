@@ -158,12 +158,14 @@ class HangProbe:
         name: str,
         *,
         all_stacks: bool = False,
+        recorder: bool = True,
         answered: Callable[[int, int], None] = lambda *_: None,
     ) -> HangReport:
         """Inspect every process of a job, or wait for who does. `answered` is called with (answered pods, all pods).
 
         py-spy, which halts a process for a moment, looks only at the ranks for which the others wait by the flight
-        recorder or by NCCL; at all where these name nobody, or do not explain it, and with `all_stacks`.
+        recorder or by NCCL; at all where these name nobody, or do not explain it, and with `all_stacks`. Without
+        `recorder` no flight recorder is asked for a dump, the first of which halts a rank for about two seconds.
 
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
@@ -174,11 +176,11 @@ class HangProbe:
             return (
                 last
                 if last is not None and last.at > asked and not (all_stacks and last.spared)
-                else await self._look(namespace, name, all_stacks, answered)
+                else await self._look(namespace, name, all_stacks, recorder, answered)
             )
 
     async def _look(
-        self, namespace: str, name: str, all_stacks: bool, answered: Callable[[int, int], None]
+        self, namespace: str, name: str, all_stacks: bool, recorder: bool, answered: Callable[[int, int], None]
     ) -> HangReport:
         every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
@@ -189,7 +191,11 @@ class HangProbe:
             done += 1
             answered(done, len(every))
 
-        argv = ["sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe))] + ["all-stacks"] * all_stacks
+        argv = (
+            ["sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe))]
+            + ["all-stacks"] * all_stacks
+            + ["no-recorder"] * (not recorder)
+        )
         said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
         answers = [(rank, parse_or_explain(said.found[rank.number])) for rank in every]
         refusals = [each for each in said.found.values() if isinstance(each, Refused)]
@@ -208,7 +214,8 @@ class HangProbe:
         found = await asyncio.to_thread(_judge, dumps, processes)
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
-            describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder", tuple(dumps),
+            describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
+            else "not asked, which would halt ranks of somebody else's job", tuple(dumps),
             _describe_ways(said, len(able), len(every)),
         )  # fmt: skip
         self.reports[namespace, name] = report

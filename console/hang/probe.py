@@ -519,7 +519,8 @@ MOST_STACKS, MOST_CALLS = 400, 60
 
 
 def main() -> None:
-    """Print everything but the stacks of ranks as one line of JSON; with `all-stacks` these too.
+    """Print everything but the stacks of ranks as one line of JSON; with `all-stacks` these too, with `no-recorder`
+    without what flight recorders hold.
 
     With `ras-only` NCCL's status is printed instead, with `times SECONDS` those, with `stacks RANK,RANK` the stacks of
     these ranks, with `samples SECONDS RANK,RANK` where these are meanwhile. py-spy, which halts a process for a moment,
@@ -541,11 +542,12 @@ def main() -> None:
     found, starters = working_processes(every), launcher_processes(every)
     tool = find_py_spy(found)
     listening = [each for each in found if each["rank"] is not None and each["env"].get(PIPE)]
+    listening = [] if "no-recorder" in sys.argv else listening
     with ThreadPoolExecutor(AT_ONCE + 1 + len(listening)) as pool:
         records = [pool.submit(recorder, each, read_dump) for each in listening]
         meeting = pool.submit(check_master, found)
         pythons = [each for each in found if not each["program"]]
-        spared = [each for each in pythons if tool and each["rank"] is not None and sys.argv[1:] != ["all-stacks"]]
+        spared = [each for each in pythons if tool and each["rank"] is not None and "all-stacks" not in sys.argv]
         pythons = [each for each in pythons if each not in spared]
         dumps = [pool.submit(dump_stacks, tool, each["pid"]) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):

@@ -18,7 +18,9 @@ from console.hang.report_lines import format_report, report_to_json
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
+from console.settings import YOU
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
+from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS
 from screens.cli.output import print_line, print_result, show_progress, warn
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
 async def hang(options: HangOptions) -> int:
     """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
     async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
+        agreed = await _may_dump(session, options)
         if options.install:
-            await _install(session, options)
-        report = await session.hang_probe.inspect_job(session.namespace, options.job, all_stacks=options.all)
+            await _install(session, options, recorder=agreed)
+        report = await session.hang_probe.inspect_job(
+            session.namespace, options.job, all_stacks=options.all, recorder=agreed
+        )
         if options.bundle:
             place = Path(options.bundle)
             size = await write_bundle(session.watch, session.namespace, report, place)
@@ -50,8 +55,24 @@ async def hang(options: HangOptions) -> int:
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
-async def _install(session: Session, options: HangOptions) -> None:
-    before = await session.hang_probe.inspect_job(session.namespace, options.job)
+async def _may_dump(session: Session, options: HangOptions | SlowOptions) -> bool:
+    """Whether flight recorders may be asked: those of a job of one's own, else with --yes or after a question."""
+    await session.wait_until_listed(*KINDS)
+    jobset = find_job(session.fleet, session.namespace, options.job)
+    owner = session.watch.whose(jobset.owner)
+    if owner == YOU or options.yes:
+        warn("The first dump of its flight recorders halts each rank for about 2 s.")
+        return True
+    who = owner or "Somebody else"
+    if not is_interactive():
+        warn(f"{who} launched {options.job}: its flight recorders are not asked without --yes.")
+        return False
+    halts = "The first dump of its flight recorders halts each rank for about 2 s."
+    return await confirm([halts], f"{who} launched {options.job}. Ask its flight recorders?")
+
+
+async def _install(session: Session, options: HangOptions, *, recorder: bool) -> None:
+    before = await session.hang_probe.inspect_job(session.namespace, options.job, recorder=recorder)
     missing = [pod.pod for pod in before.without_py_spy]
     if not missing:
         return
@@ -91,13 +112,14 @@ async def slow(options: SlowOptions) -> int:
     async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         find_job(session.fleet, session.namespace, options.job)
+        recorder = options.recorder and await _may_dump(session, options)
         with ExitStack() as ended:
             ended.callback(show_progress, "")
             show_progress("Reading in the log how long a step takes…")
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
             ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
             report = await session.hang_probe.find_slow_ranks(
-                session.namespace, options.job, seconds, recorder=options.recorder
+                session.namespace, options.job, seconds, recorder=recorder
             )
     told = {**msgspec.to_builtins(report), "words": report.words, "told": report.has_verdict}
     print_result(options.json, told, *slow_lines(report))
@@ -147,6 +169,7 @@ class SlowOptions(Options):
         "--recorder",
         help="also have every rank dump its flight recorder: slow GPUs and links; first pauses it for 2 to 5 s",
     )
+    yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()
 
 
@@ -171,6 +194,7 @@ class HangOptions(Options):
         "--bundle", metavar="FILE",
         help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers and lines, dumps, facts of nodes",
     )  # fmt: skip
+    yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()
 
 

@@ -17,11 +17,13 @@ from console.hang.report_lines import MAX_STACKS, format_member_lines, format_po
 from console.hang.slow_ranks import seconds_to_ask
 from console.kube.snapshot import Fleet
 from console.scheduling.ranks import format_processes, format_ranges
+from console.settings import YOU
 from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
 from screens.job_tabs.tab import JobTab
+from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
@@ -100,6 +102,7 @@ class HangTab(JobTab):
     text = getters.query_one(OutputText)
     report: HangReport | None = None
     _asked = False
+    _agreed = False
 
     def compose(self) -> ComposeResult:
         yield SentenceLine(id="verdict")
@@ -140,8 +143,29 @@ class HangTab(JobTab):
             "facts": process,
         }
 
+    async def _may_look(self) -> bool:
+        """Whether a person agrees to look into a job that somebody else launched; asked once."""
+        jobset = self.line.jobset if self.line is not None else None
+        owner = self.live.app.whose(jobset.owner) if jobset is not None else ""
+        if self._agreed or jobset is None or jobset.finished or owner == YOU:
+            return True
+        who = one_line(owner) or "Somebody else"
+        self._agreed = await self.live.app.push_screen_wait(
+            Confirm(
+                f"{who} launched {self.key[1]}. Look into its processes?",
+                ["The first dump of its flight recorders halts each rank for about 2 s; py-spy halts those for which",
+                 "the others wait for a moment."],
+                verb="Look", keep="Cancel",
+            )
+        )  # fmt: skip
+        if not self._agreed:
+            self._show_summary("dim", "○ ", f"Not inspected: {who} launched it. H asks again.")
+        return self._agreed
+
     @work(group="hang", exclusive=True)
     async def action_slow(self) -> None:
+        if not await self._may_look():
+            return
         session = self.live.session
         measures = session.measures.find_followed(self.key)
         track = measures.track if measures is not None else None
@@ -177,6 +201,8 @@ class HangTab(JobTab):
 
     @work(group="hang", exclusive=True)
     async def _look(self, *, all_stacks: bool) -> None:
+        if not await self._may_look():
+            return
         doing = "Reading the stacks of all processes" if all_stacks else "Asking where the processes are"
         self._show_summary("waits", "◐ ", f"{doing}…")
         self.table.show_trouble(Notice("", glyph=""))

@@ -236,6 +236,29 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
             await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("key", ["H", "M"])
+async def test_into_a_job_of_somebody_else_nobody_looks_without_being_asked(key: str) -> None:
+    async with console(size=(160, 50)) as (app, pilot, session):
+        session.hang_probe.report = report()
+        late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
+        session.hang_probe.slow_report = SlowReport("llama-70b", "2.28.9", "json", 64, 900, 10.0, 90, (late,))
+        app.open_page("job", "default", "llama-70b")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "llama-70b" in screen_text(app))
+        await pilot.press("H")
+        for keys, looks in ((("enter",), 0), (("left", "enter"), 1)):
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            assert "mira launched llama-70b. Look into its processes?" in screen_text(app)
+            assert "halts each rank for about 2 s" in screen_text(app)
+            await pilot.press(*keys)
+            await until(pilot, lambda: isinstance(app.screen, JobScreen))
+            if looks:
+                await until(pilot, lambda: session.called("inspect") or session.called("slow"))
+            else:
+                await until(pilot, lambda: "Not inspected: mira launched it." in screen_text(app))
+                assert not session.called("inspect")
+                await pilot.press(key)
+
+
 async def test_slow_ranks_are_not_asked_for_in_read_only_mode() -> None:
     async with console(size=(160, 50), settings=Settings(read_only=True)) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")

@@ -226,6 +226,7 @@ async def test_who_has_a_recorder_that_names_nobody_is_asked_for_its_stack_after
             said = list[bytes]()
             code = await run(pod, argv, stdin, lambda stream, data: said.append(data) if stream == 1 else None)
             if not argv[5:]:
+                assert json.loads(b"".join(said))["recorder"]
                 assert all(not each["asked"] and "dump" not in each for each in json.loads(b"".join(said))["processes"])
             take(1, b"".join(said))
             return int(code)
@@ -240,6 +241,11 @@ async def test_who_has_a_recorder_that_names_nobody_is_asked_for_its_stack_after
         assert whole.short == report.short
         assert asked.count(["all-stacks"]) == WORLD // A_POD
         assert not any("stacks" in each for each in asked)
+        asked.clear()
+        spared = await looking.inspect_job("default", "hung", recorder=False)
+        assert asked.count(["no-recorder"]) == WORLD // A_POD
+        assert (spared.dumps, [group.ranks for group in spared.suspects]) == ((), [(STUCK,)])
+        assert spared.recorder_words == "not asked, which would halt ranks of somebody else's job"
 
 
 def answer(*local: int, py_spy: str = "/usr/bin/py-spy", error: str = "") -> bytes:
