@@ -75,7 +75,7 @@ def _print_nccl_test(program: str, words: list[str], hosts: list[str], gpus_per_
         return _FAILED
     if ranks >= computed_tables.FROM_RANKS:
         names = list(dict.fromkeys(hosts))
-        note, header = computed_tables.NOTE, computed_tables.table_header(names, ranks // len(names))
+        note, header = computed_tables.table_note(ranks), computed_tables.table_header(names, ranks // len(names))
         rows = computed_tables.table_rows(sizes, ranks, random.Random(ranks))
     else:
         note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"

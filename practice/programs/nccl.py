@@ -1,4 +1,4 @@
-"""Nccl-tests all_reduce under mpirun, row by row: recorded rows, or calculated ones for two or more pods."""
+"""Nccl-tests all_reduce under mpirun, row by row: recorded rows, or calculated ones for more than four GPUs."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
 def _calculated_table(
     place: ProgramContext, hosts: Sequence[str], sizes: list[int]
 ) -> tuple[str, Sequence[str], list[str]] | None:
-    """Return (lines above the table, header, rows), calculated; None if the job has too few GPUs."""
+    """Return (lines above the table, header, rows), calculated; None for as few GPUs as were recorded."""
     ranks = len(hosts) * place.gpus
     if ranks < computed_tables.FROM_RANKS:
         return None
     # A ring is as fast as its slowest machine, so it does not matter which pod is named.
     slow = min((fault.step for fault in parse_faults(place) if fault.kind == "slow"), default=None)
     rows = computed_tables.table_rows(sizes, ranks, place.random, slow)
-    return computed_tables.NOTE, computed_tables.table_header(hosts, place.gpus), rows
+    return computed_tables.table_note(ranks), computed_tables.table_header(hosts, place.gpus), rows
 
 
 def _recorded_table(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str]]:

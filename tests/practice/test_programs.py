@@ -51,8 +51,8 @@ def table(lines: list[str]) -> list[str]:
     return [line for line in lines if re.match(r" *\d+ +\d+ +float ", line)]
 
 
-def test_the_table_of_one_pod_is_the_recording() -> None:
-    lines, code = printed(ALL_REDUCE, place())
+def test_the_table_of_four_gpus_is_the_recording() -> None:
+    lines, code = printed(ALL_REDUCE, place(GPUS_PER_NODE="4"))
     rows = table(lines)
     assert code == 0
     assert [int(row.split()[0]) for row in rows] == [2 * 2**20 * 2**power for power in range(14)]
@@ -61,9 +61,21 @@ def test_the_table_of_one_pod_is_the_recording() -> None:
 
 
 def test_it_says_that_it_is_a_recording() -> None:
-    lines, _ = printed(ALL_REDUCE, place())
+    lines, _ = printed(ALL_REDUCE, place(GPUS_PER_NODE="4"))
     before = lines[: lines.index(table(lines)[0])]
     assert any("recording on 4 x NVIDIA H200" in line for line in before)
+
+
+def test_eight_gpus_never_print_the_recording_of_four() -> None:
+    lines, code = printed(ALL_REDUCE, place())
+    assert code == 0
+    assert (
+        "# practice cluster: figures worked out from the published ones of 16 GPUs of A4, nothing was measured" in lines
+    )
+    assert sum(line.startswith("#  Rank") for line in lines) == 8
+    assert not set(table(lines)) & set(all_reduce_rows().values())
+    (test,) = parse_nccl("\n".join(lines).encode())
+    assert test.ranks == 8
 
 
 def test_the_asked_sizes_are_shown() -> None:
@@ -132,7 +144,7 @@ def test_tests_differ_a_little_from_run_to_run() -> None:
 
 
 def test_sizes_without_a_recording_are_left_out_and_counted() -> None:
-    lines, _ = printed(ALL_REDUCE, place(A4_NCCL_BEGIN="3M", A4_NCCL_END="12M"))
+    lines, _ = printed(ALL_REDUCE, place(GPUS_PER_NODE="4", A4_NCCL_BEGIN="3M", A4_NCCL_END="12M"))
     assert table(lines) == []
     assert any("3 of 3 sizes are left out" in line for line in lines)
 

@@ -75,6 +75,10 @@ class View:
     cursor: float | None = None  # a place that is pointed at, as a share of what is in sight
 
 
+LEAST_SPAN = 0.2
+"""Share of its middle that the axis of a speed spans at least."""
+
+
 class AxisRange(NamedTuple):
     """A range of the x axis, in steps or in seconds since the first step."""
 
@@ -124,6 +128,8 @@ def draw_chart(
     low, high = _scale(every, sight, view)
     if low > high:
         return
+    if metric.speed and not view.log:
+        low, high = widen_speed_axis(low, high)
     frame = Frame(box, low, high, log=view.log, below=2 if large else 0)
     frame.draw(canvas, _axis_labels(frame, sight, view) if large else None)
     _draw_marks(canvas, frame, chart, sight, view, large=large)
@@ -155,6 +161,13 @@ def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, 
                 least = min(positive, default=most)
             low, high = min(low, least), max(high, most)
     return low, high
+
+
+def widen_speed_axis(low: float, high: float) -> tuple[float, float]:
+    """At least as much of an axis as LEAST_SPAN says: noise of a percent fills no chart of a speed."""
+    middle = (low + high) / 2
+    half = max(high - low, LEAST_SPAN * abs(middle)) / 2
+    return middle - half, middle + half
 
 
 def _draw_raw(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequence[int], *, smooth: bool) -> None:
