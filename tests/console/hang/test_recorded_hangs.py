@@ -13,9 +13,17 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from console.hang import inspection
 from console.hang.flight_recorder import Desync
 from console.hang.stack_location import Activity
 from tests.bench.ranks.judge import Gathered, inspect
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What NCCL says the second time is recorded as well."""
+    monkeypatch.setattr(inspection, "RAS_PAUSE", 0.0)
+
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "gloo"
 RECORDED_OF_NCCL = FOLDER.parent / "h100" / "hangs.tar.gz"
