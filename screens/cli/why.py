@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_listed
@@ -16,7 +16,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.alarm import Alarm, AlarmReport, next_step
-from console.metrics.health import Health, alarm_kind_of_health, job_health
+from console.metrics.health import NO_STEPS, Health, alarm_kind_of_health, job_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
@@ -32,6 +32,7 @@ from screens.columns.jobs import start_json, start_words
 
 if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
+    from console.metrics.job_progress import JobProgress
     from console.session import Session
 
 
@@ -127,6 +128,8 @@ def _next_steps(
 ) -> Iterator[str]:
     if reason is not None and reason.next:
         yield f"{reason.next}."
+    if health is not None and health.verdict:
+        yield f"{health.verdict}."
     kind = alarm_kind_of_health(health) if health is not None else None
     if report.alarms:
         alarm = report.alarms[-1]
@@ -182,7 +185,15 @@ async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) ->
         heard=report.follows_steps,
         job_progress=report.progress,
     )
-    return report, health
+    return report, await _with_verdict(session, job, health, report.progress)
+
+
+async def _with_verdict(session: Session, job: JobSet, health: Health, progress: JobProgress | None) -> Health:
+    """The health of a job that makes no steps with what a console found since its last one."""
+    if health.state not in NO_STEPS or progress is None:
+        return health
+    verdict, at = (await session.launch.runs.stall_findings()).get(job.key, ("", 0.0))
+    return replace(health, verdict=verdict) if at > progress.stepped else health
 
 
 def _words(health: Health, report: AlarmReport) -> str:

@@ -22,7 +22,7 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.runs import Runs
-from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
@@ -31,6 +31,7 @@ from console.scheduling.expected_starts import ExpectedStart
 from console.settings import YOU
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, _with_verdicts, layout_of, print_rows
+from screens.cli.why import _next_steps, _with_verdict
 from screens.columns.column import as_json
 from screens.columns.jobs import JOBS, JobLine, start_words
 from screens.wording import BAD, OK, Span, bar, plain_text
@@ -66,6 +67,11 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
     assert as_json(JOBS.columns, rows)[0]["verdict"] == "Rank 9 has no process"
     moved = replace(line, job_progress=structs.replace(progress, stepped=1_310.0, at=1_400.0))
     assert [row.verdict for row in await _with_verdicts(session, [moved])] == [""], "it has made steps since"  # type: ignore[arg-type]
+    for at, verdict in ((1_200.0, "Rank 9 has no process"), (1_310.0, "")):
+        told = await _with_verdict(session, running, line.health, structs.replace(progress, stepped=at))  # type: ignore[arg-type]
+        assert told.verdict == verdict, "a4 why says the same"
+        lines = list(_next_steps(session, "one", None, told, AlarmReport()))  # type: ignore[arg-type]
+        assert ("Rank 9 has no process." in lines) is bool(verdict)
 
 
 @pytest.fixture
