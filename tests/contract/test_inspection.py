@@ -184,7 +184,7 @@ async def test_the_header_of_a_job_that_hangs_names_the_rank_within_a_minute_of_
             lambda: "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait" in header(), "the verdict"
         )
         assert monotonic() - last < VERDICT_SECONDS, header()
-        assert line().health.verdict == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce"
+        assert line().health.verdict == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait"
         assert " left" not in screen_text(app)
         await app.action_quit()
 
