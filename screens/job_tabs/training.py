@@ -17,7 +17,7 @@ from console.metrics.export import export_tracks
 from console.metrics.health import NO_STEPS
 from console.metrics.job_measures import JobMeasures
 from screens import wording
-from screens.columns.jobs import JobLine, training_waits
+from screens.columns.jobs import JobLine, health_runs, training_waits
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.training_panel import TrainingPanel
@@ -71,7 +71,7 @@ class TrainingTab(JobTab):
         self._show()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        self.panel.late = line.health.words if line is not None and line.health.state in NO_STEPS else ""
+        self.panel.late = line.health if line is not None and line.health.state in NO_STEPS else None
         self._update_summary()
         if self.is_open:
             self.panel.reading = self._has_unread_log
@@ -99,9 +99,9 @@ class TrainingTab(JobTab):
         track = self._job.track if self._job and not self._job.is_reading_old_lines else None
         if track is not None and track.last is not None:
             loss = track.latest_value("loss")
-            late = f"{wording.CARE.text} {self.line.health.state}" if self.line and self.panel.late else ""
+            late = wording.plain_text(health_runs(self.panel.late)) if self.panel.late is not None else ""
             known = f"loss {loss:.4g}" if loss is not None else ""
-            self.note = f"{wording.BAD.text} {track.position().what}" if track.nan else late or known
+            self.note = f"{wording.ALARM.text} {track.position().what}" if track.nan else late or known
 
     def _show(self) -> None:
         if self._job is not None:

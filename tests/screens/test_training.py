@@ -11,6 +11,7 @@ from textual.widgets import Input, Static
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
 from console.logs.line import LogLine, RankLine
+from console.metrics.alarm import AlarmKind
 from console.metrics.job_measures import JobMeasures
 from practice.programs.choice import RECIPES
 from screens.dialogs.question import Pick, Prompt
@@ -79,6 +80,22 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
         assert "No problem found" not in screen_text(app)
         assert panel.track is not None
         assert panel.track.nan
+
+
+async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
+    session = FakeSession(queue_scene())
+    said(session, *training(60))
+    session.alarms.late_steps["default", "llama"] = "no step for 40 s after step 60"
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        await opened(app, pilot)
+        await until(pilot, lambda: "⚠ late  default/llama" in screen_text(app))
+        await until(pilot, lambda: "Training ⚠ late" in screen_text(app))
+        assert "⚠ ████░" in screen_text(app)
+        session.alarms.sound("default", "llama", AlarmKind.STALL, "no step for 90 s after step 60")
+        app.tick()
+        await until(pilot, lambda: "▲ stalled  default/llama" in screen_text(app))
+        await until(pilot, lambda: "Training ▲ stalled" in screen_text(app))
+        assert "▲ ████░" in screen_text(app)
 
 
 @pytest.mark.parametrize("version", ["3.10.3", "4.1.0"])

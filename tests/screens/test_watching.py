@@ -332,9 +332,9 @@ async def test_runs_say_of_a_job_what_the_list_of_jobs_says_of_it() -> None:
         ]
         session.alarms.late_steps["default", "nccl-0412"] = "no step for 40 s after step 9"
         await pilot.press("3")
-        await until(pilot, lambda: "◐ late" in screen_text(app))
+        await until(pilot, lambda: "⚠ late" in screen_text(app))
         await pilot.press("6")
-        await until(pilot, lambda: "◐ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
+        await until(pilot, lambda: "⚠ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
         session.launch.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
         app.screen.read()  # type: ignore[attr-defined]
         await until(pilot, lambda: "▲ diverged" in screen_text(app))

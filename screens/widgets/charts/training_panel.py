@@ -16,10 +16,12 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.metrics.gpu_metrics import peak_tflops
+from console.metrics.health import Health
 from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.steps import METRICS, StepMetric
 from screens import wording
+from screens.columns.jobs import health_runs
 from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
 from screens.widgets.charts.training_plot import (
     LETTERS,
@@ -39,15 +41,18 @@ TOLD = 4  # kinds of marks that are told of
 READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
-def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Span]:
+def summary(
+    track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: Health | None = None, short: bool = False
+) -> list[Span]:
     """Progress, loss, speed and expected end in one line; `short` is for narrow terminals.
 
-    `late`: that its next step is late, in words; then nobody knows when it ends.
+    `late`: the health of a job that makes no steps; then nobody knows when it ends.
     """
     last = track.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]
-    glyph = wording.BAD if track.nan else wording.DONE if track.finished else wording.CARE if late else wording.OK
+    at_work = health_runs(late)[0] if late is not None else wording.OK
+    glyph = wording.ALARM if track.nan else wording.DONE if track.finished else at_work
     runs = [glyph, Span(" ")]
     total = track.total
     if total and last.step is not None:
@@ -63,7 +68,7 @@ def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = 
     for words in (_speed(track, gpu, short=short), "" if late else _end(track, now, short=short)):
         if words:
             runs.append(Span(f"; {words}"))
-    return [*runs, Span(f"; {late}", "waits")] if late else runs
+    return [*runs, Span(f"; {late.words}", glyph.ink)] if late else runs
 
 
 def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
@@ -307,7 +312,7 @@ class TrainingPanel(MeasuresPanel):
     happened = query_one("#happened", SentenceLine)
     waiting: reactive[str] = reactive("No training step has been printed in this job.")
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
-    late: reactive[str] = reactive("")  # that the next step is late, in words; empty: it is not
+    late: reactive[Health | None] = reactive(None)  # of a job that makes no steps
     reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
 
     def __init__(self) -> None:
@@ -360,7 +365,7 @@ class TrainingPanel(MeasuresPanel):
             return
         with track.lock:
             marks = track.list_events()
-            late = self.late if track is self.tracks[-1] else ""
+            late = self.late if track is self.tracks[-1] else None
             told = self._read_so_far(track) or summary(
                 track, self.gpu, now=time.time(), late=late, short=self.size.width < 100
             )
