@@ -19,7 +19,7 @@ from msgspec import structs
 from console.config import Actions, HangAction
 from console.errors import BadInput, ConsoleError
 from console.kube.nested_values import get_path, overlay_values
-from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
+from console.metrics.alarm import Alarm
 from console.metrics.ledger import format_unsaved
 from console.metrics.step_cadence import format_duration
 from console.settings import login_name
@@ -301,8 +301,7 @@ class AutomaticActions:
 
 def _may_act(alarm: Alarm, action: HangAction) -> bool:
     """Whether an alarm is a hang whose cause was named; one without a node is no reason to avoid any."""
-    hangs = alarm.kind is AlarmKind.STALL and alarm.is_active and alarm.more.startswith(INSPECTED)
-    return hangs and (action == "stop" or bool(alarm.nodes))
+    return alarm.is_active and bool(alarm.verdict) and (action == "stop" or bool(alarm.nodes))
 
 
 async def stop_and_relaunch(

@@ -29,7 +29,7 @@ from console.launch.run_record import (
     update_from_cluster,
     update_seen,
 )
-from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
+from console.metrics.alarm import Alarm
 from console.metrics.seen_time import Span, decode_seen_time, list_seen, merge_spans
 from console.metrics.training.steps import RunPosition, position_of_steps
 from console.scheduling.ranks import ranks
@@ -200,10 +200,10 @@ class Runs:
     async def stall_findings(self) -> dict[tuple[str, str], tuple[str, float]]:
         """For whom the ranks of open runs wait, as a console has found out, and when their stall was noticed."""
         return {
-            run.key: (alarm.more.removeprefix(INSPECTED), alarm.time)
+            run.key: (alarm.verdict, alarm.time)
             for run in await self._open_runs()
             for alarm in run.active_alarms(0.0)
-            if alarm.kind is AlarmKind.STALL and alarm.more.startswith(INSPECTED)
+            if alarm.verdict
         }
 
     async def read_spans(self, namespace: str, name: str) -> Sequence[Span]:

@@ -89,15 +89,32 @@ class Alarm:
         """Whether its cause still exists, or did when somebody stopped the job."""
         return not self.over or self.ended == STOPPED
 
-    def next_step(self, owner: str = "", *, may_stop: bool = True, look: str = "", stop: str = "") -> str:
+    @property
+    def verdict(self) -> str:
+        """For whom the ranks of a stalled job wait, as an inspection found; empty: that is not known."""
+        inspected = self.kind is AlarmKind.STALL and self.more.startswith(INSPECTED)
+        return self.more.removeprefix(INSPECTED) if inspected else ""
+
+    def next_step(
+        self, owner: str = "", *, may_stop: bool = True, look: str = "", stop: str = "", act: str = ""
+    ) -> str:
         """What to do next; `owner`: who launched the job, "you" for this person.
 
-        `look` and `stop`: what does that where it is told, instead of commands.
+        `look`, `stop` and `act`, which lists all that can be done: what does that where it is told, instead of
+        commands.
         """
         verb, why = _NEXT[self.kind]
+        shows = f"{look or f'a4 {verb} {self.job}'} {why}"
+        if self.verdict and act and may_stop:
+            where = f" without {'that node' if len(self.nodes) == 1 else 'those nodes'}" if self.nodes else ""
+            shows = f"{act} lists what can be done, such as to launch it again{where}"
+        elif self.verdict:
+            shows = (
+                f"{look} shows where each rank is" if look else f"a4 hang {self.job} --bundle FILE keeps the evidence"
+            )
         whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
         frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
-        return f"{look or f'a4 {verb} {self.job}'} {why}{frees}" if self.job else ""
+        return f"{shows}{frees}" if self.job else ""
 
     @property
     def text(self) -> str:

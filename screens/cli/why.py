@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
-from console.metrics.alarm import Alarm, AlarmReport, next_step
+from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
 from console.metrics.health import NO_STEPS, Health, alarm_kind_of_health, job_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
@@ -131,12 +132,13 @@ def _next_steps(
     if health is not None and health.verdict:
         yield f"{health.verdict}."
     kind = alarm_kind_of_health(health) if health is not None else None
+    found = f"{INSPECTED}{health.verdict}" if health is not None and health.verdict else ""
     if report.alarms:
         alarm = report.alarms[-1]
         more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-        yield f"{more}{next_step(alarm, session.watch)}."
+        yield f"{more}{next_step(dataclasses.replace(alarm, more=found or alarm.more), session.watch)}."
     elif kind is not None:
-        yield f"{next_step(Alarm(kind, '', 0.0, session.namespace, name), session.watch)}."
+        yield f"{next_step(Alarm(kind, '', 0.0, session.namespace, name, more=found), session.watch)}."
 
 
 async def _require_unknown(session: Session, name: str) -> None:

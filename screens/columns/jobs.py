@@ -291,7 +291,8 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     runs: list[Span] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
-        said = alarm.next_step(line.owner, may_stop=line.may_stop, look=SHOWN_IN[alarm.kind], stop="Stop")
+        look = SHOWN_IN[alarm.kind]
+        said = alarm.next_step(line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X")
         runs.append(Span(f"{GLYPH} {alarm.text}. {said}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:

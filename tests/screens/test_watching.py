@@ -290,6 +290,10 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         await until(pilot, lambda: "▲ no new iteration for 5 min. Hang shows" in screen_text(app))
         await until(pilot, lambda: any("nccl-0412" in each.title for each in app._notifications))
         assert screen.is_current
+        (alarm,) = session.alarms.latest_alarms
+        session.alarms.latest_alarms[:] = [replace(alarm, more="inspected: Rank 9 waits for data", nodes=("node-1",))]
+        act = "X lists what can be done, such as to launch it again without that node"
+        await until(pilot, lambda: f"inspected: Rank 9 waits for data. {act}" in " ".join(screen_text(app).split()))
         await pilot.press("A")
         await until(pilot, lambda: "alarms" in screen_text(app) and "no new iteration" in screen_text(app))
         await pilot.press("enter")

@@ -85,10 +85,15 @@ def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
     assert alarm.text == (
         "no step for 90 s after step 100, usually one takes 3 s; inspected: Rank 9 is in the data loader"
     )
-    hang = "a4 hang job shows which rank the others wait for"
+    hang = "a4 hang job --bundle FILE keeps the evidence"  # who they wait for is said
     assert alarm.next_step() == alarm.next_step("you") == f"{hang}; a4 stop job frees 16 GPUs"
     assert alarm.next_step("ada") == f"{hang}; a4 stop job frees 16 GPUs (launched by ada, not by you)"
     assert alarm.next_step("you", may_stop=False) == hang
+    assert alarm.next_step(may_stop=False, look="Hang", act="X") == "Hang shows where each rank is"
+    act = "X lists what can be done, such as to launch it again"
+    assert alarm.next_step(look="Hang", stop="Stop", act="X") == f"{act}; Stop frees 16 GPUs"
+    on_node = replace(alarm, nodes=("node-9",), held=0)
+    assert on_node.next_step(look="Hang", act="X") == f"{act} without that node"
 
 
 def test_the_verdict_on_a_late_job_holds_until_its_next_step() -> None:

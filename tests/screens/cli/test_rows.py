@@ -72,6 +72,8 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
         assert told.verdict == verdict, "a4 why says the same"
         lines = list(_next_steps(session, "one", None, told, AlarmReport()))  # type: ignore[arg-type]
         assert ("Rank 9 has no process." in lines) is bool(verdict)
+        step = "--bundle FILE keeps the evidence" if verdict else "shows which rank the others wait for"
+        assert lines[-1] == f"a4 hang one {step}."
 
 
 @pytest.fixture
