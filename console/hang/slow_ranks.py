@@ -141,7 +141,7 @@ class SlowReport:
         if self.problem:
             return (self.problem,)
         if self.slow:
-            return tuple(f"{_format_rank(each)}: {each.evidence or format_wait(each)}." for each in self.slow)
+            return tuple(map(describe_slow_rank, self.slow))
         partly = [each for each in self.late if each.partly]
         if partly:
             more = f" and {len(partly) - 1} more" if len(partly) > 1 else ""
@@ -170,12 +170,20 @@ def _format_rank(late: LateRank) -> str:
     return f"rank {late.rank} ({where}GPU {late.gpu})"
 
 
+def describe_slow_rank(late: LateRank) -> str:
+    """A sentence: how long the others wait for it, and because of what."""
+    cause = f", by its {late.cause}" if late.cause in {"host", "GPU"} else ", the cause is not known"
+    return f"{_format_rank(late)}: {late.evidence or format_wait(late) + cause}."
+
+
 def format_wait(late: LateRank) -> str:
-    return f"the others wait up to {format_share(late.high)} of each step for it"
+    """The share of the step that the others wait for it at most, and between what that is with 95 % confidence."""
+    low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
+    return f"the others wait up to {format_share(late.share)} of each step for it ({low} to {high})"
 
 
 def format_share(share: float) -> str:
-    return f"{share * 100:.2g} %"
+    return f"{float(f'{share * 100:.2g}'):g} %"
 
 
 def parse_polls(output: bytes) -> RasPolls:

@@ -143,7 +143,6 @@ async def _step_time(session: Session, name: str) -> float | None:
 
 def slow_lines(report: SlowReport) -> list[str]:
     lines = list(report.words)
-    lines += [f"Cause of rank {each.rank}: {each.cause}." for each in report.slow if each.rank is not None]
     if report.polls:
         steps = f", {report.steps:,} launches" if report.steps is not None else ""
         lines.append(
@@ -226,10 +225,11 @@ odd, most, text, words, problem), absent (pod_index, status: pods that do not ru
         description="""\
 Find the rank for which the others wait: for 10 to 60 s, or --seconds, one pod asks NCCL's RAS service (NCCL
 2.24 and newer) many times a second which ranks have launched fewer operations. The share of the step is what
-the others wait at most, and there is none where too little was seen or where the hosts run ahead of their
-GPUs. A GPU that computes slowly is not seen where the loss is read in every step: all hosts launch at the
-same time then. --recorder sees it, and a slow link: it asks every rank how long it was in each collective.
-py-spy then looks for half as long where a slow rank is, and one that is not: whether it waits for its data.""",
+the others wait at most; the brackets say between what it is with 95 % confidence. There is none where too
+little was seen or where the hosts run ahead of their GPUs. A GPU that computes slowly is not seen where the
+loss is read in every step: all hosts launch at the same time then. --recorder sees it, and a slow link: it
+asks every rank how long it was in each collective. py-spy then looks for half as long where a slow rank is,
+and one that is not: whether it waits for its data.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or

@@ -19,6 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
+from console.hang.slow_ranks import LateRank, SlowReport, describe_slow_rank, format_share
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
@@ -33,7 +34,7 @@ from screens.widgets.job_pane import start_lines, waiting_lines
 from screens.widgets.line import CutLines, Inked, wrap
 from screens.widgets.log.lines import printable
 from screens.widgets.pane import Lines
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
@@ -84,6 +85,30 @@ CELL = 2
 FRESH = ((10.0, "ok"), (60.0, "text"), (300.0, "dim"), (float("inf"), "faint"))
 """Seconds since the last line of a rank that runs, and how bright it is up to then."""
 GUTTER = 5
+LONG_WAIT = 0.1  # share of the step
+SHORT, LONG = Span("△", "waits"), Span("▲", "bad")
+
+
+def late_mark(late: LateRank) -> Span:
+    """For what share of the step the others wait for it; of a slow link that is not known."""
+    return wording.CARE if late.share <= 0 else SHORT if late.share < LONG_WAIT else LONG
+
+
+def slow_lines(report: SlowReport, pod: int, width: int, now: float) -> Lines:
+    """For how long the others wait for the worst rank of a pod, and what the marks of the matrix mean."""
+    here = [each for each in report.slow if each.pod_index in {pod, None}]
+    said = [Span(f"pod {pod}: none of its ranks is late for more than {format_share(report.bound)} of each step.")]
+    if here:
+        worst = max(here, key=lambda late: late.share)
+        more = f" {len(here)} ranks are slow here." if here[1:] else ""
+        said = [late_mark(worst), Span(f" {describe_slow_rank(worst)}{more}")]
+    limit = format_share(LONG_WAIT)
+    legend = [
+        SHORT, Span(f" less than {limit}, ", "dim"), LONG, Span(f" {limit} and more of each step that the others wait "
+        "for a rank of the pod, ", "dim"), wording.CARE, Span(" for a share that is not known ", "dim"),
+        Span(f"(NCCL asked {wording.age(now - report.at)} ago)", "dim"),
+    ]  # fmt: skip
+    return [*folded_runs(said, width), *folded_runs(legend, width)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +117,14 @@ class PodCell:
     glyph: Span
     heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
     behind: int = 0  # steps behind the leading pod rank
-    slow: bool = False  # whether NCCL told that the others wait for a rank of it
+    late: Span | None = None  # of a pod with a slow rank: for what share of the step the others wait for that
 
     def run(self, now: float) -> Span:
         """The pod's mark: brighter for a more recent line; ▼ if it is behind the others."""
         if self.behind and self.glyph.ink != "bad":
             return Span("▼", "bad")
-        if self.slow and self.glyph.ink == "ok":
-            return Span("▲", "waits")
+        if self.late is not None and self.glyph.ink == "ok":
+            return self.late
         if self.glyph.ink != "ok" or not self.heard:
             return self.glyph
         quiet = now - self.heard
@@ -233,6 +258,11 @@ BEAT = 0.5  # seconds between two looks at how fresh the ranks are
 FEW = 8  # up to so many ranks the table alone shows them all at a glance
 
 
+def _slow_ranks(line: JobLine) -> tuple[LateRank, ...]:
+    """The ranks that the others wait for, as far as somebody has asked NCCL since the job runs."""
+    return line.slow.slow if line.slow is not None and not line.jobset.finished else ()
+
+
 class RanksTab(JobTab):
     """Matrix and table share one cursor; Enter on a rank opens its log."""
 
@@ -245,6 +275,7 @@ class RanksTab(JobTab):
         PodMatrix { max-height: 8; margin: 1 0 0 0; }
         RankTable { height: auto; min-height: 4; max-height: 55%; margin: 1 0 0 0; }
         &.-failed RankTable { max-height: 40%; }
+        #slow { margin: 1 0 0 0; }
         #caption { height: 1; margin: 1 0 0 0; }
         EventTable { height: 1fr; min-height: 3; }
     }
@@ -253,6 +284,7 @@ class RanksTab(JobTab):
     card = getters.query_one(FailureCardView)
     waits = getters.query_one("#waits", CutLines)
     matrix = getters.query_one(PodMatrix)
+    slow = getters.query_one("#slow", CutLines)
     table = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
     _pulse: RankProgress | None = None
@@ -263,6 +295,7 @@ class RanksTab(JobTab):
         yield FailureCardView()
         yield CutLines(id="waits")
         yield PodMatrix()
+        yield CutLines(id="slow")
         yield RankTable(classes="pods")
         yield SentenceLine(id="caption")
         yield EventTable()
@@ -278,8 +311,9 @@ class RanksTab(JobTab):
         self.table.show_rows(rows, fleet.links.get("pods"))
         if began:
             self.table.move_to((str(self.rank),))
-        self.matrix.display = len(line.ranks) > FEW
+        self.matrix.display = len(line.ranks) > FEW or bool(_slow_ranks(line))
         self._show_cells(line)
+        self._tell_slow(line)
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
         if not self._listening and len(line.ranks) > FEW and any(rank.phase == "Running" for rank in line.ranks):
             self._listening = True
@@ -305,13 +339,30 @@ class RanksTab(JobTab):
         self.waits.styles.height = len(lines)
         self.waits.display = bool(lines)
 
+    def _tell_slow(self, line: JobLine) -> None:
+        """For how long the others wait for the chosen pod, once that was asked and they wait for one."""
+        lines = Lines()
+        if line.slow is not None and _slow_ranks(line):
+            lines = slow_lines(line.slow, self.rank, self.live.size.width - 3, time.time())
+        self.slow.lines = tuple(map(tuple, lines))
+        self.slow.styles.height = len(lines)
+        self.slow.display = bool(lines)
+
+    def watch_rank(self) -> None:
+        if not self.is_open:
+            self.table.move_to((str(self.rank),))  # another tab led there
+        elif self.line is not None:
+            self._tell_slow(self.line)
+            self._make_room()
+
     def _show_cells(self, line: JobLine) -> None:
         pulse = self._pulse
         heard, behind = (pulse.heard, pulse.steps_behind) if pulse else ({}, lambda rank: 0)
-        slow = {each.pod_index for each in line.slow.slow} if line.slow is not None else set()
+        slow = sorted(_slow_ranks(line), key=lambda late: late.share)
+        late = {each.pod_index: late_mark(each) for each in slow}  # of several in a pod the last, which is the worst
         self.matrix.cells = tuple(
             PodCell(
-                rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number), rank.number in slow
+                rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number), late.get(rank.number)
             )
             for rank in line.ranks
         )
@@ -340,6 +391,7 @@ class RanksTab(JobTab):
     def on_resize(self) -> None:
         if self.line is not None:
             self._tell_waits(self.line)
+            self._tell_slow(self.line)
         self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
 
     def _make_room(self) -> None:
@@ -349,6 +401,8 @@ class RanksTab(JobTab):
         others = max(4, min(ranks, size.height * 2 // 5)) + (0 if low else 1)
         if self.matrix.display:
             others += self.matrix.get_content_height(size, size, size.width) + (0 if low else 1)
+        if self.slow.display:
+            others += len(self.slow.lines) + (0 if low else 1)
         if not low:
             others += 2 + max(4, min(len(self.latest.listing.rows) + 1, EVENTS)) + 1
         self.card.room = size.height - others

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.pictures.frozen import QUICK, STILL
+from console.hang.slow_ranks import LateRank, SlowReport
+from tests.pictures.frozen import MOMENT, QUICK, STILL
 
 if TYPE_CHECKING:
     from tests.pictures.frozen import Still
@@ -34,12 +35,19 @@ class View:
 
     once: bool = False
     """Whether opening it changes the cluster."""
+    late: tuple[LateRank, ...] = ()
+    """The ranks of its job that NCCL names as slow; of no other view are there any."""
 
     async def open(self, still: Still, *, complete: bool = True) -> None:
         """Open it; what the last key asks for may still be under way then. `complete`: once its words stand on it."""
         await still.home()
         still.cluster.clock.speed = QUICK if self.asks else STILL
         page, *about = self.page
+        reports = still.app.session.hang_probe.slow_reports
+        reports.clear()
+        if self.late:
+            reports[about[0], about[1]] = SlowReport(about[1], "2.28.9", "json", 64, 900, 10.0, 90, self.late, 0.021,
+                                                     at=MOMENT - 40)  # fmt: skip
         if page in HOMES:
             await still.app.switch_mode(HOMES[page])
         if page in still.app.MODES:
@@ -67,6 +75,11 @@ def job(name: str, job: str, tab: str, words: str = "") -> View:
     return View(name, ("job", "default", job, tab), words=words)
 
 
+LATE = tuple(
+    LateRank(rank, f"10.0.0.{rank // 8}", 1201, rank % 8, share, share - 0.017, share + 0.016, slow=True, cause=cause,
+             pod_index=rank // 8)
+    for rank, share, cause in ((5, 0.124, "GPU"), (7, 0.052, "GPU"), (41, 0.068, "host"))
+)  # fmt: skip
 LLAMA, POOL = ("default", "llama-70b/0"), "a4-highgpu-8g-a4-pool"
 VIEWS = (
     View("fleet", ("fleet",)),
@@ -81,6 +94,7 @@ VIEWS = (
     View("pod", ("pod", *LLAMA)),
     View("pod-log", ("log", *LLAMA)),
     job("job-pods", "llama-70b", "pods"),
+    View("job-pods-slow", ("job", "default", "llama-70b", "pods"), words="the others wait", late=LATE),
     job("job-log", "llama-70b", "log"),
     job("job-nccl", "nccl-0412", "nccl"),
     job("job-nccl-done", "nccl-0411", "nccl"),

@@ -213,13 +213,18 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         asked = session.hang_probe.slow_report.at
         screen = await open_tab(app, pilot, "H")
         await pilot.press("M")
-        words = "rank 9 (pod 1, GPU 1): the others wait up to 8 % of each step for it."
+        words = "rank 9 (pod 1, GPU 1): the others wait up to 7 % of each step for it (6 to 8 %), by its host."
         await until(pilot, lambda: f"▲ {words}" in screen_text(app))
         line = cast("HangTab", screen.here).line
         assert line is not None
         line = replace(line, slow=session.slow_report(screen.key))
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
         assert f"▲ {words} (NCCL asked 7s ago)" in pane
+        await pilot.press("r")
+        await until(pilot, lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
+        assert "0 ● △" in screen_text(app)
+        await pilot.press("up")
+        await until(pilot, lambda: "pod 0: none of its ranks is late for more than" in screen_text(app))
 
 
 async def test_flight_recorders_are_asked_with_consent_only() -> None:

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 TEXTS = Path(__file__).parent / "texts"
 MAIN = ("fleet", "queues", "jobs", "pods", "launch", "runs-none", "tunnels")
 OF_OBJECTS = ("pool", "node", "pod", "job-pods")
-JOB = ("job-log", "job-nccl-done", "job-training", "job-training-nan", "job-events", "job-pending", "job-failed")
+JOB = (
+    "job-pods-slow",
+    "job-log",
+    "job-nccl-done",
+    "job-training",
+    "job-training-nan",
+    "job-events",
+    "job-pending",
+    "job-failed",
+)
 OF_GOOGLE = ("images", "storage", "nodepools")
 ASKED = ("help", "more", "stop", "launch-look")
 SAYS = ("ok", "waits", "bad")

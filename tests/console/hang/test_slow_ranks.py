@@ -16,7 +16,7 @@ import pytest
 
 from console.errors import Unreadable
 from console.hang import poll_ras
-from console.hang.slow_ranks import add_locations, find_slow_ranks, parse_polls
+from console.hang.slow_ranks import add_locations, find_slow_ranks, format_share, parse_polls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +126,17 @@ def test_the_late_rank_is_named_with_the_share_that_the_others_wait() -> None:
     assert late.high - late.low < 0.04
     (words,) = add_locations(report, lambda each: (1, "n1")).words
     assert words.startswith("rank 9 (pod 1, GPU 1): the others wait up to ")
-    assert words.endswith(" % of each step for it.")
+    assert words.endswith(f" % of each step for it ({late.low * 100:.2g} to {late.high * 100:.2g} %), by its host.")
+
+
+def test_all_of_a_step_is_no_power_of_ten() -> None:
+    assert [format_share(share) for share in (1.0, 0.996, 0.068, 0.1234, 0.0)] == [
+        "100 %",
+        "100 %",
+        "6.8 %",
+        "12 %",
+        "0 %",
+    ]
 
 
 @pytest.mark.parametrize("delay", [0.003, 0.010])

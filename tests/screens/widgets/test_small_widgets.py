@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from textual.app import App, ComposeResult
 
+from console.hang.slow_ranks import LateRank, SlowReport
 from console.kube.objects.event import Event
 from screens.columns.queues import quota_bar
-from screens.job_tabs.ranks import PodCell, PodMatrix
+from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.line import DARK
 from screens.widgets.pane import event_lines, fact_lines
@@ -75,10 +79,38 @@ class Host(App[None]):
         self.picked.append(event.name)
 
 
-def test_a_pod_with_a_slow_rank_is_marked_unless_it_is_worse_than_that() -> None:
-    assert PodCell(0, OK, slow=True).run(0.0) == Span("▲", "waits")
-    assert PodCell(0, OK, behind=2, slow=True).run(0.0) == Span("▼", "bad")
-    assert PodCell(0, Span("✗", "bad"), slow=True).run(0.0) == Span("✗", "bad")
+def slow_rank(share: float, **facts: Any) -> LateRank:
+    return LateRank(9, "10.0.0.2", 1202, 1, share, share - 0.01, share + 0.01, slow=True, pod_index=1, **facts)
+
+
+@pytest.mark.parametrize(
+    ("share", "mark"),
+    [(0.03, ("△", "waits")), (0.099, ("△", "waits")), (0.1, ("▲", "bad")), (0.4, ("▲", "bad")), (0.0, ("⚠", "waits"))],
+)
+def test_a_pod_with_a_slow_rank_has_a_sign_for_how_long_the_others_wait(share: float, mark: tuple[str, str]) -> None:
+    late = late_mark(slow_rank(share))
+    assert PodCell(0, OK, late=late).run(0.0) == Span(*mark)
+    assert PodCell(0, OK, behind=2, late=late).run(0.0) == Span("▼", "bad")
+    assert PodCell(0, Span("✗", "bad"), late=late).run(0.0) == Span("✗", "bad")
+
+
+def test_of_a_pod_the_worst_rank_is_told_and_of_one_without_slow_ranks_the_bound() -> None:
+    late = (slow_rank(0.068, cause="host"), slow_rank(0.03), replace(slow_rank(0.2), pod_index=3))
+    report = SlowReport("train", late=late, bound=0.021, at=1000.0)
+
+    def told(pod: int) -> list[str]:
+        return ["".join(run.text for run in line) for line in slow_lines(report, pod, 200, 1007.0)]
+
+    assert told(1) == [
+        "△ rank 9 (pod 1, GPU 1): the others wait up to 6.8 % of each step for it (5.8 to 7.8 %), by its host. "
+        "2 ranks are slow here.",
+        "△ less than 10 %, ▲ 10 % and more of each step that the others wait for a rank of the pod, ⚠ for a share that "
+        "is not known (NCCL asked 7s ago)",
+    ]
+    assert told(2)[0] == "pod 2: none of its ranks is late for more than 2.1 % of each step."
+    assert told(3)[0].startswith("▲ rank 9 (pod 3, GPU 1): the others wait up to 20 %")
+    report = replace(report, late=(replace(late[0], pod_index=None),))
+    assert told(2)[0].startswith("△ rank 9 (GPU 1): the others wait")
 
 
 async def test_matrix_has_32_ranks_a_line_and_a_cursor() -> None:
