@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 
 from console.config import Thresholds
 from console.metrics.alarm import INSPECTED, STOPPED, Alarm, AlarmKind
-from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, StepCadence, format_duration, format_late_step
+from console.metrics.step_cadence import (
+    MIN_STEPS_FOR_PACE,
+    StepCadence,
+    format_duration,
+    format_late_row,
+    format_late_step,
+)
 from console.patterns import lazy_pattern
 
 SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
@@ -35,6 +41,7 @@ class JobSample:
     steps: int = 0  # how many there have been
     rhythm: StepCadence | None = None  # how regularly they come; None while there are too few
     pace: float | None = None  # seconds that one usually takes
+    size: int | None = None  # bytes, of the last row of an NCCL test, whose rows are its steps
     blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
     blamed_at: float = 0.0  # when that was
     trained: bool = False  # the program said that training is over
@@ -247,7 +254,7 @@ class AlarmWatch:
         limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up
         if self._pausing:
             late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
-        words = format_late_step(quiet, look.step, look.pace if rhythm else None)
+        words = _late_words(quiet, look)
         listened = now - self._begun >= max(self._settles, 3 * rhythm.pace if rhythm else 0.0)
         proved = listened and not look.behind_log
         self.unproved = quiet > limit and not proved  # it has had no time to show that it lives
@@ -266,7 +273,13 @@ class AlarmWatch:
             return "", 0.0
         if look.step is None:
             return f"{self.quiet} printed a line for {format_duration(now - self.line_at)}", self.line_at
-        return format_late_step(now - self.step_at, look.step, look.pace if look.rhythm else None), self.step_at
+        return _late_words(now - self.step_at, look), self.step_at
+
+
+def _late_words(quiet: float, look: JobSample) -> str:
+    if look.size is not None and look.pace is not None:
+        return format_late_row(quiet, look.size, look.pace)
+    return format_late_step(quiet, look.step, look.pace if look.rhythm else None)
 
 
 def _why_not_running(look: JobSample) -> str:

@@ -27,6 +27,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl.results import NcclResult, judge_test
+from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training.run import RunEventKind
 from console.metrics.training.steps import RunPosition
 from console.scheduling.failure import first_deletion
@@ -73,7 +74,7 @@ def sample_job(
     if where.nan:
         of_use = [mark for mark in of_use if mark.step is not None and mark.step < (where.nan_from or 0)]
     tests = [(each, judge_test(each.test, pass_line, each.accelerator)) for each in measures.tests]
-    return JobSample(
+    found = JobSample(
         running=bool(every) and all(rank.phase == "Running" for rank in every),
         finished=jobset is None or jobset.finished,
         restarts=(jobset.restarts if jobset else 0) + sum(rank.restarts for rank in every),
@@ -108,6 +109,13 @@ def sample_job(
         ),
         failed_node=failed.node if failed else "",
     )
+    test = measures.tests[-1] if measures.tests and track is None else None
+    rows = cadence_of_rows(test.test) if test is not None else None
+    if test is None or rows is None:
+        return found
+    number = sum(len(each.test.rows) for each in measures.tests)
+    return replace(found, step=number, steps=number, step_time=test.at, rhythm=rows, pace=rows.pace,
+                   size=test.test.rows[-1].size)  # fmt: skip
 
 
 def _failure_text(jobset: JobSet, fleet: Fleet) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from console.config import config_in_force
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.nccl.results import NcclResult, judge_test
-from console.metrics.step_cadence import StepCadence, format_late_step, is_overdue
+from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, is_overdue
 from console.metrics.training.run import SLOWER_SHARE, SLOWER_SPREADS
 from console.metrics.training.steps import MetricColumn, RunPosition
 
@@ -46,7 +46,7 @@ class JobProgress(Struct, frozen=True):
     rhythm: StepCadence | None = None
     slower: str = ""  # that its steps take longer than before, in words
     finished: bool = False  # the program said that training is over
-    stepped: float = 0.0  # when the last step was printed, seconds since the epoch; 0: not known
+    stepped: float = 0.0  # when the last step or row was printed, seconds since the epoch; 0: not known
     size: int | None = None  # bytes, the largest message that was measured
     busbw: float | None = None  # GB/s, the best
     average: float | None = None  # GB/s, of a test at its end
@@ -67,12 +67,15 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def late(self) -> str:
-        """How late the next step was when the log was read, as text; empty if not late or unknown."""
+        """How late the next step or row was when the log was read, as text; empty if not late or unknown."""
         if self.rhythm is None or not self.stepped or self.finished:
             return ""
         quiet = self.at - self.stepped
-        late = quiet > self.rhythm.late_after(config_in_force().config.alarms)
-        return format_late_step(quiet, self.step, self.rhythm.usual(self.step_time)) if late else ""
+        if quiet <= self.rhythm.late_after(config_in_force().config.alarms):
+            return ""
+        if self.step is None and self.size is not None:
+            return format_late_row(quiet, self.size, self.rhythm.pace)
+        return format_late_step(quiet, self.step, self.rhythm.usual(self.step_time))
 
     @property
     def stalled(self) -> bool:
@@ -113,7 +116,7 @@ def progress_of_tests(
     for row in test.rows:
         speeds.append(row.best_busbw)
     return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at,
-                       repeats=repeats, trend=trend_means(speeds))  # fmt: skip
+                       repeats=repeats, trend=trend_means(speeds), rhythm=cadence_of_rows(test))  # fmt: skip
 
 
 def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
@@ -187,7 +190,8 @@ def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> 
     tests = [each.test for each in measures.tests]
     found = progress_of_tests(tests, at, pass_line, measures.accelerator)
     if found is not None:
-        found = replace(found, printed=max(each.at for each in measures.tests))
+        printed = max(each.at for each in measures.tests)
+        found = replace(found, printed=printed, stepped=printed)
     else:
         found = progress_of_runs(measures.tracks, at)
     return None if found is None or found.empty else found

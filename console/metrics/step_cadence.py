@@ -1,4 +1,4 @@
-"""When a run's next step counts as late, by how regularly its earlier ones came.
+"""When a run's next step, or the next row of an NCCL test, counts as late, by how regularly the earlier ones came.
 
 A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
 next line is due in a log that tells of every hundredth step only.
@@ -12,9 +12,13 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from console.config import Thresholds
+    from console.metrics.nccl.results import NcclTest
 
 MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
 MAX_SINGLE_PAUSE = 300.0  # seconds that a pause made only once counts at most: longer, it may have been a fault
+ROUNDS = (
+    25  # of a collective for half a row: as many as nccl-tests makes unless told otherwise, and those of warming up
+)
 _LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
 _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 
@@ -67,8 +71,29 @@ def is_overdue(left: float, quiet: float) -> bool:
 def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
     """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""
-    usual = f", usually one takes {f'{pace:.3g} s' if pace >= 1 else f'{1000 * pace:.3g} ms'}" if pace else ""
+    usual = f", usually one takes {_seconds(pace)}" if pace else ""
     return f"no step for {format_duration(quiet)}{after}{usual}"
+
+
+def cadence_of_rows(test: NcclTest) -> StepCadence | None:
+    """How soon the next row of a test's table comes, by the last one; None if it has ended or too little is known."""
+    if test.finished or test.error or len(test.rows) < 2:
+        return None
+    before, last = test.rows[-2], test.rows[-1]
+    took = sum(half.time_us or 0.0 for half in (last.out_of_place, last.in_place) if half)
+    if not took or not before.size:
+        return None
+    return StepCadence(ROUNDS * took / 1e6 * max(1.0, last.size / before.size))
+
+
+def format_late_row(quiet: float, size: int, pace: float) -> str:
+    """As "no row for 65 s after that of 64 MiB, the next one takes about 0.2 s", of an NCCL test."""
+    of = f"{size >> 20:,} MiB" if size >= 1 << 20 else f"{size:,} bytes"
+    return f"no row for {format_duration(quiet)} after that of {of}, the next one takes about {_seconds(pace)}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
 
 
 def format_duration(seconds: float) -> str:

@@ -42,6 +42,22 @@ def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     assert watched.alarms[0].over == 401
 
 
+def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
+    rows = JobSample(running=True, step=4, steps=4, size=2**24, pace=0.02, rhythm=StepCadence(0.02))
+    watched = watch()
+    watched.evaluate(0, rows)
+    watched.evaluate(31, rows)
+    assert watched.late == "no row for 31 s after that of 16 MiB, the next one takes about 20 ms"
+    (alarm,) = watched.evaluate(61, rows)
+    assert alarm.kind is AlarmKind.STALL
+    assert alarm.words == "no row for 61 s after that of 16 MiB, the next one takes about 20 ms"
+    watched.evaluate(62, replace(rows, step=5, steps=5))
+    assert watched.active == ()
+    ended = replace(rows, step=None, steps=0, size=None, pace=None, rhythm=None)
+    assert watched.evaluate(200, ended) == [], "the next test of the job may take its time to start"
+    assert watched.late == ""
+
+
 def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() -> None:
     watched = watch()
     watched.evaluate(0, WELL)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from console.metrics.job_measures import MAX_LINE, JobMeasures
+from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import (
     JobProgress,
     compare_with_earlier,
     keep_previous_verdict,
+    progress_of_measures,
     progress_of_tests,
     trend_means,
 )
+from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.results import Half, NcclResult, NcclTest, Row
+from console.metrics.step_cadence import StepCadence, cadence_of_rows
 from console.metrics.training.steps import MetricColumn
+from tests.fakes import fleet_of
 
 
 def test_nobody_waits_for_a_run_that_has_diverged() -> None:
@@ -54,6 +60,38 @@ def test_a_test_that_runs_again_keeps_the_verdict_of_the_last_one() -> None:
     assert over is not None
     assert keep_previous_verdict(kept, over) == over
     assert not over.repeats
+
+
+def test_the_next_row_of_a_test_is_late_by_how_long_the_last_one_took() -> None:
+    """Half a minute at least; twenty times what 25 rounds of both halves take at twice the size is an alarm."""
+    slow = Half(time_us=100_000.0, algbw=1.0, busbw=1.0, wrong=0)
+    rows = tuple(Row(2**at, 1, "float", "sum", -1, slow, slow) for at in (29, 30))
+    test = NcclTest(rows=rows)
+    assert cadence_of_rows(test) == StepCadence(10.0)
+    assert cadence_of_rows(NcclTest(rows=rows, finished=True)) is None
+    assert cadence_of_rows(NcclTest(rows=rows, error="killed")) is None
+    assert cadence_of_rows(NcclTest(rows=rows[:1])) is None
+    measures = JobMeasures(("default", "bandwidth"))
+    measures.tests = (MeasuredTest(test, at=1_000.0),)
+
+    def seen(at: float) -> JobProgress:
+        found = progress_of_measures(measures, at, 250.0)
+        assert found is not None
+        return found
+
+    assert seen(1_100.0).late == ""
+    assert seen(1_101.0).late == "no row for 101 s after that of 1,024 MiB, the next one takes about 10 s"
+    assert not seen(1_200.0).stalled
+    assert seen(1_301.0).stalled
+    quick = structs.replace(test, rows=run(300.0, 400.0, average=None).rows)
+    measures.tests = (MeasuredTest(quick, at=1_000.0),)
+    assert seen(1_031.0).late == "no row for 31 s after that of 2 MiB, the next one takes about 0.1 ms"
+    assert seen(1_061.0).stalled
+    look = sample_job(None, fleet_of(), measures, {}, (), 250.0)
+    assert (look.step, look.steps, look.size, look.step_time) == (2, 2, 2**21, 1_000.0)
+    measures.tests = (MeasuredTest(structs.replace(quick, finished=True), at=1_000.0),)
+    assert sample_job(None, fleet_of(), measures, {}, (), 250.0).step is None
+    assert seen(9_000.0).late == ""
 
 
 def test_the_trend_is_the_means_of_eight_parts() -> None:
