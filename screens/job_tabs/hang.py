@@ -16,6 +16,7 @@ from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
 from console.hang.slow_ranks import seconds_to_ask
 from console.kube.snapshot import Fleet
+from console.metrics.health import NO_STEPS, HealthLevel
 from console.scheduling.ranks import format_processes, format_ranges
 from console.settings import YOU
 from screens import wording
@@ -130,8 +131,18 @@ class HangTab(JobTab):
             made = self.live.session.hang_probe.reports.get(self.key)
             if made is not None and self.line is not None and self.line.verdict:  # made since its last step
                 self._show_report(made)
+            elif made is None and self._makes_steps():
+                halts = "the first dump of its flight recorders halts each rank for about 2 s"
+                self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it; {halts}.")
             else:
                 self.action_look()
+
+    def _makes_steps(self) -> bool:
+        """Whether it is known to make steps, which an inspection would delay."""
+        line = self.line
+        if line is None or line.jobset.finished or line.job_progress is None or line.job_progress.step is None:
+            return False
+        return line.health.level is not HealthLevel.BAD and line.health.state not in NO_STEPS
 
     def offers(self) -> dict[str, object]:
         process = self._process()

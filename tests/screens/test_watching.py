@@ -241,6 +241,18 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
             await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
 
 
+async def test_ones_own_job_that_makes_steps_is_inspected_after_it_was_said_that_this_halts_it() -> None:
+    async with console(size=(160, 50)) as (app, pilot, session):
+        session.hang_probe.report = report()
+        uid = session.fleet.jobsets["default", "nccl-0412"].uid
+        session.measures.progress_reader.known[uid] = JobProgress(step=40, total=100, pace=60.0, at=time.time())
+        await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "recorders halts each rank for about 2 s" in " ".join(screen_text(app).split()))
+        assert session.called("inspect") == []
+        await pilot.press("H")
+        await until(pilot, lambda: len(session.called("inspect")) == 1)
+
+
 @pytest.mark.parametrize("key", ["H", "M"])
 async def test_into_a_job_of_somebody_else_nobody_looks_without_being_asked(key: str) -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
