@@ -26,7 +26,7 @@ from screens.cli.connect import open_session
 from screens.cli.job import KINDS
 from screens.cli.logs import moment
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
-from screens.columns.runs import RUNS, cost_lines
+from screens.columns.runs import RUNS, cost_lines, hours_words
 from screens.sanitize import one_line
 from screens.wording import alarm_words, count, loss_words, percent
 
@@ -238,18 +238,14 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int)
     used = [box for box in Box if total.boxes.get(box)]
     cells = [
         [
-            name, str(len(rows[name]) if name in rows else runs), _format_hours(cost.allocated),
-            *(_format_hours(cost.boxes.get(box, 0)) if box is Box.QUEUED else _format_percent(cost.share(box))
+            name, str(len(rows[name]) if name in rows else runs), hours_words(cost.allocated),
+            *(hours_words(cost.boxes.get(box, 0)) if box is Box.QUEUED else _format_percent(cost.share(box))
               for box in used),
         ]
         for name, cost in [*ledgers.items(), ("all", total)]
     ]  # fmt: skip
-    titles = [title, "RUNS", "GPU-HOURS", *("QUEUED h" if box is Box.QUEUED else str(box).upper() for box in used)]
+    titles = [title, "RUNS", "GPU-TIME", *(str(box).upper() for box in used)]
     print_table(titles, cells, [False, *[True] * (len(titles) - 1)])
-
-
-def _format_hours(milliseconds: int) -> str:
-    return f"{milliseconds / 3_600_000:,.2f}"
 
 
 def _format_percent(share: float | None) -> str:

@@ -111,13 +111,12 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
 
 def cost_lines(cost: Ledger) -> list[str]:
     """What the GPU-time of a run went into, a line for each box that is not empty."""
-    held = f"{cost.allocated / 3_600_000:,.2f} GPU-hours allocated ({cost.gpus} GPUs)"
-    lines = [held]
+    lines = [f"{_gpu_time(cost)} allocated ({cost.gpus} GPUs)"]
     for box, took in cost.boxes.items():
         share = cost.share(box)
         if took:
             part = wording.percent(share, 1) if share is not None else ""
-            lines.append(f"{took / 3_600_000:12,.2f} h {part:>6}  {box.words}")
+            lines.append(f"{hours_words(took):>14} {part:>6}  {box.words}")
     return lines
 
 
@@ -125,7 +124,18 @@ def cost_words(cost: Ledger) -> str:
     """The largest boxes of a ledger: "5.30 GPU-hours: 80 % productive, 12 % not seen"; empty if nothing was held."""
     largest = sorted(((cost.share(box) or 0.0, box.words) for box in cost.boxes), reverse=True)[:4]
     parts = ", ".join(f"{wording.percent(share, 1)} {words}" for share, words in largest if share >= 0.005)
-    return f"{cost.allocated / 3_600_000:,.2f} GPU-hours: {parts}" if cost.allocated else ""
+    return f"{_gpu_time(cost)}: {parts}" if cost.allocated else ""
+
+
+def hours_words(milliseconds: int) -> str:
+    """GPU-time as a number of hours, or of minutes if it is less than one: "1.78 h", "12.5 min"."""
+    hours = milliseconds / 3_600_000
+    return f"{hours:,.2f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+
+
+def _gpu_time(cost: Ledger) -> str:
+    amount, unit = hours_words(cost.allocated).split()
+    return f"{amount} GPU-{'hours' if unit == 'h' else 'minutes'}"
 
 
 def spoken(run: RunRecord, now: float) -> str:

@@ -13,8 +13,10 @@ import pytest
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.ledger import Box, Ledger
 from console.metrics.seen_time import SeenTime, Span, SpanKind
 from screens.__main__ import main
+from screens.columns.runs import cost_lines, cost_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +78,11 @@ def test_a_run_by_its_name_says_where_its_time_went_and_why(capfd: pytest.Captur
     said = capfd.readouterr().out
     assert "6.84 GPU-hours allocated (16 GPUs)" in said
     assert "1.78 h   26 %  hang" in said
+    assert "16.0 min      " in said, "less than an hour is told in minutes"
     assert "rank 9 is in dataloader.py:88" in said
+    short = Ledger(8, {Box.QUEUED: 8_000, Box.PRODUCTIVE: 8 * 15_000})
+    assert cost_lines(short)[0] == "2.0 GPU-minutes allocated (8 GPUs)"
+    assert cost_words(short) == "2.0 GPU-minutes: 100 % productive"
 
 
 @pytest.mark.usefixtures("stored")
@@ -102,8 +108,8 @@ def test_all_runs_since_a_time(capfd: pytest.CaptureFixture[str]) -> None:
     assert told(capfd, "-n", "elsewhere")["items"] == []
     assert main(["ledger"]) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert lines[0].split() == ["RUN", "RUNS", "GPU-HOURS", "QUEUED", "h", "PULL", "INIT", "PRODUCTIVE", "HANG"]
-    assert lines[-1].split() == ["all", "2", "10.27", "0.40", "4", "%", "3", "%", "68", "%", "26", "%"]
+    assert lines[0].split() == ["RUN", "RUNS", "GPU-TIME", "QUEUED", "PULL", "INIT", "PRODUCTIVE", "HANG"]
+    assert lines[-1].split() == ["all", "2", "10.27", "h", "24.0", "min", "4", "%", "3", "%", "68", "%", "26", "%"]
 
 
 @pytest.mark.usefixtures("stored")
