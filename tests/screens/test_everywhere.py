@@ -22,6 +22,7 @@ from screens.__main__ import main
 from screens.app import ConsoleApp
 from screens.columns.jobs import progress_words
 from screens.config import known_names
+from screens.dialogs.question import Confirm
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
@@ -210,6 +211,9 @@ async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]
         for page, *about in opened:
             words = AXIS if "training" in about else ""
             await show(app, pilot, words, page, *about)
+            if "hang" in about:  # somebody else launched it
+                await until(pilot, lambda: isinstance(app.screen, Confirm))
+                await pilot.press("escape")
             await pilot.pause()
             before = places(app)
             lines = {name for name, region in before.items() if region.height == 1}

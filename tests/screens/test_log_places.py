@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.logs.job_log import JobLog
 from console.metrics.alarm import AlarmKind
+from screens.dialogs.question import Confirm
 from screens.job_tabs.log import LogTab
 from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
@@ -35,6 +36,9 @@ def session_of(*lines: str) -> FakeSession:
 
 async def to_log(app: ConsoleApp, pilot: Any, tab: str = "log") -> JobScreen:
     app.open_page("job", "default", "llama", tab)
+    if tab == "hang":  # somebody else launched it
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
     await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
     assert isinstance(app.screen, JobScreen)
     return app.screen
