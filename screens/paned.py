@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, get_args
 
-from textual import events, getters
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -152,6 +152,7 @@ class ReasonScreen(PanedScreen):
         self.reason.runs = runs
         self.call_after_refresh(self._offer_why)  # whether it is cut is known once it is laid out
 
+    @on(SentenceLine.Resized)
     def _offer_why(self) -> None:
         if self._why_offered != self._has_more:
             self.refresh_bindings()

@@ -8,6 +8,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
@@ -74,6 +75,9 @@ class SentenceLine(Heading):
     cut = " …"  # stands at the end of what there is no room for
     _high = -1
 
+    class Resized(Message):
+        """It has other lines than before, so that it may be cut or whole."""
+
     def watch_runs(self, runs: tuple[Span, ...]) -> None:
         """Request a layout only if the number of lines changed."""
         if self.display and self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
@@ -86,6 +90,9 @@ class SentenceLine(Heading):
     def lines_at(self, width: int) -> int:
         """Number of lines that the sentence takes at that width."""
         return len(folded_runs(self.said, width))
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
 
     @property
     def is_cut(self) -> bool:
