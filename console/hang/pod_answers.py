@@ -143,7 +143,7 @@ def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
     if not tool:
         return "There is no py-spy in its pod."
     if not process.asked:
-        return "Its stack was not asked for: others are those for which the ranks wait."
+        return "Its stack was not asked for: it waits, too, and for other ranks."
     if "ermission" in process.error or "ptrace" in process.error.lower():
         return "py-spy has no permission to trace it: the container lacks SYS_PTRACE, or runs as another user."
     last = process.error.splitlines()[-1] if process.error else "py-spy printed nothing"

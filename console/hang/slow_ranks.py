@@ -253,7 +253,9 @@ def _why_no_verdict(report: SlowReport, over: str) -> str:
         return "NCCL knows no communicator of two ranks and more: there is nobody who waits."
     end = f": {over}" if over else ""
     if report.polls < MIN_POLLS or report.seconds <= 0:
-        return f"No verdict: NCCL answered {report.polls} times only, {MIN_POLLS} are needed{end}."
+        return (
+            f"No verdict: NCCL answered {report.polls} times only, {MIN_POLLS} are needed{end}; look longer: --seconds."
+        )
     if report.steps == 0:
         return (
             f"No verdict: NCCL launched nothing in {report.seconds:.0f} s. The job stands still (a4 hang tells where) "

@@ -28,6 +28,8 @@ class View:
     """What stands on it once it is complete."""
     then: tuple[str, ...] = ()
     """Keys pressed once those words stand there, each after the screen has come to rest."""
+    at_last: str = ""
+    """What stands on it after those."""
     asks: bool = False
     """Whether it asks programs in containers, which takes time in a cluster that stands still."""
     of_here: bool = False
@@ -61,6 +63,8 @@ class View:
         for key in self.then:
             await still.settled()
             await still.press(key)
+        if complete and self.at_last:
+            await still.until(f"{self.at_last!r} on {self.name}", lambda: self.at_last in still.text())
 
 
 def pod_of(still: Still, name: str) -> str:
@@ -129,7 +133,14 @@ VIEWS = (
     View("editor", ("job", *LLAMA[:1], "llama-70b"), ("v",), of_here=True),
     View("resize", ("pool", POOL), words="Google: running", then=("R",)),
     View("cordon", ("pool", POOL), ("K",)),
-    View("job-hang", ("job", "team-b", "rag-eval", "hang"), words="others wait", asks=True),
+    View(
+        "job-hang",
+        ("job", "team-b", "rag-eval", "hang"),
+        words="Look into its processes?",
+        then=("y",),
+        at_last="7 others wait",
+        asks=True,
+    ),
     View("launched", ("launch",), words="GPUs", then=("ctrl+s", "ctrl+s"), once=True),
     View("runs", ("runs",), words="you-nccl-test"),
     View("run", ("run", "1")),

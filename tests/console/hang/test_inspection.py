@@ -365,7 +365,7 @@ async def test_py_spy_looks_only_at_the_rank_that_nccl_names_if_its_stack_explai
         assert report.short == "Rank 2 (pod 1, GPU 0) is in the data loader while 3 others wait."
         assert report.summary == "3 not asked for a stack, 1 in data loader (rank 2, pod 1, GPU 0, node-1)"
         others = {each.problem for each in report.processes if each.rank != 2}
-        assert others == {"Its stack was not asked for: others are those for which the ranks wait."}
+        assert others == {"Its stack was not asked for: it waits, too, and for other ranks."}
 
 
 async def test_pods_of_one_address_whose_processes_have_the_same_pids_are_told_apart_by_their_ranks(

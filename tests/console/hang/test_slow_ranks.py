@@ -202,7 +202,7 @@ def test_too_little_gives_no_verdict() -> None:
     late = {1: 0.010}
     few = polled(SimulatedJob(2, late), seconds=0.5)
     assert (few.slow, few.has_verdict) == ((), False)
-    assert few.words[0].endswith("times only, 100 are needed.")
+    assert few.words[0].endswith("times only, 100 are needed; look longer: --seconds.")
     slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), every=0.05)
     assert "launched at 2 moments only in 7 s, 8 are needed; look longer" in slowly.words[0]
     hung = polled(SimulatedJob(2, step=100.0))
