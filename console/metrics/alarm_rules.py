@@ -41,6 +41,7 @@ class JobSample:
     steps: int = 0  # how many there have been
     rhythm: StepCadence | None = None  # how regularly they come; None while there are too few
     pace: float | None = None  # seconds that one usually takes
+    all_steps: bool = False  # its last step is made: it saves, or ends
     size: int | None = None  # bytes, of the last row of an NCCL test, whose rows are its steps
     blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
     blamed_at: float = 0.0  # when that was
@@ -277,6 +278,8 @@ class AlarmWatch:
 
 
 def _late_words(quiet: float, look: JobSample) -> str:
+    if look.all_steps:
+        return f"it has not ended {format_duration(quiet)} after its last step, {look.step:,}"
     if look.size is not None and look.pace is not None:
         return format_late_row(quiet, look.size, look.pace)
     return format_late_step(quiet, look.step, look.pace if look.rhythm else None)

@@ -65,7 +65,8 @@ def sample_job(
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
-    rhythm = track.cadence() if track else None
+    all_steps = last is not None and last.has_all_steps
+    rhythm = track.cadence() if track and not all_steps else None
     failed = first_failure(jobset, fleet) if jobset else None
     marks = track.list_events() if track else []
     where = track.position() if track else RunPosition()
@@ -84,6 +85,7 @@ def sample_job(
         steps=len(track) if track else 0,
         pace=rhythm.usual(track.pace()) if track and rhythm else None,
         trained=bool(track and track.finished),
+        all_steps=all_steps,
         rhythm=rhythm,
         blamed=f"{INSPECTED}{report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,

@@ -156,7 +156,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         speed=track.recent_mean("tflops_per_gpu") if len(track) >= MIN_STEPS_FOR_SPEED else None,
         step_time=latest("step_time_s"),
         pace=track.step_interval(),
-        rhythm=track.cadence(),
+        rhythm=None if last.has_all_steps else track.cadence(),
         slower=track.slower,
         finished=track.finished,
         stepped=track.times[-1],

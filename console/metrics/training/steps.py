@@ -34,6 +34,11 @@ class Step(NamedTuple):
     extra: dict[str, float] = {}  # noqa: RUF012  # a default of a tuple's field; nobody writes to it
     """Whatever else is printed as a number, under its own name and in its own unit."""
 
+    @property
+    def has_all_steps(self) -> bool:
+        """Whether no step follows it."""
+        return self.step is not None and self.total is not None and 0 < self.total <= self.step
+
 
 class RunPosition(NamedTuple):
     """The last step of a run, and its last valid loss."""

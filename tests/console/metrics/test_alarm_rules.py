@@ -42,6 +42,16 @@ def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     assert watched.alarms[0].over == 401
 
 
+def test_a_run_that_has_made_all_its_steps_is_not_late_for_another_one() -> None:
+    ends = replace(WELL, rhythm=None, pace=None, all_steps=True)
+    watched = watch(warm_up=600, silent=600)
+    watched.evaluate(0, ends)
+    assert watched.evaluate(500, ends) == []
+    assert watched.late == ""
+    (alarm,) = watched.evaluate(661, ends)
+    assert alarm.words == "it has not ended 11 min after its last step, 100"
+
+
 def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
     rows = JobSample(running=True, step=4, steps=4, size=2**24, pace=0.02, rhythm=StepCadence(0.02))
     watched = watch()

@@ -19,7 +19,7 @@ from console.metrics.job_progress import (
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.results import Half, NcclResult, NcclTest, Row
 from console.metrics.step_cadence import StepCadence, cadence_of_rows
-from console.metrics.training.steps import MetricColumn
+from console.metrics.training.steps import MetricColumn, Step
 from tests.fakes import fleet_of
 
 
@@ -60,6 +60,14 @@ def test_a_test_that_runs_again_keeps_the_verdict_of_the_last_one() -> None:
     assert over is not None
     assert keep_previous_verdict(kept, over) == over
     assert not over.repeats
+
+
+@pytest.mark.parametrize(
+    ("step", "total", "over"),
+    [(9, 9, True), (10, 9, True), (8, 9, False), (9, None, False), (None, 9, False), (0, 0, False)],
+)
+def test_the_last_step_of_a_run(step: int | None, total: int | None, over: bool) -> None:
+    assert Step(step, total).has_all_steps is over
 
 
 def test_the_next_row_of_a_test_is_late_by_how_long_the_last_one_took() -> None:
