@@ -34,8 +34,10 @@ class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """The thresholds of alarms, in seconds, steps and GB/s."""
 
     silent: Annotated[Seconds, Meta(description="seconds without a line of any pod")] = 600.0
-    late: Annotated[Seconds, Meta(description="seconds without a step after which it is late")] = 30.0
-    late_steps: Annotated[Seconds, Meta(description="and so many usual steps, unless longer pauses are usual")] = 10.0
+    late: Annotated[
+        Seconds, Meta(description="seconds without a step after which it is late: three steps at least")
+    ] = 20.0
+    late_steps: Annotated[Seconds, Meta(description="or so many usual steps, where that is sooner")] = 10.0
     stall: Annotated[Seconds, Meta(description="seconds without a step after which that is an alarm")] = 60.0
     stall_steps: Annotated[Seconds, Meta(description="and so many usual steps, or half again the longest pause")] = 25.0
     warm_up: Annotated[Seconds, Meta(description="seconds of silence before the pace is known")] = 1800.0

@@ -21,6 +21,10 @@ ROUNDS = (
 )
 _LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
 _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
+_MIN_LATE = 10.0  # seconds that a line may take from the process to here
+_MIN_LATE_STEPS = 3.0
+_ROW_SECONDS = 10.0  # for a row of an NCCL test beside its rounds: to allocate, to check, to print
+_ROW_PACES = 5.0  # times the estimate, as people ask for more rounds than usual
 
 
 class StepCadence(Struct, frozen=True):
@@ -36,7 +40,9 @@ class StepCadence(Struct, frozen=True):
 
     def late_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the next one counts as late."""
-        return max(limits.late, limits.late_steps * self.pace, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)
+        soonest = max(min(_MIN_LATE, limits.late), min(limits.late_steps, _MIN_LATE_STEPS) * self.pace)
+        usual = min(limits.late, limits.late_steps * self.pace)
+        return max(soonest, usual, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)
 
     def alarm_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the missing step raises an alarm."""
@@ -83,7 +89,8 @@ def cadence_of_rows(test: NcclTest) -> StepCadence | None:
     took = sum(half.time_us or 0.0 for half in (last.out_of_place, last.in_place) if half)
     if not took or not before.size:
         return None
-    return StepCadence(ROUNDS * took / 1e6 * max(1.0, last.size / before.size))
+    pace = ROUNDS * took / 1e6 * max(1.0, last.size / before.size)
+    return StepCadence(pace, max(_ROW_SECONDS, _ROW_PACES * pace))
 
 
 def format_late_row(quiet: float, size: int, pace: float) -> str:

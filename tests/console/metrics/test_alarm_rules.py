@@ -71,24 +71,34 @@ def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
 def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() -> None:
     watched = watch()
     watched.evaluate(0, WELL)
-    assert watched.evaluate(30, WELL) == []
+    assert watched.evaluate(20, WELL) == []
     assert watched.late == ""
-    assert watched.evaluate(31, WELL) == []
-    assert watched.late == "no step for 31 s after step 100, usually one takes 3 s"
-    watched.evaluate(32, replace(WELL, step=101, steps=101))
+    assert watched.evaluate(21, WELL) == []
+    assert watched.late == "no step for 21 s after step 100, usually one takes 3 s"
+    watched.evaluate(22, replace(WELL, step=101, steps=101))
     assert (watched.late, watched.active) == ("", ())
 
 
 @pytest.mark.parametrize(
     ("rhythm", "late", "alarm"),
     [
-        (StepCadence(0.1, 0.1), 30, 60),
-        (StepCadence(2.8, 2.8), 30, 70),
-        (StepCadence(100.0, 100.0), 1_000, 2_500),
+        (StepCadence(0.1, 0.1), 10, 60),
+        (StepCadence(1.5, 1.5), 15, 60),
+        (StepCadence(2.8, 2.8), 20, 70),
+        (StepCadence(10.0, 10.0), 30, 250),
+        (StepCadence(100.0, 100.0), 300, 2_500),
         (StepCadence(2.8, 280.0), 560, 840),
         (StepCadence(2.8, 2.8, pause=200.0), 250, 300),
     ],
-    ids=["fast", "usual", "slow", "a line for every hundredth step", "checkpoints that take 200 s"],
+    ids=[
+        "fast",
+        "10 steps",
+        "20 seconds",
+        "3 steps",
+        "slow",
+        "a line for every hundredth step",
+        "checkpoints that take 200 s",
+    ],
 )
 def test_how_long_a_step_may_take(rhythm: StepCadence, late: int, alarm: int) -> None:
     run, watched = replace(WELL, rhythm=rhythm, pace=rhythm.pace), watch(silent=9_000)
