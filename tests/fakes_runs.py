@@ -56,10 +56,11 @@ class FakeRuns:
     async def record_upgrade(self, plan: LaunchPlan) -> None:
         self._session._did("changed", plan)
 
-    async def record_training(self, namespace: str, name: str, where: RunPosition, speed: float | None) -> None:
+    async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
         self._session._did("note_training", namespace, name, where)
 
-    async def earlier_speeds(self, recipe: str, gpus: int) -> tuple[float, ...]:
+    async def earlier_speeds(self, recipe: str, gpus: int, metric: str) -> tuple[float, ...]:
+        assert metric == "tflops_per_gpu"
         found = (run.tflops for run in self.runs if (run.recipe, run.gpus, run.open) == (recipe, gpus, False))
         return tuple(each for each in found if each is not None)
 

@@ -62,6 +62,7 @@ class RunRecord:
     peak_busbw: float | None = None  # GB/s
     average_busbw: float | None = None  # GB/s
     tflops: float | None = None  # TFLOP/s of one GPU in its last steps
+    tokens_per_s: float | None = None  # in its last steps
     loss: float | None = None  # the last one that is a number
     loss_step: int | None = None  # the step that it is of; None: not known
     step: int | None = None  # the last one printed

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotThere
@@ -88,8 +89,8 @@ async def _read_pod_figures(cluster: WatchedCluster, pod: Pod, until: float) -> 
     await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])
     reader.close()
     steps = [step for run in reading.training for step in run.steps]
-    speed = measures.tracks[-1].recent_mean("tflops_per_gpu") if measures.tracks else None
-    found = training_figures(position_of_steps(steps), speed) if steps else {}
+    speeds = measures.tracks[-1].recent_speeds() if measures.tracks else {}
+    found = training_figures(position_of_steps(steps), speeds) if steps else {}
     late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
     return found, late, list_seen([run.seen for run in measures.tracks], until)
 
@@ -102,13 +103,13 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
     return {figure: value for figure, value in found.items() if value is not None}
 
 
-def training_figures(where: RunPosition, speed: float | None = None) -> dict[str, Any]:
+def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
     """The position of a training: its last step, its last loss with the step, and since when the loss is NaN.
 
-    `speed`: TFLOP/s of one GPU in its last steps; None where the log does not tell.
+    `speeds`: of its last steps, by the names of their metrics.
     """
     return {
-        **({"tflops": speed} if speed is not None else {}),
+        **{"tflops" if metric == "tflops_per_gpu" else metric: speed for metric, speed in speeds.items()},
         "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
         "nan_from": where.nan_from, "nan_by": where.nan_by,
     }  # fmt: skip
@@ -141,7 +142,7 @@ class Runs:
         self._histories: dict[Path, RunHistory] = {}
         self._open: dict[int, RunRecord] = {}
         self._asked = 0.0
-        self._speeds: dict[tuple[str, int], list[float]] = {}  # of runs that have ended, by recipe and GPUs
+        self._speeds: dict[tuple[str, int, str], list[float]] = {}  # of runs that have ended: recipe, GPUs, metric
         self._speeds_at = float("-inf")
         self._alive: set[int] = set()  # runs whose job this session has seen alive
         self._missed: dict[int, float] = {}  # since when it has not been seen any more
@@ -279,18 +280,21 @@ class Runs:
         for run in await self._open_runs((plan.namespace, plan.name), fresh=True):
             await self._write(run, replace(run, values=values, left_out=left_out))
 
-    async def record_training(self, namespace: str, name: str, where: RunPosition, speed: float | None) -> None:
+    async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
         """Record how far the training of a job is, if it was launched here."""
-        await self._record_figures(namespace, name, training_figures(where, speed))
+        await self._record_figures(namespace, name, training_figures(where, speeds))
 
-    async def earlier_speeds(self, recipe: str, gpus: int) -> Sequence[float]:
-        """TFLOP/s of one GPU in each run of that recipe on so many GPUs that has ended on this cluster."""
+    async def earlier_speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]:
+        """Speeds by that metric in each run of the recipe on so many GPUs that has ended on this cluster."""
         if time.monotonic() > self._speeds_at + SPEEDS_SECONDS:
             self._speeds_at, self._speeds = time.monotonic(), {}
             for run in await self.list_runs():
-                if run.tflops is not None and not run.open and run.server == self._target.cluster.server:
-                    self._speeds.setdefault((run.recipe, run.gpus), []).append(run.tflops)
-        return self._speeds.get((recipe, gpus), ())
+                if run.open or run.server != self._target.cluster.server:
+                    continue
+                for name, speed in (("tflops_per_gpu", run.tflops), ("tokens_per_s", run.tokens_per_s)):
+                    if speed is not None:
+                        self._speeds.setdefault((run.recipe, run.gpus, name), []).append(speed)
+        return self._speeds.get((recipe, gpus, metric), ())
 
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
         """Record the results of a job's NCCL tests so far: the best bus bandwidth and the last average."""

@@ -304,7 +304,7 @@ class JobProgressReader:
         pass_line: Callable[[], float],
         read_tail: ReadTail | None = None,
         live: Callable[[Key], JobMeasures | None] = lambda _: None,
-        earlier: Callable[[JobSet], Awaitable[Sequence[float]]] | None = None,
+        earlier: Callable[[JobSet, str], Awaitable[Sequence[float]]] | None = None,
     ) -> None:
         """`live`: returns the measures of a job whose log is being followed, so that its log need not be read.
 
@@ -360,7 +360,7 @@ class JobProgressReader:
     async def _compare(self, jobset: JobSet, found: JobProgress, accelerator: str) -> JobProgress:
         if self._earlier is None or found.speed is None:
             return found
-        return compare_with_earlier(found, await self._earlier(jobset), accelerator)
+        return compare_with_earlier(found, await self._earlier(jobset, found.speed_metric), accelerator)
 
     def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
         """Whether a log that somebody began to follow has been read up to what is known; from then on it is believed.

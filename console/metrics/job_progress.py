@@ -38,7 +38,8 @@ class JobProgress(Struct, frozen=True):
     loss: float | None = None
     nan: bool = False
     tflops: float | None = None  # TFLOP/s of one GPU
-    speed: float | None = None  # the same of its latest steps; None in its first ones
+    speed: float | None = None  # of its latest steps; None in its first ones
+    speed_metric: str = "tflops_per_gpu"  # or tokens_per_s, where the program prints no TFLOP/s
     step_time: float | None = None  # seconds, as printed
     where: RunPosition = _UNREAD  # the same of the whole run, as far back as was read
     nan_words: str = ""  # what is no number, and since when
@@ -145,6 +146,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         steps = reversed(track.steps[-20:])
         return next((value for step in steps if (value := getattr(step, name)) is not None), None)
 
+    metric, speed = next(iter(track.recent_speeds().items()), ("tflops_per_gpu", None))
     return JobProgress(
         step=last.step,
         total=last.total,
@@ -153,7 +155,8 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         nan=last.nan,
         nan_words=where.nan_words,
         tflops=latest("tflops_per_gpu"),
-        speed=track.recent_mean("tflops_per_gpu") if len(track) >= MIN_STEPS_FOR_SPEED else None,
+        speed=speed if len(track) >= MIN_STEPS_FOR_SPEED else None,
+        speed_metric=metric,
         step_time=latest("step_time_s"),
         pace=track.step_interval(),
         rhythm=None if last.has_all_steps else track.cadence(),
@@ -169,7 +172,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
 def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerator: str) -> JobProgress:
     """The figures, which say so where earlier runs of the recipe on as many GPUs were notably faster.
 
-    `earlier`: TFLOP/s of one GPU in each of them.
+    `earlier`: the same speed in each of them.
     """
     if found.speed is None or found.finished or len(earlier) < MIN_EARLIER:
         return found
@@ -178,7 +181,9 @@ def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerat
     if found.speed >= usual - max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
         return found
     peak = peak_tflops(accelerator)
-    if peak is not None and usual <= MAX_MFU * peak:
+    if found.speed_metric == "tokens_per_s":
+        words = f"{found.speed:,.0f} tokens/s, {usual:,.0f} is usual here"
+    elif peak is not None and usual <= MAX_MFU * peak:
         words = f"{100 * found.speed / peak:.0f} % MFU, {100 * usual / peak:.0f} % is usual here"
     else:
         words = f"{found.speed:,.0f} TFLOP/s per GPU, {usual:,.0f} is usual here"

@@ -128,7 +128,7 @@ class MeasureService:
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
         self.progress_reader = JobProgressReader(
             cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.find_followed,
-            lambda jobset: runs().earlier_speeds(jobset.recipe, jobset.gpus),
+            lambda jobset, metric: runs().earlier_speeds(jobset.recipe, jobset.gpus, metric),
         )  # fmt: skip
 
     @property
@@ -359,7 +359,7 @@ class MeasureService:
             await runs.record_tests(namespace, name, tuple(each.test for each in measures.tests))
         track = measures.track
         if track is not None and track.last is not None:
-            await runs.record_training(namespace, name, track.position(), track.recent_mean("tflops_per_gpu"))
+            await runs.record_training(namespace, name, track.position(), track.recent_speeds())
 
     async def _record_endings(self, measures: JobMeasures, log: JobLog) -> bool:
         """Add failed ranks to the training run; returns whether any is new."""

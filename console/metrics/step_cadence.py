@@ -6,15 +6,22 @@ next line is due in a log that tells of every hundredth step only.
 
 from __future__ import annotations
 
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from console.config import Thresholds
     from console.metrics.nccl.results import NcclTest
 
 MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
+RECENT = 20  # latest steps by which the pace is judged
+PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
+PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
 MAX_SINGLE_PAUSE = 300.0  # seconds that a pause made only once counts at most: longer, it may have been a fault
 ROUNDS = (
     25  # of a collective for half a row: as many as nccl-tests makes unless told otherwise, and those of warming up
@@ -67,6 +74,41 @@ class PauseHistory:
     def longest(self) -> float:
         """The longest pause in seconds; one that occurred only once counts for at most MAX_SINGLE_PAUSE."""
         return max(self._second, min(self._first, MAX_SINGLE_PAUSE))
+
+
+def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_from: int) -> float | None:
+    """Seconds per step by the latest lines; a pause among them counts with as many steps as it is made for.
+
+    `numbers`, `times`: of all steps, and when each was printed; no pause counts before the step at `paced_from`.
+    """
+    if len(times) < 3:
+        return None
+    first = max(1, len(times) - RECENT)
+    steps, took = numbers[-1] - numbers[first], times[-1] - times[first]
+    if steps <= 0 or took <= 0:
+        return None
+    waits = [after - before for before, after in pairwise(times[first:])]
+    longest, least = max(waits), PAUSE_FACTOR * median(waits)
+    if len(waits) < MIN_STEPS_FOR_PACE or longest <= least or sum(wait > least for wait in waits) > 1:
+        return took / steps
+    return _pace_around_pause(numbers, times, first + waits.index(longest) + 1, first, paced_from)
+
+
+def _pace_around_pause(
+    numbers: Sequence[float], times: Sequence[float], paused: int, first: int, paced_from: int
+) -> float | None:
+    """Seconds per step where one pause, before the step at `paused`, is among the steps from `first` on.
+
+    It counts with the steps since the one before; made only once it says nothing of what is to come.
+    """
+    longest = times[paused] - times[paused - 1]
+    for before in range(paused - 1, max(paced_from, paused - PAUSES_WITHIN) - 1, -1):
+        steps = numbers[paused] - numbers[before]
+        if steps > 0 and times[before] - times[before - 1] >= longest / 2:
+            return (times[paused] - times[before]) / steps
+    steps = numbers[-1] - numbers[first] - (numbers[paused] - numbers[paused - 1])
+    took = times[-1] - times[first] - longest
+    return took / steps if steps > 0 and took > 0 else None
 
 
 def is_overdue(left: float, quiet: float) -> bool:

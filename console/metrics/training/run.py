@@ -16,7 +16,15 @@ from typing import NamedTuple
 from console.config import Thresholds, config_in_force
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.seen_time import TimeRecorder
-from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, PauseHistory, StepCadence, format_late_step, is_overdue
+from console.metrics.step_cadence import (
+    MIN_STEPS_FOR_PACE,
+    RECENT,
+    PauseHistory,
+    StepCadence,
+    format_late_step,
+    is_overdue,
+    pace_by_timestamps,
+)
 from console.metrics.training.formats.programs import parse_checkpoint
 from console.metrics.training.reader import RunReader
 from console.metrics.training.steps import (
@@ -72,7 +80,8 @@ class RunEventFinder:
         self._up = 0  # steps for which the loss has been up
         self._bad = self._any = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
-        self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)  # number, time, seconds
+        self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)  # number, time, cost
+        self._by_tokens = False  # whether a step's cost is seconds for a token; else those that it took
         self._paced = 0  # steps whose time was heard
         self._slow_above = 0.0  # seconds of a step above which the run is as slow as was told; 0.0: it is not
         self._slow_from, self._slow_words = 0, ""  # after how many steps that was heard it began, and in words
@@ -136,13 +145,22 @@ class RunEventFinder:
         elif self._flat_since and fall > 3 * PLATEAU_SHARE:
             self._flat_since = 0
 
-    def check_pace(self, number: float, time: float, took: float) -> None:
-        """Take a step's duration; check for slower steps at the same steps for all who read the log."""
+    def check_pace(self, number: float, time: float, took: float | None, tokens: float | None) -> None:
+        """Take a step's seconds and tokens/s; check for slower steps at the same steps for all who read the log.
+
+        Tokens/s tell more where they are printed: steps of longer sequences take longer at the same speed.
+        """
+        cost = 1 / tokens if tokens else took
+        if cost is None or (self._by_tokens and not tokens):
+            return
+        if tokens and not self._by_tokens:
+            self._by_tokens = True
+            self._took.clear()
         before = self._took[-1][0] if self._took else number
-        self._took.append((number, time, took))
+        self._took.append((number, time, cost))
         self._paced += 1
         every = PACED_EVERY * max(1.0, number - before)
-        if number // every == before // every or self._paced < PACED + PACED_BEFORE // 3:
+        if number // every == before // every or len(self._took) < PACED + PACED_BEFORE // 3:
             return
         times = [took for _, _, took in self._took]
         usual, now = median(times[:-PACED]), median(times[-PACED:])
@@ -155,7 +173,12 @@ class RunEventFinder:
                 at for at in range(len(times) - 1, -1, -1) if max(times[max(0, at - 3) : at], default=0.0) < middle
             )
             since, printed, _ = self._took[at]
-            words = f"step time up from {usual:.3g} s to {now:.3g} s since {since:,.0f}"
+            what = (
+                f"tokens/s down from {1 / usual:,.4g} to {1 / now:,.4g}"
+                if self._by_tokens
+                else f"step time up from {usual:.3g} s to {now:.3g} s"
+            )
+            words = f"{what} since {since:,.0f}"
             self._slow_from, self._slow_words = self._paced - len(times) + at, words
             self._add_event(RunEventKind.SLOWER, since, printed, words)
 
@@ -175,13 +198,10 @@ def _is_same(one: Step, other: Step) -> bool:
     return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))  # nan is nan
 
 
-RECENT = 20  # latest steps by which the pace is judged
 GROSS_OUTLIER_FACTOR = 2.0  # times by which a printed step time that is believed may exceed the time between lines
 _LATELY = 20
 _LOOK_BACK = 8  # latest steps of which a late report may still add to one
 BURST = 1.0  # seconds in which lines come that were printed long before
-PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
-PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
 
 
 class TrainingRun:
@@ -297,8 +317,9 @@ class TrainingRun:
                 self.seen.feed_step(int(number), when, step.step_time_s)
                 if step.total and number >= step.total:
                     self.seen.finish(when)
-                if place >= self._paced_from and (took := self._step_seconds_at(place)) is not None:
-                    self._finder.check_pace(number, when, took)
+                if place >= self._paced_from:
+                    tokens = None if step.warm_up else step.tokens_per_s
+                    self._finder.check_pace(number, when, self._step_seconds_at(place), tokens)
             self._seen = len(self)
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
                 self._looked = self._seen
@@ -398,6 +419,11 @@ class TrainingRun:
         values = [value for value in column.values[-RECENT:] if value == value] if column else []
         return median(values) if values else None
 
+    def recent_speeds(self) -> dict[str, float]:
+        """The latest speeds, by the names of their metrics; without those that the program does not print."""
+        found = {metric: self.recent_mean(metric) for metric in ("tflops_per_gpu", "tokens_per_s")}
+        return {metric: value for metric, value in found.items() if value is not None}
+
     def _step_seconds_at(self, place: int) -> float | None:
         """Seconds that a step took, as printed, else by the timestamps; None if unknown."""
         if (column := self.columns.get("step_time_s")) is not None:
@@ -409,35 +435,7 @@ class TrainingRun:
     def pace(self) -> float | None:
         """Seconds per step, as printed, else by the timestamps."""
         printed = self.recent_mean("step_time_s")
-        return printed if printed is not None else self._pace_by_timestamps()
-
-    def _pace_by_timestamps(self) -> float | None:
-        """Seconds per step by the latest lines; a pause among them counts with as many steps as it is made for."""
-        if len(self) < 3:
-            return None
-        first = max(1, len(self) - RECENT)
-        steps, took = self.numbers[-1] - self.numbers[first], self.times[-1] - self.times[first]
-        if steps <= 0 or took <= 0:
-            return None
-        waits = [after - before for before, after in pairwise(self.times[first:])]
-        longest, least = max(waits), PAUSE_FACTOR * median(waits)
-        if len(waits) < MIN_STEPS_FOR_PACE or longest <= least or sum(wait > least for wait in waits) > 1:
-            return took / steps
-        return self._pace_around_pause(first + waits.index(longest) + 1, first)
-
-    def _pace_around_pause(self, paused: int, first: int) -> float | None:
-        """Seconds per step where one pause, before the step at `paused`, is among the steps from `first` on.
-
-        It counts with the steps since the one before; made only once it says nothing of what is to come.
-        """
-        longest = self.times[paused] - self.times[paused - 1]
-        for before in range(paused - 1, max(self._paced_from, paused - PAUSES_WITHIN) - 1, -1):
-            steps = self.numbers[paused] - self.numbers[before]
-            if steps > 0 and self.times[before] - self.times[before - 1] >= longest / 2:
-                return (self.times[paused] - self.times[before]) / steps
-        steps = self.numbers[-1] - self.numbers[first] - (self.numbers[paused] - self.numbers[paused - 1])
-        took = self.times[-1] - self.times[first] - longest
-        return took / steps if steps > 0 and took > 0 else None
+        return printed if printed is not None else pace_by_timestamps(self.numbers, self.times, self._paced_from)
 
     def step_interval(self) -> float | None:
         """Seconds from one step to the next, for the estimated end: as printed, unless the timestamps contradict.
@@ -446,7 +444,7 @@ class TrainingRun:
         checkpoints take their time too), and where it is less than half of that. Lines that come in one burst, as from
         a program whose output is buffered, tell of no speed.
         """
-        printed, seen = self.recent_mean("step_time_s"), self._pace_by_timestamps()
+        printed, seen = self.recent_mean("step_time_s"), pace_by_timestamps(self.numbers, self.times, self._paced_from)
         if printed is None or seen is None:
             return seen if printed is None else printed
         burst = seen * min(RECENT, len(self)) < BURST

@@ -29,10 +29,12 @@ async def test_what_is_usual_is_told_by_ended_runs_of_the_recipe_on_as_many_gpus
         replace(RUN, tflops=400.0, gpus=32),
         replace(RUN, tflops=300.0, recipe="swift-dpo"),
         replace(RUN, tflops=200.0, server="https://10.0.0.2"),
+        replace(RUN, tokens_per_s=9_000.0),
         RUN,
     ):
         await runs.history.add_run(each)
-    assert sorted(await runs.earlier_speeds("qwen3-sft", 16)) == [850.0, 860.0]
-    assert list(await runs.earlier_speeds("qwen3-sft", 32)) == [400.0]
-    assert list(await runs.earlier_speeds("qwen3-sft", 8)) == []
+    assert sorted(await runs.earlier_speeds("qwen3-sft", 16, "tflops_per_gpu")) == [850.0, 860.0]
+    assert list(await runs.earlier_speeds("qwen3-sft", 32, "tflops_per_gpu")) == [400.0]
+    assert list(await runs.earlier_speeds("qwen3-sft", 8, "tflops_per_gpu")) == []
+    assert list(await runs.earlier_speeds("qwen3-sft", 16, "tokens_per_s")) == [9_000.0]
     await runs.history.close()

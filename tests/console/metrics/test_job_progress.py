@@ -13,12 +13,14 @@ from console.metrics.job_progress import (
     compare_with_earlier,
     keep_previous_verdict,
     progress_of_measures,
+    progress_of_runs,
     progress_of_tests,
     trend_means,
 )
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.results import Half, NcclResult, NcclTest, Row
 from console.metrics.step_cadence import StepCadence, cadence_of_rows
+from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import MetricColumn, Step
 from tests.fakes import fleet_of
 
@@ -138,6 +140,16 @@ def test_a_run_that_is_slower_than_earlier_runs_of_its_recipe_says_so(
     assert compare_with_earlier(JobProgress(step=40, speed=180.0), earlier, accelerator).slower == words
     assert compare_with_earlier(JobProgress(step=4), earlier, accelerator).slower == ""
     assert compare_with_earlier(JobProgress(step=40, speed=180.0, finished=True), earlier, accelerator).slower == ""
+
+
+def test_a_run_that_prints_only_tokens_is_compared_by_these() -> None:
+    growing = [Step(at, 900, 2.0, tokens_per_s=4_000.0) for at in range(1, 30)]
+    made = TrainingRun("verl")
+    made.sync_steps(growing, 100.0)
+    found = progress_of_runs([made], 100.0)
+    assert found is not None
+    assert (found.speed_metric, found.speed) == ("tokens_per_s", 4_000.0)
+    assert compare_with_earlier(found, (6_000.0, 6_100.0), "").slower == "4,000 tokens/s, 6,050 is usual here"
 
 
 def test_what_was_slower_before_stays_beside_it() -> None:

@@ -111,13 +111,18 @@ def test_a_loss_that_no_longer_falls_is_a_plateau_and_one_that_falls_is_none() -
     assert RunEventKind.PLATEAU not in kinds(track(falling))
 
 
-def slower(since: int, number: int, *, printed: bool) -> TrainingRun:
-    """A run with a checkpoint every 50 steps, whose steps take a third longer from one on."""
+def slower(since: int, number: int, *, printed: bool, tokens: int = 0) -> TrainingRun:
+    """A run with a checkpoint every 50 steps, whose steps take a third longer from one on.
+
+    With `tokens`, of one step, it prints tokens/s; negative: longer steps have as many more tokens.
+    """
     chance, made, growing, now = random.Random(5), TrainingRun("megatron"), list[Step](), 1000.0
     for at in range(1, number + 1):
         took = 2.8 * (1 + 0.01 * chance.random()) * (1.35 if at >= since else 1.0)
         now += took + (40.0 if at % 50 == 0 else 0.0)
-        growing.append(Step(at, None, 2.0, step_time_s=took if printed else None))
+        size = -tokens * (1.35 if at >= since else 1.0) if tokens < 0 else tokens
+        speed = size / took if tokens else None
+        growing.append(Step(at, None, 2.0, step_time_s=took if printed else None, tokens_per_s=speed))
         made.sync_steps(growing, now)
     return made
 
@@ -132,6 +137,12 @@ def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_wh
     )
     assert made.slower == mark.words
     assert RunEventKind.SLOWER not in kinds(slower(501, 500, printed=printed))
+
+
+def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
+    (mark,) = [each for each in slower(300, 500, printed=True, tokens=8_192).list_events() if each.kind == "slower"]
+    assert (mark.step, mark.words) == (300.0, "tokens/s down from 2,912 to 2,155 since 300")
+    assert slower(300, 500, printed=True, tokens=-8_192).slower == "", "longer sequences take longer at the same speed"
 
 
 def test_a_run_that_has_been_slower_for_long_is_not_slower_than_before() -> None:
