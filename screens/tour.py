@@ -134,7 +134,7 @@ class Guide:
             print_line(f"   {path}: {page.form.texts[path]}")
         self.shot("launch")
         await self.press("ctrl+s", "What will be created")
-        await self.until("the look before the launch", lambda: isinstance(self.app.screen, LaunchLook))
+        await self.until("the look before the launch", lambda: checked(self.app.screen))
         await self.settled()
         self.shot("preview")
         await self.press("ctrl+s", "Launch it")
@@ -278,3 +278,8 @@ class Guide:
 def grown(panel: NcclPanel, shown: int) -> bool:
     """Whether the panel has more than `shown` rows, or all of them."""
     return panel.test is not None and (panel.test.finished or len(panel.test.rows) > shown)
+
+
+def checked(screen: object) -> bool:
+    """Whether it is the look before a launch, and its checks have ended."""
+    return isinstance(screen, LaunchLook) and screen.launches_from is not None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -17,7 +19,6 @@ from console.checkpoints.saved import STARTING_WEIGHTS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet
-from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.launcher import avoid_nodes
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
@@ -40,8 +41,24 @@ if TYPE_CHECKING:
     from screens.pages.launch import LaunchScreen
 
 
-class LaunchLook(Question[bool | Alternative]):
-    """Shows what will be created; Enter or the launch key confirms, a number changes it so that it fits now."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the checks before a launch found: words on it, its objects, and changes with which it would fit now."""
+
+    words: Sequence[Span]
+    manifests: Sequence[Manifest]
+    checks: Sequence[Check] = ()
+    others: Sequence[Alternative] = ()
+
+
+READING = 1.0  # seconds before a key launches in spite of a failed check: earlier, the failure cannot have been read
+
+
+class LaunchLook(Question[bool | Alternative | ConsoleError]):
+    """Shows what will be created; Enter or the launch key confirms, a number changes it so that it fits now.
+
+    Confirmed while the checks run, it launches when they end, unless one fails. An error that ends them is its answer.
+    """
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchLook > Vertical { height: 90%; }
@@ -51,7 +68,7 @@ class LaunchLook(Question[bool | Alternative]):
     LaunchLook YamlText { background: $background; margin: 1 0 0 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,ctrl+s", "dismiss(True)", "Launch", id="look.launch", priority=True),
+        Binding("enter,ctrl+s", "launch", "Launch", id="look.launch", priority=True),
         Binding("escape", "dismiss(False)", "Back", id="look.back"),
         *(
             Binding(f"{key}", f"change({key})", f"Change {key}", id=f"look.change{key}", priority=True,
@@ -60,39 +77,81 @@ class LaunchLook(Question[bool | Alternative]):
         ),
     ]  # fmt: skip
 
-    def __init__(
-        self, title: str, words: Sequence[Span], manifests: Sequence[Manifest], checks: Sequence[Check] = (),
-        others: Sequence[Alternative] = (),
-    ) -> None:  # fmt: skip
-        self._failing, self._unseen = tally(checks).failing, summarize_unanswered(checks)
-        super().__init__(classes="-fails" if self._failing else "")
-        self._question, self._words, self._manifests, self._others = title, tuple(words), manifests, others
+    def __init__(self, name: str, check: Callable[[], Awaitable[Checked]]) -> None:
+        super().__init__()
+        self._name_of_plan, self._check = name, check
+        self._confirmed = False
+        self._refusal: ConsoleError | None = None
+        self._others: Sequence[Alternative] = ()
+        self.launches_from: float | None = None  # monotonic; None while the checks run
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Content(self._question)
+            box.border_title = Content(f"Launch {self._name_of_plan}?")
             yield SentenceLine()
-            if self._failing or self._unseen:
-                with VerticalScroll(classes="fails", can_focus=False):
-                    for check in self._failing:
-                        yield Static("\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])), markup=False)
-                    for line in self._unseen:
-                        yield Static(f"○ {line}", markup=False)
+            with VerticalScroll(classes="fails", can_focus=False):
+                yield Static(markup=False)
             yield YamlText()
-            launches = "launches all the same" if self._failing else "launches"
-            last = f" to {len(self._others)}" if len(self._others) > 1 else ""
-            changes = f"1{last} changes it so that it fits   " if self._others else ""
-            keys = f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read"
-            yield Static(keys, classes="keys", markup=False)
+            yield Static(classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(SentenceLine).runs = self._words
-        text = self.query_one(YamlText)
-        text.show(join_manifests(self._manifests))
-        text.focus()
+        self.query_one(".fails").display = False
+        words = Span(f"The API server checks {self._name_of_plan} …")
+        self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), words)
+        self._tell_keys("⏎ or ctrl+s launches when the checks end, unless one fails   esc goes back to the form")
+        self.query_one(YamlText).focus()
+        self._run_checks()
+
+    @work(group="checks")
+    async def _run_checks(self) -> None:
+        try:
+            checked = await self._check()
+        except ConsoleError as error:
+            self._refusal = error
+            self.on_screen_resume()
+            return
+        failing = tally(checked.checks).failing
+        self.launches_from = time.monotonic() + (READING if failing else 0)
+        if self._confirmed and not failing and self.is_active:
+            self.dismiss(True)
+        else:
+            self._show(checked, failing)
+
+    def on_screen_resume(self) -> None:
+        """Answer with the refusal only in front: to dismiss closes whatever is in front."""
+        if self._refusal is not None and self.is_active:
+            self.dismiss(self._refusal)
+
+    def _show(self, checked: Checked, failing: Sequence[Check]) -> None:
+        self._others = checked.others
+        self.query_one(SentenceLine).runs = tuple(checked.words)
+        self.query_one(YamlText).show(join_manifests(checked.manifests))
+        lines = ["\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])) for check in failing]
+        lines += [f"○ {line}" for line in summarize_unanswered(checked.checks)]
+        fails = self.query_one(".fails")
+        fails.display = bool(lines)
+        fails.query_one(Static).update(Content("\n".join(lines)))
+        if failing:
+            self.add_class("-fails")
+            title = f"{wording.count(len(failing), 'check')} failed. Launch {self._name_of_plan} all the same?"
+            self.query_one(Vertical).border_title = Content(title)
+        launches = "launches all the same" if failing else "launches"
+        last = f" to {len(self._others)}" if len(self._others) > 1 else ""
+        changes = f"1{last} changes it so that it fits   " if self._others else ""
+        self._tell_keys(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
+
+    def _tell_keys(self, words: str) -> None:
+        self.query_one(".keys", Static).update(Content(words))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "change" or parameters[0] in range(1, len(self._others) + 1)
+
+    def action_launch(self) -> None:
+        if self.launches_from is None:
+            self._confirmed = True
+            self._tell_keys("Confirmed: launches when the checks end, unless one fails   esc cancels")
+        elif time.monotonic() >= self.launches_from:
+            self.dismiss(True)
 
     def action_change(self, key: int) -> None:
         self.dismiss(self._others[key - 1])
@@ -150,24 +209,26 @@ class PasteReport(Question[None]):
             yield Static("Enter closes this.", classes="keys")
 
 
+async def _check(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> Checked:
+    session = screen.app.session
+    manifests = await session.launch.render(plan)
+    _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
+    fleet, ask = screen.app.fleet, session.launch.plan_texts.demand(plan)
+    others = await asyncio.to_thread(launch_alternatives, fleet, ask)
+    fits = [*fit_words(fleet, ask), *alternative_words(others)]
+    kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
+    words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
+    words += [Span("  Creates: ", "dim"), Span(kinds)]
+    return Checked(words, manifests, checks, others)
+
+
 async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
     """Dry-run the plan, ask for confirmation and launch it; on refusal show why and keep the form."""
     session = screen.app.session
-    screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"The API server checks {plan.name} …"))
     try:
-        manifests = await session.launch.render(plan)
-        _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
-        fleet, ask = screen.app.fleet, session.launch.plan_texts.demand(plan)
-        others = await asyncio.to_thread(launch_alternatives, fleet, ask)
-        fits = [*fit_words(fleet, ask), *alternative_words(others)]
-        kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
-        words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
-        words += [Span("  Creates: ", "dim"), Span(kinds)]
-        title = f"Launch {plan.name}?"
-        if failing := tally(checks).failing:
-            title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
-        screen.judge()  # the line below the form says again what it is about
-        answer = await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks, others))
+        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, lambda: _check(screen, draft, plan)))
+        if isinstance(answer, ConsoleError):
+            raise answer
         if isinstance(answer, Alternative):
             _change(screen, draft, answer)
         if answer is not True:
@@ -287,10 +348,6 @@ def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
         screen.action_launch()
 
 
-AGAIN = 2.0
-"""Seconds between two looks into the memory while its screens are open: other consoles write it too."""
-
-
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
     """Open the launch form with a run's values, `at_once` its review too; differences are shown against `other`."""
     now = time.time()
@@ -319,10 +376,8 @@ async def launch_like_job(
         try:
             releases = screen.session.launch.releases
             if jobset.release:
-                plan, said = (
-                    await releases.plan_of_release(jobset.namespace, jobset.release),
-                    f"Values of {jobset.name}.",
-                )
+                said = f"Values of {jobset.name}."
+                plan = await releases.plan_of_release(jobset.namespace, jobset.release)
             else:
                 plan = releases.plan_of_job(jobset)
                 said = f"Recipe, GPUs, queue, priority, restarts and time kept of {jobset.name}; "
@@ -420,35 +475,3 @@ async def _lay_named(
         draft.model.texts.update(texts)
     what = wording.count(len(list(flatten_values(values))), "value")
     screen.app.notify(f"Profile {name}: {what}.", timeout=3, markup=False)
-
-
-ASK_GOOGLE_AGAIN = 30.0  # seconds
-
-
-class GoogleOffers:
-    """The choices from Google that one form has requested so far."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, FieldChoices] = {}
-        self._asked: dict[str, float] = {}
-
-    def over(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
-        """The choices extended by Google's."""
-        none = {kind: FieldChoices(kind) for kind in self._known}
-        return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
-
-    def wants(self, kind: str) -> bool:
-        """Whether to ask Google for that kind now; marks it as requested."""
-        now = time.monotonic()
-        if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
-            return False
-        self._asked[kind] = now
-        if kind not in self._known:
-            words = f"Asking Google for {GOOGLE_KINDS[kind]} …"
-            self._known[kind] = FieldChoices(kind, state=ChoicesState.UNASKED, why=words)
-        return True
-
-    async def ask(self, session: Session, kind: str) -> None:
-        found = self._known[kind] = await session.google.field_choices(kind)
-        if found.state is ChoicesState.FAILED:
-            self._asked.pop(kind, None)  # the next try need not wait

@@ -22,7 +22,6 @@ from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand, Verdict, choose_queue, forecast
 from screens.base import LiveScreen
 from screens.dialogs.launch import (
-    GoogleOffers,
     PasteDialog,
     apply_paste,
     begin_from,
@@ -35,6 +34,7 @@ from screens.widgets.form.form import Form
 from screens.widgets.form.launch_pane import VIEWS, LaunchPane, PreflightLine
 from screens.widgets.form.launch_words import (
     LIST_HELP,
+    GoogleOffers,
     LaunchHead,
     RecipeTable,
     choices_of,

@@ -19,7 +19,7 @@ from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
 from screens.columns.column import Column
 from screens.columns.runs import RUNS, cost_lines, cost_words, run_facts, run_sentence, spoken
-from screens.dialogs.launch import AGAIN, launch_like, open_job
+from screens.dialogs.launch import launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import save_log
 from screens.paned import PanedScreen
@@ -35,6 +35,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
 
+AGAIN = 2.0  # seconds between two looks into the memory while it is shown: other consoles write it too
 GIVEN = "values it was launched with, beside the recipe's defaults"
 ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run
 

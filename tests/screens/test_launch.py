@@ -102,7 +102,7 @@ async def test_the_main_job_form_look_launch_job() -> None:
         await pilot.press("backspace", "backspace", "8", "ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "The API server accepts it" in screen_text(app))
-        assert "The API server checks" not in text_of(screen.sum_line), "it has"
+        assert "The API server checks" not in screen_text(app), "it has"
         assert "kind: JobSet" in screen_text(app)
         assert "8 GPUs = 1 node of 8" in screen_text(app)
         assert session.called("launch") == []
@@ -235,6 +235,94 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
         assert session.called("launch") == []
+
+
+CONFIRMED = "launches when the checks end, unless one fails"
+
+
+@pytest.mark.parametrize("key", ["enter", "ctrl+s"])
+async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end(key: str) -> None:
+    session = session_of()
+    session.preflight.held = asyncio.Event()
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "The API server checks llama-2 …" in screen_text(app))
+        await pilot.press(key)
+        await until(pilot, lambda: f"Confirmed: {CONFIRMED}" in screen_text(app))
+        assert screen.form.here == "gpus", "the key is no key of the form"
+        assert session.called("launch") == []
+        session.preflight.held.set()
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        assert len(session.called("launch")) == 1
+
+
+async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of()
+    session.preflight.held = asyncio.Event()
+    gone = "The bucket gs://gone does not exist."
+    session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, gone, "", "Make it.", at=1.0)
+    monkeypatch.setattr("screens.dialogs.launch.READING", 3600.0)
+    async with console(session) as (app, pilot, _):
+        await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: CONFIRMED in screen_text(app))
+        await pilot.press("enter")
+        session.preflight.held.set()
+        await until(pilot, lambda: "1 check failed. Launch llama-2 all the same?" in screen_text(app))
+        await pilot.press("enter")
+        assert isinstance(app.screen, LaunchLook), "pressed before the failure could be read"
+        assert session.called("launch") == []
+        app.screen.launches_from = 0.0
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -> None:
+    session = session_of()
+    session.preflight.held = asyncio.Event()
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: CONFIRMED in screen_text(app))
+        await pilot.press(*(["enter"] if confirmed else []), "escape")
+        await until(pilot, lambda: app.screen is screen)
+        session.preflight.held.set()
+        await pilot.pause()
+        assert app.screen is screen
+        assert session.called("launch") == []
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(refused: bool) -> None:
+    error = Unreachable("The API server does not answer.", "Try again.")
+    session = session_of(**({"check": error} if refused else {}))
+    held = session.preflight.held = asyncio.Event()
+    if refused:
+        checked = session.launch.check
+
+        async def late(plan: LaunchPlan) -> None:
+            await held.wait()
+            await checked(plan)
+
+        session.launch.check = late
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: CONFIRMED in screen_text(app))
+        await pilot.press("enter")
+        above = Confirm("Another question?")
+        await app.push_screen(above)
+        held.set()
+        await until(pilot, lambda: not any(each.group == "checks" for each in app.workers))
+        assert app.screen is above
+        assert session.called("launch") == []
+        await pilot.press("n")
+        if refused:
+            await until(pilot, lambda: app.screen is screen and str(error) in toasts(app))
+        else:
+            await until(pilot, lambda: "The API server accepts it" in screen_text(app))
 
 
 async def test_the_look_names_the_checks_that_learnt_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -11,12 +12,13 @@ from textual.containers import Vertical
 
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet, WatchState
-from console.launch.choices import ChoicesState, FieldChoices
+from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe, format_value
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_alternatives import Alternative
 from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
 from console.scheduling.topology import level_name
+from console.session import Session
 from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import start_time
@@ -292,3 +294,35 @@ class RecipeTable(ResourceTable[Recipe]):
 
     def row_text(self, row: Recipe) -> str:
         return " ".join((row.title, row.code, row.id, row.summary, row.needs, row.gives))
+
+
+ASK_GOOGLE_AGAIN = 30.0  # seconds
+
+
+class GoogleOffers:
+    """The choices from Google that one form has requested so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, FieldChoices] = {}
+        self._asked: dict[str, float] = {}
+
+    def over(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
+        """The choices extended by Google's."""
+        none = {kind: FieldChoices(kind) for kind in self._known}
+        return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
+
+    def wants(self, kind: str) -> bool:
+        """Whether to ask Google for that kind now; marks it as requested."""
+        now = time.monotonic()
+        if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
+            return False
+        self._asked[kind] = now
+        if kind not in self._known:
+            words = f"Asking Google for {GOOGLE_KINDS[kind]} …"
+            self._known[kind] = FieldChoices(kind, state=ChoicesState.UNASKED, why=words)
+        return True
+
+    async def ask(self, session: Session, kind: str) -> None:
+        found = self._known[kind] = await session.google.field_choices(kind)
+        if found.state is ChoicesState.FAILED:
+            self._asked.pop(kind, None)  # the next try need not wait
