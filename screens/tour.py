@@ -137,7 +137,7 @@ class Guide:
         await self.until("the look before the launch", lambda: checked(self.app.screen))
         await self.settled()
         self.shot("preview")
-        await self.press("ctrl+s", "Launch it")
+        await self.press("enter", "Launch it")
         await self.until("the job's page", lambda: isinstance(self.app.screen, JobScreen))
         await self.until("admission", lambda: self.job and self.job.state != JobState.PENDING)
         print_line(f"   {NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")

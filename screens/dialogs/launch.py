@@ -52,12 +52,15 @@ class Checked:
 
 
 READING = 1.0  # seconds before a key launches in spite of a failed check: earlier, the failure cannot have been read
+HELD = 1.0  # seconds within which a key that is held down, or was pressed twice by mistake, comes again
 
 
 class LaunchLook(Question[bool | Alternative | ConsoleError]):
     """Shows what will be created; Enter or the launch key confirms, a number changes it so that it fits now.
 
-    Confirmed while the checks run, it launches when they end, unless one fails. An error that ends them is its answer.
+    Confirmed with Enter while the checks run, it launches when they end, unless one fails. An error that ends them is
+    its answer. The launch key may still be held down from the form: it confirms only what has been checked, and only
+    when it was let go.
     """
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -68,7 +71,9 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
     LaunchLook YamlText { background: $background; margin: 1 0 0 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,ctrl+s", "launch", "Launch", id="look.launch", priority=True),
+        Binding("enter", "launch", "Launch", id="look.launch", priority=True),
+        Binding("ctrl+s", "launch_again", "Launch", id="look.again", priority=True, show=False,
+                tooltip="Launch, once the checks have ended"),
         Binding("escape", "dismiss(False)", "Back", id="look.back"),
         *(
             Binding(f"{key}", f"change({key})", f"Change {key}", id=f"look.change{key}", priority=True,
@@ -81,6 +86,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         super().__init__()
         self._name_of_plan, self._check = name, check
         self._confirmed = False
+        self._launch_key_at = time.monotonic()  # when it came last: it may have opened this
         self._refusal: ConsoleError | None = None
         self._others: Sequence[Alternative] = ()
         self.launches_from: float | None = None  # monotonic; None while the checks run
@@ -98,7 +104,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         self.query_one(".fails").display = False
         words = Span(f"The API server checks {self._name_of_plan} …")
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), words)
-        self._tell_keys("⏎ or ctrl+s launches when the checks end, unless one fails   esc goes back to the form")
+        self._tell_keys("⏎ launches when the checks end, unless one fails   esc goes back to the form")
         self.query_one(YamlText).focus()
         self._run_checks()
 
@@ -152,6 +158,11 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self._tell_keys("Confirmed: launches when the checks end, unless one fails   esc cancels")
         elif time.monotonic() >= self.launches_from:
             self.dismiss(True)
+
+    def action_launch_again(self) -> None:
+        let_go, self._launch_key_at = time.monotonic() >= self._launch_key_at + HELD, time.monotonic()
+        if let_go and self.launches_from is not None:
+            self.action_launch()
 
     def action_change(self, key: int) -> None:
         self.dismiss(self._others[key - 1])

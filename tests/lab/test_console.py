@@ -85,7 +85,7 @@ async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
         assert page.form.texts["queue"], "the form offers a queue of the cluster"
         await pilot.press("ctrl+s")
         await until("the look at what will be created", lambda: isinstance(app.screen, LaunchLook))
-        await pilot.press("ctrl+s")
+        await pilot.press("enter")
         await until("the job's page", lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
         opened = app.screen
         assert isinstance(opened, JobScreen)

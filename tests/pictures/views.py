@@ -141,7 +141,7 @@ VIEWS = (
         at_last="7 others wait",
         asks=True,
     ),
-    View("launched", ("launch",), words="GPUs", then=("ctrl+s", "ctrl+s"), once=True),
+    View("launched", ("launch",), words="GPUs", then=("ctrl+s", "enter"), once=True),
     View("runs", ("runs",), words="you-nccl-test"),
     View("run", ("run", "1")),
     View("release", ("release", "default", "you-nccl-test")),

@@ -240,19 +240,38 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
 CONFIRMED = "launches when the checks end, unless one fails"
 
 
-@pytest.mark.parametrize("key", ["enter", "ctrl+s"])
-async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end(key: str) -> None:
+async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end() -> None:
     session = session_of()
     session.preflight.held = asyncio.Event()
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "The API server checks llama-2 …" in screen_text(app))
-        await pilot.press(key)
+        await pilot.press("enter")
         await until(pilot, lambda: f"Confirmed: {CONFIRMED}" in screen_text(app))
         assert screen.form.here == "gpus", "the key is no key of the form"
         assert session.called("launch") == []
         session.preflight.held.set()
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        assert len(session.called("launch")) == 1
+
+
+async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of()
+    session.preflight.held = asyncio.Event()
+    monkeypatch.setattr("screens.dialogs.launch.HELD", 3600.0)
+    async with console(session) as (app, pilot, _):
+        await to_form(app, pilot)
+        await pilot.press("ctrl+s", "ctrl+s", "ctrl+s")
+        await until(pilot, lambda: CONFIRMED in screen_text(app))
+        assert "Confirmed" not in screen_text(app), "nobody has read what it asks"
+        session.preflight.held.set()
+        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        await pilot.press("ctrl+s", "ctrl+s")
+        assert isinstance(app.screen, LaunchLook), "still held down"
+        assert session.called("launch") == []
+        monkeypatch.setattr("screens.dialogs.launch.HELD", 0.0)
+        await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, JobScreen))
         assert len(session.called("launch")) == 1
 
@@ -383,7 +402,7 @@ async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exceptio
         await pilot.press("ctrl+s")
         if method == "launch":
             await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-            await pilot.press("ctrl+s")
+            await pilot.press("enter")
         await until(pilot, lambda: str(error) in toasts(app))
         await until(pilot, lambda: app.screen is screen)
         assert screen.form.texts["name"] == "llama-2"

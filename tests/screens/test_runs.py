@@ -159,8 +159,7 @@ async def test_a_run_is_reviewed_at_once_with_its_values(where: str) -> None:
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        assert "32 GPUs" in screen_text(app)
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook) and "32 GPUs" in screen_text(app))
         assert session.called("launch") == [], "it is looked at first"
 
 
