@@ -314,7 +314,9 @@ async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -
 
 
 @pytest.mark.parametrize("refused", [True, False])
-async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(refused: bool) -> None:
+async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(
+    refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     error = Unreachable("The API server does not answer.", "Try again.")
     session = session_of(**({"check": error} if refused else {}))
     held = session.preflight.held = asyncio.Event()
@@ -325,7 +327,7 @@ async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_s
             await held.wait()
             await checked(plan)
 
-        session.launch.check = late
+        monkeypatch.setattr(session.launch, "check", late)
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("ctrl+s")
