@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.hang import flight_recorder
-from console.hang.flight_recorder import Finding, RankDump
+from console.hang.flight_recorder import Desync, Finding, RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.stack_location import NO_STACK, NOT_ASKED, Activity, StackLocation
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
@@ -181,6 +181,18 @@ class HangGroup:
         return tuple(each.rank for each in self.members)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether its processes have ended or are stopped."""
+        return self.doing is Activity.UNKNOWN and all(
+            each.pid is None or each.state in HALTED_STATES for each in self.members
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do where the others wait for it."""
+        return BEHIND if self.behind else GONE if self.is_gone else ADVICE[self.doing]
+
+    @property
     def sentence(self) -> str:
         """The group in short, such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"."""
         bare = self.doing in (Activity.UNKNOWN, Activity.NOT_ASKED, Activity.COMPILED)
@@ -230,7 +242,7 @@ class HangReport:
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
         """The groups: those that the others wait for first, then by size."""
-        named = self.recorded is not None and self.recorded.kind is not flight_recorder.Desync.NETWORK
+        named = self.recorded is not None and self.recorded.kind is not Desync.NETWORK
         return group_processes(
             self.processes, self.ras, self.recorded.ranks if self.recorded is not None and named else ()
         )
@@ -348,14 +360,24 @@ class HangReport:
         """What to do, depending on where the suspects are, or without suspects where all are."""
         groups = self.suspects or self.groups
         recorded = [flight_recorder.ADVICE[self.recorded.kind]] if self.recorded is not None else []
-        stacks = [
-            BEHIND if group.behind else ADVICE[group.doing]
-            for group in groups
-            if not (recorded and group.doing.waits_for_ranks)
-        ]
+        stacks = [group.advice for group in groups if not (recorded and group.doing.waits_for_ranks)]
+        if self.recorded is not None and self.recorded.kind is Desync.MISSED and self._stacks_explain:
+            recorded = []  # it skipped nothing: it is kept from coming
         said = list(dict.fromkeys([*recorded, *stacks]))[:3]
         tests = {each.pod for group in groups if group.doing is Activity.COMPILED for each in group.members}
         return (*said, gdb_hint([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
+
+    @property
+    def _stacks_explain(self) -> bool:
+        """Whether what those for whom the others wait are doing says why they do not come."""
+        return bool(self.suspects) and all(group.is_gone or group.doing.explains_wait for group in self.suspects)
+
+    @property
+    def blames_program(self) -> bool:
+        """Whether the verdict names the program, its data or its storage, so that other nodes would not help."""
+        if self.absent or any(group.is_gone for group in self.suspects):
+            return False
+        return self._stacks_explain or (self.recorded is not None and self.recorded.kind in PROGRAM_AT_FAULT)
 
 
 def group_processes(
@@ -378,8 +400,8 @@ def group_processes(
 
 
 ADVICE: dict[Activity, str] = {
-    Activity.DATA: "Data loader: check the data path and its mount, launch with fewer loader workers, try a "
-    "smaller data set, or preprocess the data before the job.",
+    Activity.DATA: "Data loader: look at the data set, at the storage that it is read from, and at the loader's worker "
+    "(fewer loader workers, preprocessed data); then launch again from the last checkpoint. Other nodes seldom help.",
     Activity.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
     "helps only if they are merely slow.",
     Activity.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach "
@@ -409,6 +431,12 @@ BEHIND = (
     "there again."
 )
 """What to do about a rank that only NCCL tells from the others."""
+GONE = (
+    "Process: it has ended or is stopped; look at the end of its log, and on its node for what ended it (out of "
+    "memory, Xid errors)."
+)
+"""What to do about ranks without a process, or with one that the kernel has halted."""
+PROGRAM_AT_FAULT = frozenset({Desync.ORDER, Desync.SHAPE, Desync.EPOCH, Desync.CYCLE})
 
 
 def describe_largest_group(group: HangGroup) -> str:

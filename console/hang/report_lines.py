@@ -17,8 +17,8 @@ LAUNCHER_PROGRAMS = 8  # processes of MPI that are shown
 
 
 def format_report(report: HangReport, *, stacks: bool = False) -> list[str]:
-    """The report as lines, with one stack per group or per rank."""
-    lines = [report.summary, "", *report.verdict, *report.advice]
+    """The report as lines, the verdict first, with one stack per group or per rank."""
+    lines = [*report.verdict, *report.advice]
     for group in report.groups:
         lines += ["", f"── {'✗' if group.suspect else '●'} {group.sentence}"]
         lines += format_member_lines(group, most=len(group.members) if stacks else 1, apart=False)

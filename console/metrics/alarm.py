@@ -106,8 +106,7 @@ class Alarm:
         verb, why = _NEXT[self.kind]
         shows = f"{look or f'a4 {verb} {self.job}'} {why}"
         if self.verdict and act and may_stop:
-            where = f" without {'that node' if len(self.nodes) == 1 else 'those nodes'}" if self.nodes else ""
-            shows = f"{act} lists what can be done, such as to launch it again{where}"
+            shows = f"{act} lists what can be done, such as to launch it again from its last checkpoint"
         elif self.verdict:
             shows = (
                 f"{look} shows where each rank is" if look else f"a4 hang {self.job} --bundle FILE keeps the evidence"

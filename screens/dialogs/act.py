@@ -18,7 +18,7 @@ from console.folders import make_private
 from console.hang.bundle import bundle_folder, bundle_name, write_bundle
 from console.hang.report import HangReport
 from console.kube.objects.jobset import JobSet
-from console.metrics.alarm import Alarm
+from console.metrics.alarm import Alarm, AlarmKind
 from screens.base import LiveScreen
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import stop_jobs
@@ -45,6 +45,7 @@ REMEDIES = (
     Remedy("stop", "x", "Stop"),
     Remedy("wait", "w", "Wait"),
 )
+OF_NODE = frozenset({"without", "cordon", "report"})  # what is to be done where the node is the cause
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
     "X", "act", "Act", key_display="X", id="job.act",
@@ -61,6 +62,7 @@ class Trouble:
     words: str
     nodes: tuple[str, ...] = ()  # where the cause is
     report: HangReport | None = None  # the last inspection of its processes
+    blames_node: bool = False  # whether an alarm tells that a node is at fault
 
     @property
     def where(self) -> str:
@@ -80,7 +82,8 @@ def trouble_of(
     nodes = dict.fromkeys(node for alarm in alarms for node in alarm.nodes)
     nodes |= dict.fromkeys(report.suspected_nodes if report is not None and not nodes else ())
     words = f"{alarms[-1].kind.label}: {alarms[-1].text}" if alarms else report.short if report is not None else ""
-    return Trouble(jobset, words, tuple(nodes), report)
+    blames_node = any(alarm.kind is AlarmKind.GPU for alarm in alarms)
+    return Trouble(jobset, words, tuple(nodes), report, blames_node)
 
 
 def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
@@ -104,6 +107,8 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
     saved = screen.session.saved_state(trouble.jobset.key)
     whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
     found = [(each, can[each.name]) for each in REMEDIES if can[each.name]]
+    if trouble.report is not None and trouble.report.blames_program and not trouble.blames_node:
+        found.sort(key=lambda each: (each[0].name == "wait", each[0].name in OF_NODE))
     return [(replace(each, title=FROM_SAVED) if whole and each.name == "again" else each, does) for each, does in found]
 
 

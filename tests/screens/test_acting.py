@@ -25,6 +25,7 @@ from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
+from screens.widgets.sentence_line import SentenceLine
 from screens.wording import runs_of
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
@@ -134,6 +135,30 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, AlarmsScreen))
         assert [name for name, _ in session.calls if name in {"cordon", "stop_job", "report"}] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "first"),
+    [
+        (
+            StackLocation(Activity.DATA, "data loader"),
+            ["again", "bundle", "stop", "without", "cordon", "report", "wait"],
+        ),
+        (StackLocation(Activity.UNKNOWN, "no stack"), [each.name for each in REMEDIES]),
+    ],
+)
+async def test_what_can_be_done_begins_with_what_helps_against_the_cause(
+    place: StackLocation, first: list[str]
+) -> None:
+    session = stalled()
+    found = report()
+    stuck, *others = found.processes
+    session.hang_probe.reports[KEY] = replace(found, processes=(replace(stuck, where=place, state="T"), *others))
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        await to_page(app, pilot)
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, ActDialog))
+        assert [each.id for each in app.screen.query(SentenceLine) if each.id != "trouble"] == first
 
 
 async def test_on_the_page_of_alarms_one_key_does_it_after_a_question() -> None:

@@ -17,6 +17,7 @@ from console.hang import probe
 from console.hang.collective_history import Call
 from console.hang.flight_recorder import ADVICE, Desync, Finding, GroupRanks, Operation, RankDump, describe_dumps, judge
 from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.report_lines import format_report
 from console.hang.stack_location import Activity, StackLocation
 
 if TYPE_CHECKING:
@@ -235,22 +236,39 @@ STUCK = "Rank 9 (pod 1, GPU 1) never entered all_gather #201 of the tensor group
 
 
 @pytest.mark.parametrize(
-    ("where", "process", "said"),
+    ("where", "process", "said", "advised"),
     [
-        (StackLocation(Activity.DATA, "data loader"), {}, "it is in the data loader"),
-        (StackLocation(Activity.CHECKPOINT, "a checkpoint"), {}, "it is in a checkpoint"),
-        (StackLocation(Activity.TEARDOWN, "teardown"), {}, "it is in teardown"),
-        (StackLocation(Activity.UNKNOWN, "no stack"), {"state": "T"}, "it is stopped"),
-        (StackLocation(Activity.UNKNOWN, "no stack"), {"pid": None}, "it has no process any more"),
+        (StackLocation(Activity.DATA, "data loader"), {}, "it is in the data loader", "Data loader"),
+        (StackLocation(Activity.CHECKPOINT, "a checkpoint"), {}, "it is in a checkpoint", "Checkpoint"),
+        (StackLocation(Activity.TEARDOWN, "teardown"), {}, "it is in teardown", "Teardown"),
+        (StackLocation(Activity.UNKNOWN, "no stack"), {"state": "T"}, "it is stopped", "Process"),
+        (StackLocation(Activity.UNKNOWN, "no stack"), {"pid": None}, "it has no process any more", "Process"),
     ],
 )
-def test_who_it_is_and_where_it_is_are_one_sentence(where: StackLocation, process: dict[str, Any], said: str) -> None:
+def test_who_it_is_and_where_it_is_are_one_sentence(
+    where: StackLocation, process: dict[str, Any], said: str, advised: str
+) -> None:
     report = hung(MISSED, where, **process)
     assert report.short == f"{STUCK}{said}; 15 wait."
     assert report.verdict[0] == f"{STUCK}{said} on node-b; 15 wait."
     assert [group.ranks for group in report.suspects] == [(9,)]
+    # Who is kept from coming has skipped nothing: what keeps it is told alone.
+    assert [each.partition(":")[0] for each in report.advice] == [advised]
+    assert report.blames_program == (advised != "Process")
+
+
+def test_who_skipped_a_collective_and_goes_on_computing_is_told_so_first() -> None:
+    report = hung(MISSED, StackLocation(Activity.COMPUTE, "forward"))
     assert report.advice[0] == ADVICE[Desync.MISSED]
-    assert report.advice[1].partition(":")[0] in ("Data loader", "Checkpoint", "Teardown", "No stack")
+    assert not report.blames_program
+
+
+def test_the_verdict_is_the_first_line_and_the_groups_follow_it() -> None:
+    report = hung(MISSED, StackLocation(Activity.DATA, "data loader"))
+    lines = format_report(report)
+    assert lines[: len(report.verdict)] == list(report.verdict)
+    assert lines[0].startswith(STUCK)
+    assert report.summary not in lines
 
 
 def test_who_waits_in_a_collective_by_its_stack_is_named_by_its_dump() -> None:

@@ -126,10 +126,10 @@ def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
     assert alarm.next_step("ada") == f"{hang}; a4 stop job frees 16 GPUs (launched by ada, not by you)"
     assert alarm.next_step("you", may_stop=False) == hang
     assert alarm.next_step(may_stop=False, look="Hang", act="X") == "Hang shows where each rank is"
-    act = "X lists what can be done, such as to launch it again"
+    act = "X lists what can be done, such as to launch it again from its last checkpoint"
     assert alarm.next_step(look="Hang", stop="Stop", act="X") == f"{act}; Stop frees 16 GPUs"
     on_node = replace(alarm, nodes=("node-9",), held=0)
-    assert on_node.next_step(look="Hang", act="X") == f"{act} without that node"
+    assert on_node.next_step(look="Hang", act="X") == act, "the node is where they wait, not always why"
 
 
 def test_the_verdict_on_a_late_job_holds_until_its_next_step() -> None:
