@@ -15,7 +15,7 @@ import msgspec
 
 from console.errors import ConsoleError
 from console.hang.decode import decode_answer
-from console.hang.slow_ranks import LateRank, SlowReport, format_share, format_wait
+from console.hang.slow_ranks import LateRank, SlowReport, format_share
 from console.hang.stack_location import Activity, locate_thread
 from console.logs.pyspy import Frame, ThreadStack
 from console.scheduling.ranks import Rank, format_ranges
@@ -90,7 +90,7 @@ def _judge(late: LateRank, share: float, where: str, usual: tuple[int, float]) -
     if late.cause == "network" or share - usual[1] < EXPLAINS * late.share:
         return late
     said = f"it is in its data loader{where} for {format_share(share)} of the time, rank {usual[0]} for"
-    return replace(late, cause="data", evidence=f"{format_wait(late)}; {said} {format_share(usual[1])}")
+    return replace(late, cause="data", evidence=f"{said} {format_share(usual[1])}")
 
 
 def _find_share(stacks: Iterable[tuple[int, str]]) -> tuple[float, str] | None:

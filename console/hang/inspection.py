@@ -39,7 +39,16 @@ from console.hang.pod_answers import (
     parse_or_explain,
 )
 from console.hang.report import HALTED_STATES, HangReport, TracedProcess, list_named_by_nccl
-from console.hang.slow_ranks import SlowReport, add_locations, add_times, find_slow_ranks, locate_late_rank, parse_polls
+from console.hang.slow_ranks import (
+    MAX_ASKED_SECONDS,
+    MIN_STEPS,
+    SlowReport,
+    add_locations,
+    add_times,
+    find_slow_ranks,
+    locate_late_rank,
+    parse_polls,
+)
 from console.hang.stack_location import Activity
 from console.kube.find_job import find_job
 from console.scheduling.ranks import Rank, ranks
@@ -92,6 +101,7 @@ INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
 RAS_LIMIT = 45.0  # seconds for NCCL's answer, which waits itself for ranks that do not answer
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
+END_TOLD = 3.0  # seconds within which the cluster tells that a pod has ended whose command broke off
 FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
 MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
@@ -182,7 +192,7 @@ class HangProbe:
     async def _look(
         self, namespace: str, name: str, all_stacks: bool, recorder: bool, answered: Callable[[int, int], None]
     ) -> HangReport:
-        every = self._running_ranks(namespace, name)
+        every = self.running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
         probe, done = await asyncio.to_thread(_PROBE.read_bytes), 0
 
@@ -262,25 +272,34 @@ class HangProbe:
             for rank, answer in answers
         ]
 
-    async def find_slow_ranks(self, namespace: str, name: str, seconds: float, *, recorder: bool = False) -> SlowReport:
+    async def find_slow_ranks(
+        self, namespace: str, name: str, seconds: float, *, recorder: bool = False, most: float = MAX_ASKED_SECONDS
+    ) -> SlowReport:
         """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
 
-        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked. With `recorder` all
+        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` where
+        its steps turn out to be too few for a verdict until then. With `recorder` all
         ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links. Then
         py-spy looks where the slow ranks are, and one that is not, for half as long.
         """
-        every = self._running_ranks(namespace, name)
+        every = self.running_ranks(namespace, name)
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
-        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), f"{seconds:g}")
+        argv = (
+            "sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS)
+        )  # fmt: skip
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
                 said = await run_and_collect(
-                    self._run, rank.pod, argv, script, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS
+                    self._run, rank.pod, argv, script, max(seconds, most) + PROBE_TIMEOUT, flow=FLOW_SECONDS
                 )
                 read = await asyncio.to_thread(parse_polls, said)
-            except ProgramFailed as error:
+            except ConsoleError as error:
+                if ended := await self._how_it_ended(namespace, name, rank):
+                    raise NotFound(f"{name} ended while it was measured: {ended}.", f"a4 why {name}") from error
+                if not isinstance(error, ProgramFailed):
+                    raise
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
             if read.polls:
                 break
@@ -315,13 +334,32 @@ class HangProbe:
         samples, why = await asyncio.to_thread(read_samples, said.found)
         return await asyncio.to_thread(add_data_waits, report, samples, why)
 
-    def _running_ranks(self, namespace: str, name: str) -> list[Rank]:
+    def running_ranks(self, namespace: str, name: str) -> list[Rank]:
+        """The ranks of a job whose pods run; NotFound if there are none."""
         fleet = self._cluster.fleet
         found = find_job(fleet, namespace, name)
         every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
         if not every:
             raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to inspect.", f"a4 why {name}")
         return every
+
+    async def _how_it_ended(self, namespace: str, name: str, rank: Rank) -> str:
+        """How a job whose pod was asked has ended since; empty where it has not.
+
+        A command in a pod breaks off before the cluster tells that the pod has ended.
+        """
+        assert rank.pod is not None
+        until = time.monotonic() + END_TOLD
+        while True:
+            fleet = self._cluster.fleet
+            jobset, pod = fleet.jobsets.get((namespace, name)), fleet.pods.get((namespace, rank.pod.name))
+            if jobset is None or jobset.deleting_since:
+                return "it was deleted"
+            if pod is None or pod.uid != rank.pod.uid or pod.phase != "Running" or pod.deleting_since:
+                return f"it {jobset.state}" if jobset.finished else f"pod {rank.number} does not run any more"
+            if time.monotonic() >= until:
+                return ""
+            await asyncio.sleep(END_TOLD / 20)
 
     def _absent_pods(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
         """Pods of the running parts of the job that have ended or do not exist: (pod index, status)."""
@@ -361,7 +399,7 @@ class HangProbe:
     async def install_py_spy(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
         """Install py-spy in these pods, from this machine or by pip; pod -> error message, empty on success."""
         self._cluster.connection_for_change(f"install py-spy in {name}")
-        wanted = [rank for rank in self._running_ranks(namespace, name) if rank.name in pods]
+        wanted = [rank for rank in self.running_ranks(namespace, name) if rank.name in pods]
         program = await asyncio.to_thread(own_py_spy)
         argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
         said = await run_in_pods(self._run, wanted, argv, program, INSTALL_LIMIT)
@@ -390,7 +428,7 @@ class HangProbe:
                 f"Rank {process.rank} of {name} is {process.program}, not a Python process: py-spy cannot record it.",
                 "What the kernel says of it: --proc status, or P in the Hang tab.",
             )
-        pod = next((rank.pod for rank in self._running_ranks(namespace, name) if rank.name == process.pod), None)
+        pod = next((rank.pod for rank in self.running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None:
             raise NotFound(f"Pod {process.pod} no longer runs.")
         argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
@@ -407,7 +445,7 @@ class HangProbe:
 
     async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, what: str) -> str:
         """A file in /proc of a process (one of FACTS), or ten seconds of strace."""
-        pod = next((rank.pod for rank in self._running_ranks(namespace, name) if rank.name == process.pod), None)
+        pod = next((rank.pod for rank in self.running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
         script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')

@@ -1,6 +1,7 @@
 """A script that runs inside a pod: polls NCCL's RAS service for ranks that are behind.
 
-Arguments: for how many seconds. It prints a line of JSON for each thing that it learns and for each answer:
+Arguments: for how many seconds, and for how many at most where NCCL has launched operations at fewer moments than the
+third tells until then, as with long steps. It prints a line of JSON for each thing that it learns and for each answer:
 
     {"version": "2.28.9", "form": "json", "ranks": 64}
     {"process": [0, "10.0.0.6", 1202, 1, 41, [0, 1]]}    number, host, pid, GPU, rank in the job, its communicators
@@ -28,6 +29,8 @@ LIMIT = 5.0
 """Seconds for one answer."""
 MIN_PAUSE = 0.005
 """Seconds between two questions at least."""
+MAX_QUESTIONS = 8000
+"""Questions within the seconds that are given, at most, and as many in what goes beyond them."""
 PAUSE_FACTOR = 4
 """A question waits this many times as long as the last one took, so that asking is a small part of the time."""
 MAX_OUTPUT = 64 << 20
@@ -158,6 +161,8 @@ class PollPrinter:
         self.processes: dict[Process, int] = {}
         self.begun = False
         self.first: dict[str, int] = {}
+        self.progress: Optional[int] = None
+        self.moments = 0  # between two answers in which something was launched
         self.active: set[int] = set()
         self.lines: list[str] = []
         self.length = 0
@@ -187,6 +192,8 @@ class PollPrinter:
             if count != self.first.setdefault(name, count):
                 self.active.add(self.communicator_number(name))
         progress = sum(counts.values()) if counts is not None else None
+        self.moments += self.progress is not None and progress != self.progress
+        self.progress = progress
         rows = [
             [
                 self.communicator_number(name),
@@ -214,9 +221,12 @@ class PollPrinter:
         return self.processes[process]
 
 
-def poll_until(seconds: float) -> None:
+def poll_until(seconds: float, most: float = 0.0, moments: int = 0) -> None:
     teller, began, why = PollPrinter(), time.monotonic(), ""
-    while time.monotonic() - began < seconds and teller.length < LONGEST:
+    while teller.length < LONGEST:
+        gone = time.monotonic() - began
+        if gone >= seconds and (gone >= most or not 0 < teller.moments < moments):
+            break
         asked = time.monotonic()
         try:
             text = query_service()
@@ -224,10 +234,12 @@ def poll_until(seconds: float) -> None:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, subprocess.SubprocessError) as error:
             why = getattr(error, "strerror", None) or str(error)
             break
-        time.sleep(max(MIN_PAUSE, PAUSE_FACTOR * (time.monotonic() - asked)))
+        often = (seconds if gone < seconds else most) / MAX_QUESTIONS
+        time.sleep(max(MIN_PAUSE, often, PAUSE_FACTOR * (time.monotonic() - asked)))
     teller.print_end(why)
     sys.stdout.write("\n".join(teller.lines) + "\n")  # at once: what drips is no answer of this script
 
 
 if __name__ == "__main__":
-    poll_until(float(sys.argv[1]))
+    several = len(sys.argv) > 3
+    poll_until(float(sys.argv[1]), float(sys.argv[2]) if several else 0.0, int(sys.argv[3]) if several else 0)

@@ -35,7 +35,7 @@ NORMAL = 1.96
 MOST_FLAGS = 20_000_000  # of processes and polls together: those of 10,000 ranks in 2,000 polls
 
 ASKED_STEPS = 12  # steps for which NCCL is asked who is late
-MIN_ASKED_SECONDS, MAX_ASKED_SECONDS = 10.0, 60.0
+MIN_ASKED_SECONDS, MAX_ASKED_SECONDS = 10.0, 300.0
 
 LateProcesses = dict[int, dict[int, set[int]]]
 """By the number of a process and of a poll: the communicators in which it was late."""
@@ -104,7 +104,7 @@ class LateRank:
     cause: str = "not known"  # host, GPU, network or data
     pod_index: int | None = None
     node: str = ""
-    evidence: str = ""  # of a slow link or a data loader, to follow its pod
+    evidence: str = ""  # of a slow link or a data loader, a phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,11 @@ class SlowReport:
     def has_verdict(self) -> bool:
         """Whether there is a verdict."""
         return not self.problem and (bool(self.slow) or not any(each.runs_ahead for each in self.late))
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What to do next, by the causes of the slow ranks, the slowest first."""
+        return tuple(dict.fromkeys(SLOW_ADVICE[each.cause] for each in self.slow))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -167,18 +172,38 @@ def _format_rank(late: LateRank) -> str:
     if late.rank is None:
         return f"process {late.pid} on {late.node or late.host} (GPU {late.gpu})"
     where = f"pod {late.pod_index}, " if late.pod_index is not None else ""
-    return f"rank {late.rank} ({where}GPU {late.gpu})"
+    node = f" on {late.node}" if late.node else ""
+    return f"rank {late.rank} ({where}GPU {late.gpu}){node}"
 
 
 def describe_slow_rank(late: LateRank) -> str:
-    """A sentence: how long the others wait for it, and because of what."""
-    cause = f", by its {late.cause}" if late.cause in {"host", "GPU"} else ", the cause is not known"
-    return f"{_format_rank(late)}: {late.evidence or format_wait(late) + cause}."
+    """A sentence: who it is, how long the others wait for it, and because of what."""
+    evidence = f": {late.evidence}" if late.evidence else ""
+    return f"{_format_rank(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
+
+
+NOT_KNOWN = "the cause is not known"
+_BY_CAUSE = {"host": "by its host", "GPU": "by its GPU", "network": "by the network of its pod", "data": "by its data"}
+SLOW_ADVICE = {
+    "host": "Host: look at what else runs on that node and at its CPUs; a flame graph of the rank (F in the Hang tab, "
+    "a4 hang JOB --rank R --record 10) shows what it does between two launches.",
+    "GPU": "GPU: look at its clock, temperature and Xid errors (GPUs tab, a4 gpus JOB); if it stays slow, launch "
+    "without that node from the last checkpoint.",
+    "network": "Network: look at the NICs and links of that node and at NCCL's warnings in the log; if they stay slow, "
+    "launch without that node from the last checkpoint.",
+    "data": "Data: look at the data set, at the storage that it is read from, and at the loader's workers; other nodes "
+    "seldom help.",
+    "not known": "Not known: a4 slow JOB --recorder also asks how long each rank was in its collectives, which tells "
+    "GPUs and links from hosts.",
+}
+"""What to do next about a slow rank, by its cause."""
 
 
 def format_wait(late: LateRank) -> str:
     """The share of the step that the others wait for it at most, and between what that is with 95 % confidence."""
     low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
+    if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
+        return f"the others wait up to {high} of each step for it, how long is not known ({low} to {high})"
     return f"the others wait up to {format_share(late.share)} of each step for it ({low} to {high})"
 
 
@@ -262,9 +287,10 @@ def _why_no_verdict(report: SlowReport, over: str) -> str:
             "or its steps take longer (--seconds)."
         )
     if report.steps is not None and report.steps < MIN_STEPS:
+        longer = report.seconds / report.steps * ASKED_STEPS
         return (
             f"No verdict: NCCL launched at {report.steps} moments only in {report.seconds:.0f} s, "
-            f"{MIN_STEPS} are needed; look longer: --seconds."
+            f"{MIN_STEPS} are needed; look longer: --seconds {longer:.0f}."
         )
     return ""
 

@@ -15,7 +15,7 @@ from console.errors import NotFound, NotThere
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import format_report, report_to_json
-from console.hang.slow_ranks import SlowReport, seconds_to_ask
+from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
 from console.settings import YOU
@@ -59,6 +59,7 @@ async def _may_dump(session: Session, options: HangOptions | SlowOptions) -> boo
     """Whether flight recorders may be asked: those of a job of one's own, else with --yes or after a question."""
     await session.wait_until_listed(*KINDS)
     jobset = find_job(session.fleet, session.namespace, options.job)
+    session.hang_probe.running_ranks(session.namespace, options.job)  # where none runs, nothing can be halted
     owner = session.watch.whose(jobset.owner)
     if owner == YOU or options.yes:
         warn("The first dump of its flight recorders halts each rank for about 2 s.")
@@ -119,9 +120,9 @@ async def slow(options: SlowOptions) -> int:
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
             ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
             report = await session.hang_probe.find_slow_ranks(
-                session.namespace, options.job, seconds, recorder=recorder
+                session.namespace, options.job, seconds, recorder=recorder, most=options.seconds or MAX_ASKED_SECONDS
             )
-    told = {**msgspec.to_builtins(report), "words": report.words, "told": report.has_verdict}
+    told = {**msgspec.to_builtins(report), "words": report.words, "told": report.has_verdict, "advice": report.advice}
     print_result(options.json, told, *slow_lines(report))
     return int(bool(report.slow) or not report.has_verdict)
 
@@ -130,7 +131,7 @@ async def _count_down(seconds: float) -> None:
     for left in range(ceil(seconds), 0, -1):
         show_progress(f"Asking NCCL for which rank the others wait: {left} s more…")
         await asyncio.sleep(1)
-    show_progress("Waiting for the pod's answer…")
+    show_progress("Asking NCCL until it has seen enough steps…")
 
 
 async def _step_time(session: Session, name: str) -> float | None:
@@ -142,7 +143,7 @@ async def _step_time(session: Session, name: str) -> float | None:
 
 
 def slow_lines(report: SlowReport) -> list[str]:
-    lines = list(report.words)
+    lines = [*report.words, *report.advice]
     if report.polls:
         steps = f", {report.steps:,} launches" if report.steps is not None else ""
         lines.append(
@@ -162,7 +163,7 @@ class SlowOptions(Options):
     job: str = word("JOB")
     seconds: float | None = option(
         "--seconds", type=seconds_of_an_hour, metavar="S", default=None,
-        help="ask for so long (default: for 12 steps, 10 to 60 s)",
+        help="ask for so long (default: for 12 steps, 10 to 300 s)",
     )  # fmt: skip
     recorder: bool = flag(
         "--recorder",
@@ -223,7 +224,7 @@ odd, most, text, words, problem), absent (pod_index, status: pods that do not ru
         slow,
         SlowOptions,
         description="""\
-Find the rank for which the others wait: for 10 to 60 s, or --seconds, one pod asks NCCL's RAS service (NCCL
+Find the rank for which the others wait: for 12 steps (10 to 300 s), or --seconds, one pod asks NCCL's RAS service (NCCL
 2.24 and newer) many times a second which ranks have launched fewer operations. The share of the step is what
 the others wait at most; the brackets say between what it is with 95 % confidence. There is none where too
 little was seen or where the hosts run ahead of their GPUs. A GPU that computes slowly is not seen where the
@@ -232,12 +233,13 @@ asks every rank how long it was in each collective. py-spy then looks for half a
 and one that is not: whether it waits for its data.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
-JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or
-text), ranks, polls, seconds, steps (times that operations were launched; null: not told), late (rank, host,
-pid, gpu, pod_index, node, share, low, high: of the step in which it is late, 95 % confidence, slow,
-partly: in some of its communicators only, runs_ahead: the others launch meanwhile,
-cause: host, GPU, network, data or not known, evidence: of a slow link or a data loader), bound (share that no
-other rank reaches), timed (which ranks told how long collectives took; empty: not asked), no_gpu_slow (by that,
-none is slow), sampled (at which ranks py-spy looked, or why that told nothing; empty: no rank is slow).""",
+JSON: job, at, told (whether there is a verdict), words, advice (what to do next), problem (why there is no
+verdict), version, form (json or text), ranks, polls, seconds, steps (times that operations were launched;
+null: not told), late (rank, host, pid, gpu, pod_index, node, share (0: not known), low, high: of the step in
+which it is late, 95 % confidence, slow, partly: in some of its communicators only, runs_ahead: the others
+launch meanwhile, cause: host, GPU, network, data or not known, evidence: of a slow link or a data loader),
+bound (share that no other rank reaches), timed (which ranks told how long collectives took; empty: not asked),
+no_gpu_slow (by that, none is slow), sampled (at which ranks py-spy looked, or why that told nothing; empty: no
+rank is slow).""",
     ),
 }

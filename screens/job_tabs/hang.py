@@ -202,7 +202,8 @@ class HangTab(JobTab):
                 self._show_summary("bad", "✗ ", str(error))
                 return
         glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
-        self._show_summary(ink, glyph, " ".join(report.words))
+        self._show_summary(ink, glyph, wording.short_nodes(" ".join(report.words)))
+        self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
 
     def action_look(self) -> None:
         self._look(all_stacks=False)

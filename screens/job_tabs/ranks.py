@@ -101,7 +101,7 @@ def slow_lines(report: SlowReport, pod: int, width: int, now: float) -> Lines:
     if here:
         worst = max(here, key=lambda late: late.share)
         more = f" {len(here)} ranks are slow here." if here[1:] else ""
-        said = [late_mark(worst), Span(f" {describe_slow_rank(worst)}{more}")]
+        said = [late_mark(worst), Span(f" {wording.short_nodes(describe_slow_rank(worst))}{more}")]
     limit = format_share(LONG_WAIT)
     legend = [
         SHORT, Span(f" less than {limit}, ", "dim"), LONG, Span(f" {limit} and more of each step that the others wait "

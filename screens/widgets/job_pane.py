@@ -74,7 +74,10 @@ def job_lines(
     if job.slow is not None and not job.jobset.finished:
         asked = wording.age(now - job.slow.at)
         for words in job.slow.words if job.slow.slow else ():
-            found += folded_runs([Span(f"▲ {words}", "waits"), Span(f" (NCCL asked {asked} ago)", "dim")], width)
+            told = [Span(f"▲ {wording.short_nodes(words)}", "waits"), Span(f" (NCCL asked {asked} ago)", "dim")]
+            found += folded_runs(told, width)
+        for words in job.slow.advice:
+            found += folded_runs([Span(f"→ {words}", "accent")], width)
     if job.why.next:
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])

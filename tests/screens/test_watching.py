@@ -13,7 +13,7 @@ from textual.widgets._toast import ToastRack
 from console.config import Config, Notifications, Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
-from console.hang.slow_ranks import LateRank, SlowReport
+from console.hang.slow_ranks import SLOW_ADVICE, LateRank, SlowReport
 from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
@@ -115,7 +115,7 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
         assert "No problem found" not in screen_text(app)
         assert "▲ running" in screen_text(app)
-        assert "check the data path" in screen_text(app)
+        assert "look at the data set" in screen_text(app)
         assert len(session.called("inspect")) == 1
         await pilot.press("H")
         await until(pilot, lambda: len(session.called("inspect")) == 2)
@@ -213,13 +213,19 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         asked = session.hang_probe.slow_report.at
         screen = await open_tab(app, pilot, "H")
         await pilot.press("M")
-        words = "rank 9 (pod 1, GPU 1): the others wait up to 7 % of each step for it (6 to 8 %), by its host."
-        await until(pilot, lambda: f"▲ {words}" in screen_text(app))
+        words = "rank 9 (pod 1, GPU 1) on n1: the others wait up to 7 % of each step for it (6 to 8 %), by its host."
+        await until(
+            pilot,
+            lambda: (
+                f"▲ {words}" in screen_text(app) and "→ Host: look at what else runs on that node" in screen_text(app)
+            ),
+        )
         line = cast("HangTab", screen.here).line
         assert line is not None
         line = replace(line, slow=session.slow_report(screen.key))
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
         assert f"▲ {words} (NCCL asked 7s ago)" in pane
+        assert f"→ {SLOW_ADVICE['host']}" in " ".join(pane.split())
         await pilot.press("r")
         await until(pilot, lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
         assert "0 ● △" in screen_text(app)
@@ -309,7 +315,7 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         assert screen.is_current
         (alarm,) = session.alarms.latest_alarms
         session.alarms.latest_alarms[:] = [replace(alarm, more="inspected: Rank 9 waits for data", nodes=("node-1",))]
-        act = "X lists what can be done, such as to launch it again without that node"
+        act = "X lists what can be done, such as to launch it again from its last checkpoint"
         await until(pilot, lambda: f"inspected: Rank 9 waits for data. {act}" in " ".join(screen_text(app).split()))
         await pilot.press("A")
         await until(pilot, lambda: "alarms" in screen_text(app) and "no new iteration" in screen_text(app))

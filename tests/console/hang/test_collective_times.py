@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from console.errors import Unreachable
 from console.hang.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, read_times
 from console.hang.flight_recorder import GroupRanks
-from console.hang.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
+from console.hang.slow_ranks import SLOW_ADVICE, SlowReport, add_times, find_slow_ranks, parse_polls
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "h100" / "slow.tar.gz"
 
@@ -63,8 +64,14 @@ def test_the_recorded_trials_are_of_every_kind() -> None:
 
 def test_a_slow_link_is_told_by_its_round_trips() -> None:
     (trial,) = [each for each in TRIALS.values() if each["kind"] == "link" and "1500mbit" in each["amount"]]
-    (said,) = verdict(trial).words
-    assert said.startswith("rank 1 (pod 1, GPU 0): its packets take ")
+    report = verdict(trial)
+    (said,) = report.words
+    assert re.fullmatch(
+        r"rank 1 \(pod 1, GPU 0\): the others wait up to [\d.]+ % of each step for it, how long is not known "
+        r"\(0 to [\d.]+ %\), by the network of its pod: its packets take .*",
+        said,
+    )
+    assert report.advice == (SLOW_ADVICE["network"],)
 
 
 WORLD, TP = 16, 2

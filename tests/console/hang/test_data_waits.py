@@ -13,7 +13,7 @@ import pytest
 from console.errors import Unreachable, Unreadable
 from console.hang import probe
 from console.hang.data_waits import RankSamples, add_data_waits, choose_sampled, parse_samples, read_samples
-from console.hang.slow_ranks import LateRank, SlowReport
+from console.hang.slow_ranks import SLOW_ADVICE, LateRank, SlowReport
 
 LOADS = (
     "<module> (train.py:9);main (train.py:4);next_batch (corpus.py:88);_next_data (torch/utils/data/dataloader.py:1)"
@@ -35,9 +35,10 @@ def test_a_slow_rank_that_is_in_its_data_loader_has_that_cause(cause: str) -> No
     report = add_data_waits(slow(cause), [samples(9, 16), samples(1, 2)])
     assert report.late[0].cause == "data"
     assert report.words == (
-        "rank 9 (pod 1, GPU 1): the others wait up to 7 % of each step for it (6 to 8 %); it is in its data loader "
-        "(corpus.py:88) for 8 % of the time, rank 1 for 1 %.",
+        "rank 9 (pod 1, GPU 1) on n1: the others wait up to 7 % of each step for it (6 to 8 %), by its data: it is in "
+        "its data loader (corpus.py:88) for 8 % of the time, rank 1 for 1 %.",
     )
+    assert report.advice == (SLOW_ADVICE["data"],)
     assert report.sampled == "py-spy looked at ranks 1, 9"
 
 

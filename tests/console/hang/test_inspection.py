@@ -487,6 +487,35 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
     assert report.short.startswith("Pod 1 does not run (Completed): ranks that need it")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"phase": "Succeeded"}, "pod 0 does not run any more"),
+        ({"deleting_since": 7.0}, "pod 0 does not run any more"),
+    ],
+)
+async def test_a_job_that_ends_while_its_slow_ranks_are_looked_for_is_said_to_have_ended(
+    change: dict[str, Any], said: str
+) -> None:
+    cluster = Cluster()
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        def end() -> None:  # the cluster tells it after the command has broken off
+            cluster.fleet = fleet_of(JOB, structs.replace(pod, **change))
+
+        asyncio.get_running_loop().call_later(0.05, end)
+        return 129
+
+    with pytest.raises(NotFound, match=f"^hung ended while it was measured: {said}"):
+        await probe_of(cluster, run).find_slow_ranks("default", "hung", 10.0)
+
+
+async def test_a_command_that_fails_in_a_pod_that_runs_on_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.hang.inspection.END_TOLD", 0.02)
+    with pytest.raises(ProgramFailed, match=r"Asking NCCL in .* failed: no Python"):
+        await probe_of(Cluster(), saying(ProgramFailed("no Python"))).find_slow_ranks("default", "hung", 10.0)
+
+
 async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     looking = probe_of(Cluster(), saying(b"<svg>half", answer(0)))
     process = TracedProcess(0, 0, "hung-workload-0-0-x7k0", "node-0", 7)

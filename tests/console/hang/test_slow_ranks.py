@@ -16,7 +16,7 @@ import pytest
 
 from console.errors import Unreadable
 from console.hang import poll_ras
-from console.hang.slow_ranks import add_locations, find_slow_ranks, format_share, parse_polls
+from console.hang.slow_ranks import SLOW_ADVICE, add_locations, find_slow_ranks, format_share, parse_polls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,8 +125,9 @@ def test_the_late_rank_is_named_with_the_share_that_the_others_wait() -> None:
     assert late.low < 0.07 < late.high
     assert late.high - late.low < 0.04
     (words,) = add_locations(report, lambda each: (1, "n1")).words
-    assert words.startswith("rank 9 (pod 1, GPU 1): the others wait up to ")
+    assert words.startswith("rank 9 (pod 1, GPU 1) on n1: the others wait up to ")
     assert words.endswith(f" % of each step for it ({late.low * 100:.2g} to {late.high * 100:.2g} %), by its host.")
+    assert report.advice == (SLOW_ADVICE["host"],)
 
 
 def test_all_of_a_step_is_no_power_of_ten() -> None:
@@ -204,7 +205,7 @@ def test_too_little_gives_no_verdict() -> None:
     assert (few.slow, few.has_verdict) == ((), False)
     assert few.words[0].endswith("times only, 100 are needed; look longer: --seconds.")
     slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), every=0.05)
-    assert "launched at 2 moments only in 7 s, 8 are needed; look longer" in slowly.words[0]
+    assert "launched at 2 moments only in 7 s, 8 are needed; look longer: --seconds 42." in slowly.words[0]
     hung = polled(SimulatedJob(2, step=100.0))
     assert hung.words[0].startswith("No verdict: NCCL launched nothing in 7 s. The job stands still (a4 hang")
     assert not any(each.has_verdict for each in (few, slowly, hung))
@@ -278,6 +279,42 @@ def test_a_service_that_is_none_ends_the_polls_with_a_reason(
         poll_ras.poll_until(5.0)
     told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["over"]
+
+
+@pytest.mark.parametrize(
+    ("step", "seconds", "asked", "moments"),
+    [
+        pytest.param(15.0, 20.0, 120.0, 8, id="long steps are waited for"),
+        pytest.param(40.0, 60.0, 300.0, 7, id="not for ever"),
+        pytest.param(1000.0, 10.0, 10.0, 0, id="nor for those of a job that stands still"),
+        pytest.param(0.5, 10.0, 10.0, 19, id="short ones are enough"),
+    ],
+)
+def test_where_steps_are_long_nccl_is_asked_until_there_are_enough(
+    step: float,
+    seconds: float,
+    asked: float,
+    moments: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    at = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: at[0])
+    monkeypatch.setattr("time.sleep", lambda seconds: at.__setitem__(0, at[0] + seconds))
+    count = {"hash": "0x1", "size": 2, "ranks": [{"host": "h", "pid": 1, "nvml_dev": 0, "rank": 0}]}
+
+    def answer() -> str:
+        ranks = [{**count["ranks"][0], "collective_counts": {"AllReduce": int(at[0] / step)}}]  # type: ignore[index]
+        told = {"nccl_version": "2.28.9", "communicators": [{**count, "ranks": ranks}],
+                "ras": {"collection_time_sec": 0.001}}  # fmt: skip
+        return json.dumps(told)
+
+    monkeypatch.setattr(poll_ras, "query_service", answer)
+    poll_ras.poll_until(seconds, 300.0, 8)
+    read = parse_polls(capsys.readouterr().out.encode())
+    assert len(read.polls) < 20_000
+    assert at[0] == pytest.approx(asked, abs=0.5)
+    assert find_slow_ranks(read).steps == moments
 
 
 def test_the_practice_cluster_answers_as_nccl_does() -> None:

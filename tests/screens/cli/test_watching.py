@@ -36,7 +36,15 @@ def test_hang_names_the_rank(a4: Commands) -> None:
     assert [each["where"]["doing"] for each in whole["processes"]] == ["collective", "data", *["collective"] * 6]
     code, out, _ = a4.run("hang", "llama-70b")
     assert code == 0
-    assert out.startswith("64 in backward\n")
+    assert out.startswith("64 ranks compute (backward): this is not a hang, unless it stays like this.\n")
+    assert "── ● 64 in backward\n" in out
+
+
+@pytest.mark.parametrize("command", [("hang",), ("slow", "--recorder")])
+def test_where_no_pod_runs_nothing_is_said_of_halting_ranks(a4: Commands, command: tuple[str, ...]) -> None:
+    code, out, err = a4.run(command[0], "ddp-ablation", *command[1:])
+    assert (code, out) == (1, "")
+    assert err.startswith("a4: No pod of ddp-ablation runs (succeeded): there is nothing to inspect.")
 
 
 def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Path) -> None:
