@@ -183,13 +183,11 @@ class HangGroup:
     @property
     def is_gone(self) -> bool:
         """Whether its processes have ended or are stopped."""
-        return self.doing is Activity.UNKNOWN and all(
-            each.pid is None or each.state in HALTED_STATES for each in self.members
-        )
+        gone = all(each.pid is None or each.state in HALTED_STATES for each in self.members)
+        return gone and self.doing is Activity.UNKNOWN
 
     @property
     def advice(self) -> str:
-        """What to do where the others wait for it."""
         return BEHIND if self.behind else GONE if self.is_gone else ADVICE[self.doing]
 
     @property
@@ -435,7 +433,6 @@ GONE = (
     "Process: it has ended or is stopped; look at the end of its log, and on its node for what ended it (out of "
     "memory, Xid errors)."
 )
-"""What to do about ranks without a process, or with one that the kernel has halted."""
 PROGRAM_AT_FAULT = frozenset({Desync.ORDER, Desync.SHAPE, Desync.EPOCH, Desync.CYCLE})
 
 
