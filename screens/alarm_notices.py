@@ -16,7 +16,6 @@ from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
-from console.metrics.health import HealthLevel, alarm_kind_of_health
 from console.metrics.notify import Outbox
 from console.settings import YOU
 from screens.columns.jobs import JobLine
@@ -54,17 +53,6 @@ def _planned(app: ConsoleApp, key: tuple[str, str]) -> str:
     """What was announced to happen to a job by itself."""
     plan = app.automatic.pending.get(key)
     return plan.soon(time.time()) if plan is not None else ""
-
-
-def alarm_by_log(line: JobLine) -> Alarm | None:
-    """What the end of its log says is wrong with a job, before its log was followed for long enough for an alarm."""
-    kind, progress = alarm_kind_of_health(line.health), line.job_progress
-    if kind is None or progress is None or line.health.level is not HealthLevel.BAD or line.health.alarmed:
-        return None
-    if line.jobset.finished or not (progress.stalled or progress.nan):
-        return None
-    words = f"{line.health.words} (by its log)"
-    return Alarm(kind, words, progress.at, *line.jobset.key, held=line.jobset.gpus, began=progress.stepped)
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:

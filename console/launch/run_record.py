@@ -283,7 +283,7 @@ def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
 
 
 def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
-    """The alarms of a run from two consoles without duplicates, the oldest first; the later text wins."""
+    """The alarms of a run from two consoles, each once, the oldest first; the later text wins, a verdict stays."""
     found: list[Alarm] = []
     for alarm in (*before, *after):
         same = next(
@@ -292,7 +292,8 @@ def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm
         if same is None:
             found.append(alarm)
         else:
-            found[same] = replace(alarm, time=min(alarm.time, found[same].time))
+            known = found[same]
+            found[same] = replace(alarm.with_finding(known), time=min(alarm.time, known.time))
     return tuple(sorted(found, key=lambda each: each.time))
 
 

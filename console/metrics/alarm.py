@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -114,6 +114,12 @@ class Alarm:
         whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
         frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
         return f"{shows}{frees}" if self.job else ""
+
+    def with_finding(self, found: Alarm | None) -> Alarm:
+        """This alarm with the verdict that another console found in the same stall, if it has none."""
+        if found is None or self.kind is not AlarmKind.STALL or self.verdict or found.time <= self.since:
+            return self
+        return replace(self, more=found.more, nodes=found.nodes)
 
     @property
     def text(self) -> str:

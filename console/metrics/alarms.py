@@ -205,12 +205,15 @@ class AlarmService:
         self._told = max([self._told, *(alarm.time for alarm in fresh)])
         return fresh[::-1]
 
-    def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
-        """Watch a namespace's running jobs (all if empty), unless only opened ones are wanted and not `always`."""
+    def watch_namespace(self, namespace: str = "", *, always: bool = False, inspects: bool = True) -> None:
+        """Watch a namespace's running jobs (all if empty), unless only opened ones are wanted and not `always`.
+
+        `inspects`: whether those that have stalled are inspected, as far as the settings say so.
+        """
         if not (self.thresholds.running or always):
             return
         if self._patrol is None:
-            sources = self._sources if always else self._lasting_sources
+            sources = self._lasting_sources if inspects else self._sources
             self._patrol = AlarmMonitor(sources, self.thresholds)
             self._rounds = asyncio.create_task(self._update_periodically(self._patrol), name="alarms:patrol")
         self._patrol.namespace = namespace

@@ -29,9 +29,8 @@ from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
 from console.metrics.training.formats.programs import parse_step
 from console.metrics.training.formats.unknown_programs import load_own_formats
-from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import RunPosition, Step, position_of_steps
+from console.metrics.training.steps import RunPosition
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -277,21 +276,21 @@ class NanOnsetFinder:
                 where = where.with_nan_onset(self._known[uid])
             if where.nan and where.nan_from is None and uid not in self._searched:
                 for pod in pods:
-                    if steps := await self._read_earlier_steps(uid, pod):
-                        where = where.with_nan_onset(position_of_steps(steps))
+                    if (earlier := await self._read_earlier_position(uid, pod)) is not None:
+                        where = where.with_nan_onset(earlier)
                         break
             self._known[uid] = where
         return where
 
-    async def _read_earlier_steps(self, uid: str, pod: Pod) -> Sequence[Step]:
-        parser = TrainingParser()
+    async def _read_earlier_position(self, uid: str, pod: Pod) -> RunPosition | None:
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
             async with asyncio.timeout(READ_TIMEOUT):
                 lines = await self._read_tail(pod, NAN_SEARCH_LINES)
-            await asyncio.to_thread(parser.feed_block, "".join(f"{line.text}\n" for line in lines).encode())
-            if parser.runs:
+            _, tracks, _ = await asyncio.to_thread(read_lines, lines)
+            if tracks:
                 self._searched.add(uid)
-        return parser.runs[-1].steps if parser.runs else ()
+                return tracks[-1].position()
+        return None
 
 
 class JobProgressReader:

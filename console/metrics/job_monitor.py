@@ -90,9 +90,7 @@ def sample_job(
         blamed=f"{INSPECTED}{report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
         nan="" if measures.needs_nan_search else where.nan_words,
-        nan_at=max(
-            (mark.time for mark in marks if mark.kind is RunEventKind.NAN and mark.step == where.nan_from), default=0.0
-        ),
+        nan_at=where.nan_at,
         failed_at=jobset.finished_at if jobset else 0.0,
         saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
         held=jobset.gpus if jobset and not jobset.finished else 0,

@@ -120,7 +120,7 @@ def health_code(health: Health) -> int:
 
 def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
     made: dict[str, object] = msgspec.to_builtins(alarm)
-    return made | {"next": next_step(alarm, session.watch)}
+    return made | {"verdict": alarm.verdict, "next": next_step(alarm, session.watch)}
 
 
 def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:

@@ -109,10 +109,9 @@ async def _with_verdicts(session: Session, rows: list[JobLine]) -> list[JobLine]
     known = await session.launch.runs.stall_findings()
     found = []
     for row in rows:
-        verdict, at = known.get(row.jobset.key, ("", 0.0))
-        found.append(
-            replace(row, verdict=verdict) if row.job_progress is not None and at > row.job_progress.stepped else row
-        )
+        stall, progress = known.get(row.jobset.key), row.job_progress
+        is_same = stall is not None and progress is not None and stall.time > progress.stepped
+        found.append(replace(row, verdict=stall.verdict) if stall is not None and is_same else row)
     return found
 
 

@@ -19,7 +19,7 @@ from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
-from console.metrics.alarm import Alarm, Coverage, format_alarm
+from console.metrics.alarm import Alarm, AlarmKind, Coverage, format_alarm
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import (
@@ -36,9 +36,11 @@ from screens.cli.arguments import (
 from screens.cli.connect import open_session
 from screens.cli.job import ALARM, alarm_json, alarm_line
 from screens.cli.job import KINDS as JOB_KINDS
+from screens.cli.lists import read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.jobs import ALARMS
+from screens.columns.live import alarms_of_session
 from screens.wording import count
 
 if TYPE_CHECKING:
@@ -274,11 +276,12 @@ async def alarms(options: AlarmsOptions) -> int:
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
             await session.watch.require_namespace(session.namespace)
         watching = session.alarms
-        watching.watch_namespace("" if options.all_namespaces else session.namespace, always=True)
+        namespace = "" if options.all_namespaces else session.namespace
+        watching.watch_namespace(namespace, always=True, inspects=options.follow)
         if options.follow:
             return await _follow(session, options)
         await asyncio.sleep(options.listen)
-        found = [alarm for alarm in watching.latest_alarms if alarm.is_active]
+        found = await _active_alarms(session, namespace)
         if options.json:
             coverage = watching.coverage
             told = [alarm_json(session, each) for each in found]
@@ -287,6 +290,20 @@ async def alarms(options: AlarmsOptions) -> int:
             show_alarms(found, options.listen, watching.coverage)
             warn(watching.coverage.words)
     return ALARM if found else 0
+
+
+async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
+    """The active alarms, as the console's page lists them, stalls with what a console has found since their last step.
+
+    A log that was not heard for long enough yet, as its steps take longer than that, is judged by its end.
+    """
+    watching = session.alarms
+    jobsets = (each for each in session.fleet.jobsets.values() if namespace in {"", each.namespace})
+    unknown = [each for each in jobsets if not each.finished and not watching.follows_steps(*each.key)]
+    await read_progress_of_jobs(session, unknown)
+    found = [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
+    known = await session.launch.runs.stall_findings() if any(each.kind is AlarmKind.STALL for each in found) else {}
+    return [alarm.with_finding(known.get((alarm.namespace, alarm.job))) for alarm in found]
 
 
 def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage) -> None:
@@ -300,10 +317,16 @@ def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage) -> 
 
 
 async def _follow(session: Session, options: AlarmsOptions) -> int:
-    """Print each alarm as it begins, and changes of what is watched, until Ctrl-C."""
+    """Print each alarm as it begins, a stall again with its verdict, and changes of what is watched, until Ctrl-C."""
     watching, words = session.alarms, ""
+    unexplained: set[tuple[str, str, float]] = set()
     while True:
-        for alarm in watching.take_new():
+        new = watching.take_new()
+        stalls = {(each.namespace, each.job, each.time): each for each in watching.latest_alarms
+                  if each.kind is AlarmKind.STALL and each.is_active}  # fmt: skip
+        new += [alarm for name, alarm in stalls.items() if name in unexplained and alarm.verdict and alarm not in new]
+        unexplained = {name for name, alarm in stalls.items() if not alarm.verdict}
+        for alarm in new:
             if options.json:
                 print_line(msgspec.json.encode(alarm_json(session, alarm)).decode())
             else:
@@ -390,6 +413,7 @@ Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml, see a4 wait 
 console watches only jobs whose page was opened.
 JSON: coverage (running, heard, streams, most, refused, read, words), alarms (kind, words, time: when it was
 noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held, nodes:
-where its cause is, next); with --follow one alarm a line as it begins.""",
+where its cause is, verdict: for whom the ranks of a stalled job wait, as a console has found, else
+empty, next); with --follow one alarm a line as it begins, a stall again with its verdict.""",
     ),
 }

@@ -194,8 +194,8 @@ async def _with_verdict(session: Session, job: JobSet, health: Health, progress:
     """The health of a job that makes no steps with what a console found since its last one."""
     if health.state not in NO_STEPS or progress is None:
         return health
-    verdict, at = (await session.launch.runs.stall_findings()).get(job.key, ("", 0.0))
-    return replace(health, verdict=verdict) if at > progress.stepped else health
+    stall = (await session.launch.runs.stall_findings()).get(job.key)
+    return replace(health, verdict=stall.verdict) if stall and stall.time > progress.stepped else health
 
 
 def _words(health: Health, report: AlarmReport) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
+from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.health import HealthLevel, alarm_kind_of_health
 from screens.columns.jobs import JobLine
 from screens.wording import Span, duration, first_names, freshness, sentence
 
@@ -33,6 +35,27 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         line, alarms=alarms.active_alarms(*key), late=alarms.late_text(*key), heard=alarms.follows_steps(*key),
         verdict=alarms.verdict(*key),
     )  # fmt: skip
+
+
+def alarm_by_log(line: JobLine) -> Alarm | None:
+    """What the end of its log says is wrong with a job, before its log was followed for long enough for an alarm."""
+    kind, progress = alarm_kind_of_health(line.health), line.job_progress
+    if kind is None or progress is None or line.health.level is not HealthLevel.BAD or line.health.alarmed:
+        return None
+    if line.jobset.finished or not (progress.stalled or progress.nan):
+        return None
+    words = f"{line.health.words} (by its log)"
+    began = progress.where.nan_at if kind is AlarmKind.NAN else progress.stepped
+    return Alarm(kind, words, progress.at, *line.jobset.key, held=line.jobset.gpus, began=began)
+
+
+def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
+    """The alarms of this session, and those of which only the end of a job's log tells yet; the latest first."""
+    progress = session.measures.progress_reader.progress_of
+    read = (each for each in fleet.jobsets.values() if not each.finished and progress(each.uid) is not None)
+    lines = (live_line(session, each, fleet) for each in read if namespace in {"", each.namespace})
+    by_log = [alarm for line in lines if (alarm := alarm_by_log(line)) is not None]
+    return sorted([*session.alarms.latest_alarms, *by_log], key=lambda each: -each.since)
 
 
 STEP = 5

@@ -29,8 +29,8 @@ from console.metrics.log_search import (
 )
 from console.scheduling.ranks import first_failure, format_pods
 from screens import wording
-from screens.alarm_notices import alarm_by_log
 from screens.columns.jobs import JobLine, rank_waits
+from screens.columns.live import alarm_by_log
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
 from screens.widgets.log.view import WAITING, LogView

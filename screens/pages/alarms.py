@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import getters, on, work
@@ -12,9 +11,9 @@ from textual.binding import Binding, BindingType
 
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
-from screens.alarm_notices import alarm_by_log, line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
+from screens.columns.live import alarms_of_session
 from screens.dialogs.act import ACT, REMEDIES, Trouble, act_on_trouble, list_remedies, trouble_of
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
@@ -68,24 +67,14 @@ class AlarmsScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         watched = self.app.connected and self.session.alarms_enabled
-        found = sorted(self.session.alarms.latest_alarms, key=lambda each: each.since) if watched else []
-        rows: dict[RowKey, Alarm] = {
-            (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
-            for number, each in enumerate(found)
-        }
-        rows |= {(each.namespace, each.job): each for each in self._by_log(fleet)} if watched else {}
-        self.table.show_rows(dict(sorted(rows.items(), key=lambda row: row[1].since, reverse=True)))
+        found = alarms_of_session(self.session, fleet) if watched else []
+        rows: dict[RowKey, Alarm] = {}
+        for each in reversed(found):
+            name = each.namespace, each.job, each.kind, f"{each.since}"
+            rows[(*name, f"{sum(key[:4] == name for key in rows)}")] = each
+        self.table.show_rows(dict(reversed(rows.items())))
         self.query_one("#coverage", SentenceLine).runs = self._coverage_line()
         self._show_details()
-
-    def _by_log(self, fleet: Fleet) -> Iterator[Alarm]:
-        """What the list of jobs says is wrong by the end of their logs, before they were heard for long enough."""
-        progress = self.session.measures.progress_reader.progress_of
-        for jobset in fleet.jobsets.values():
-            if not jobset.finished and progress(jobset.uid) is not None:
-                alarm = alarm_by_log(line_of(self.app, jobset, fleet))
-                if alarm is not None:
-                    yield alarm
 
     def _coverage_line(self) -> tuple[Span, ...]:
         if not self.app.connected:

@@ -50,6 +50,7 @@ class RunPosition(NamedTuple):
     nan_from: int | None = None  # the first of the last NaN steps in a row; None too if it is before what was read
     nan_by: int | None = None  # the first step read, where that was an alarm already: the row began there or earlier
     what: str = ""  # what is no number, if the last step is an alarm
+    nan_at: float = 0.0  # when step `nan_from` was printed, seconds since the epoch; 0.0: not known
 
     @property
     def nan_words(self) -> str:
@@ -82,11 +83,13 @@ def find_nan_since(where: RunPosition) -> str:
     return f"{since} (last good {where.loss:.4g}{at})"
 
 
-def position_of_steps(steps: Sequence[Step]) -> RunPosition:
+def position_of_steps(steps: Sequence[Step], times: Sequence[float] = ()) -> RunPosition:
+    """Where these steps end; `times`: when each was printed, if that is known."""
     at = len(steps)
     while at and steps[at - 1].nan:
         at -= 1
     first_bad = steps[at] if at < len(steps) else None
+    bad_at = times[at] if at < len(times) else 0.0
     before = steps[at - 1] if at else None
     while at and ((loss := steps[at - 1].loss) is None or not math.isfinite(loss) or steps[at - 1].nan):
         at -= 1
@@ -102,6 +105,7 @@ def position_of_steps(steps: Sequence[Step]) -> RunPosition:
         nan_from=first_bad.step if first_bad is not None and seen else None,
         nan_by=first_bad.step if first_bad is not None and not seen else None,
         what=describe_nan(first_bad) if first_bad is not None else "",
+        nan_at=bad_at if seen else 0.0,
     )
 
 

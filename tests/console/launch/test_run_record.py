@@ -196,6 +196,14 @@ def test_alarms_that_two_consoles_heard_are_one() -> None:
     assert merge_alarms(spikes, (STALL,)) == (*spikes, STALL)
 
 
+def test_a_console_that_has_not_looked_takes_no_verdict_from_the_record() -> None:
+    found = replace(STALL, began=1040.0, more="inspected: Rank 9 has no process", nodes=("gke-1",))
+    unlooked = replace(STALL, time=1200.0, began=1040.0, words="no step for 7 min after step 9")
+    assert merge_alarms((found,), (unlooked,)) == (replace(unlooked, time=1100.0, more=found.more, nodes=found.nodes),)
+    another = replace(unlooked, began=1150.0, more="not inspected: li launched it")
+    assert merge_alarms((found,), (another,)) == (replace(another, time=1100.0),), "it has made steps since"
+
+
 def test_a_run_that_waited_again_ran_until_then_and_since() -> None:
     spans = (Span(110.0, 130.0, SpanKind.QUEUED), Span(130.0, 150.0, SpanKind.STEPS, 0, 1),
              Span(150.0, 155.0, SpanKind.QUEUED))  # fmt: skip

@@ -168,6 +168,7 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
             break
     (alarm,) = patrol.list_alarms()
     assert alarm.words == "loss is NaN since step 118 (last good 2.5 at 117)"
+    assert alarm.since == 1117.0, "as whoever read the whole log says"
     await rounds(patrol)
     assert cluster.read_back == [pod("a", 1)]
     await patrol.close()

@@ -23,6 +23,8 @@ from console.metrics.job_monitor import sample_job
 from console.metrics.log_results import LogResults
 from console.metrics.measured_log import LogReader, read_lines
 from console.metrics.training.steps import Step, position_of_steps
+from screens.columns.jobs import JobLine
+from screens.columns.live import alarm_by_log
 from screens.columns.runs import run_facts
 from screens.widgets.charts.training_panel import summary
 from tests.fakes import FakeSession
@@ -125,6 +127,9 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     found = progress_reader.progress_of(uid)
     assert found is not None
     assert found.nan_words == "loss is NaN since step 20 (last good 10.62 at 19)"
+    alarm = alarm_by_log(JobLine(session.fleet.jobsets[key], session.fleet, found))
+    assert alarm is not None
+    assert alarm.since == 1020.0, "not since the last step"
     reading = LogResults()
     reading.feed("".join(f"{line.text}\n" for line in lines).encode())
     where = position_of_steps(reading.training[-1].steps)

@@ -67,6 +67,10 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
     assert as_json(JOBS.columns, rows)[0]["verdict"] == "Rank 9 has no process"
     moved = replace(line, job_progress=structs.replace(progress, stepped=1_310.0, at=1_400.0))
     assert [row.verdict for row in await _with_verdicts(session, [moved])] == [""], "it has made steps since"  # type: ignore[arg-type]
+    for at, more in ((1_200.0, stall.more), (1_310.0, "not inspected: li launched it")):
+        alarm = Alarm(AlarmKind.STALL, "no step for 99 s", 1_400.0, "default", "one",
+                      more="not inspected: li launched it", began=at)  # fmt: skip
+        assert alarm.with_finding(stall).more == more, "a4 alarms says the same"
     for at, verdict in ((1_200.0, "Rank 9 has no process"), (1_310.0, "")):
         told = await _with_verdict(session, running, line.health, structs.replace(progress, stepped=at))  # type: ignore[arg-type]
         assert told.verdict == verdict, "a4 why says the same"

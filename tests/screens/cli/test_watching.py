@@ -147,6 +147,14 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     assert coverage["read"] == coverage["running"]
 
 
+def test_a_job_that_hung_before_is_told_however_short_the_look(a4: Commands) -> None:
+    told = a4.json("alarms", "-A", "--listen", "0.5", code=5)
+    (stall,) = [each for each in told["alarms"] if each["kind"] == "stall"]
+    assert (stall["job"], stall["verdict"]) == ("rag-eval", "")
+    assert re.fullmatch(r"no step for \d+ min after step 289, usually one takes 4 s \(by its log\)", stall["words"])
+    assert stall["time"] - stall["began"] > 60
+
+
 @pytest.mark.parametrize(("read", "more"), [(1, True), (3, False)])
 def test_without_alarms_it_is_said_what_was_listened_to(
     read: int, more: bool, capsys: pytest.CaptureFixture[str]
