@@ -94,21 +94,25 @@ def late_mark(late: LateRank) -> Span:
     return wording.CARE if late.share <= 0 else SHORT if late.share < LONG_WAIT else LONG
 
 
-def slow_lines(report: SlowReport, pod: int, width: int, now: float) -> Lines:
-    """For how long the others wait for the worst rank of a pod, and what the marks of the matrix mean."""
+def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) -> Lines:
+    """For how long the others wait for each rank of a pod and for the worst one, and what the marks mean."""
     here = [each for each in report.slow if each.pod_index in {pod, None}]
     said = [Span(f"pod {pod}: none of its ranks is late for more than {format_share(report.bound)} of each step.")]
     if here:
         worst = max(here, key=lambda late: late.share)
         more = f" {len(here)} ranks are slow here." if here[1:] else ""
         said = [late_mark(worst), Span(f" {wording.short_nodes(describe_slow_rank(worst))}{more}")]
+    marks = {each.gpu: late_mark(each) for each in sorted(here, key=lambda late: late.share) if each.pod_index == pod}
+    each_gpu = [Span(f"GPUs 0 to {gpus - 1} of pod {pod}:", "dim")] if marks and gpus > 1 else []
+    for gpu in range(gpus if each_gpu else 0):
+        each_gpu += [Span(" "), marks.get(gpu, wording.OK)]
     limit = format_share(LONG_WAIT)
     legend = [
         SHORT, Span(f" less than {limit}, ", "dim"), LONG, Span(f" {limit} and more of each step that the others wait "
         "for a rank of the pod, ", "dim"), wording.CARE, Span(" for a share that is not known ", "dim"),
         Span(f"(NCCL asked {wording.age(now - report.at)} ago)", "dim"),
     ]  # fmt: skip
-    return [*folded_runs(said, width), *folded_runs(legend, width)]
+    return [*folded_runs(said, width), *([each_gpu] if each_gpu else []), *folded_runs(legend, width)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +347,8 @@ class RanksTab(JobTab):
         """For how long the others wait for the chosen pod, once that was asked and they wait for one."""
         lines = Lines()
         if line.slow is not None and _slow_ranks(line):
-            lines = slow_lines(line.slow, self.rank, self.live.size.width - 3, time.time())
+            gpus = line.ranks[self.rank].gpus if self.rank < len(line.ranks) else 0
+            lines = slow_lines(line.slow, self.rank, gpus, self.live.size.width - 3, time.time())
         self.slow.lines = tuple(map(tuple, lines))
         self.slow.styles.height = len(lines)
         self.slow.display = bool(lines)
