@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.checkpoints.saved import SavedState, saved_folder
-from console.checkpoints.sources import survey_bucket, survey_container
+from console.checkpoints.sources import find_saved_folder, survey_bucket, survey_container
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.google.storage import parse_gcs_address
 from console.kube.find_job import find_job
@@ -92,5 +92,7 @@ class CheckpointReader:
         if pod is None or pod.main is None:
             raise Unreachable(f"Pod 0 of {key[1]} does not run.")
         copies = self._copies().for_container(*pod.key, container=pod.main.name, where=f"pod 0 of {key[1]}")
-        survey = await survey_container(copies.command_files(), found.place, found.at, most=MAX_FILES)
+        files = copies.command_files()
+        found = replace(found, place=await find_saved_folder(files, found.place))
+        survey = await survey_container(files, found.place, found.at, most=MAX_FILES)
         return replace(found, survey=survey, by="by commands in pod 0")

@@ -36,6 +36,17 @@ async def survey_container(files: PodFiles, folder: str, now: float, most: int =
     return await survey_checkpoints(found, reader, now, basename(place.path), folders)
 
 
+async def find_saved_folder(files: PodFiles, folder: str) -> str:
+    """The folder that a log names, which may be relative to where the training runs. Unreadable if it runs in many."""
+    if folder.startswith("/"):
+        return folder
+    found = await files.find_for_training(folder)
+    if len(found) > 1:
+        places = ", ".join(found[:3])
+        raise Unreadable(f"{folder}, which the log names, is not one folder in {files.where}: {places}.", "Name one.")
+    return found[0] if found else folder
+
+
 async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most: int = MAX_FILES) -> Survey:
     """The checkpoints below a folder of a bucket that holds `most` files; NotFound where nothing is there."""
     found: list[StoredFile] = []

@@ -13,7 +13,7 @@ import yaml
 
 from console.attach.files.copies import RemotePath, parse_remote_path
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.checkpoints.sources import survey_bucket, survey_container
+from console.checkpoints.sources import find_saved_folder, survey_bucket, survey_container
 from console.errors import BadInput, NotFound, NotThere
 from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
 from screens import wording
@@ -146,10 +146,12 @@ async def checkpoints(options: CheckpointsOptions) -> int:
             found = await survey_bucket(session.google.storage, parse_gcs_address(place.path), now)
         else:
             _, copies = await copies_of(session, place, options.container)
+            files, is_told = copies.command_files(), parse_remote_path(options.place) is None
             try:
-                found = await survey_container(copies.command_files(), place.path, now)
+                folder = await find_saved_folder(files, place.path) if is_told else place.path
+                found = await survey_container(files, folder, now)
             except NotFound as error:
-                if parse_remote_path(options.place):
+                if not is_told:
                     raise
                 hint = f"Name the folder: a4 checkpoints {place.job}:0:/PATH, or gs://BUCKET/FOLDER."
                 told = f"The log of {place.job} says that it saves to {place.path}, and pod 0 has no such folder."

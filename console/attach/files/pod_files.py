@@ -169,6 +169,13 @@ class PodFiles:
             raise Unreadable(f"The answer about {path} in {self.where} cannot be read: {out[:80]!r}.") from None
         return spot
 
+    async def find_for_training(self, path: str) -> list[str]:
+        """The folders that a relative path is for the training processes of the container; most have one."""
+        what = f"find {path} where the training runs"
+        out, _ = await self._run(scripts.WORKING, path, what=what, path=path, limit=QUICK_TIMEOUT)
+        found = out.decode(errors="replace").split("\0")
+        return list(dict.fromkeys(each for each in found if each.startswith("/")))
+
     async def list_tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
         """Everything below a folder, and the entries that cannot be read or copied."""
         what = f"list {folder}"

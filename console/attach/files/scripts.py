@@ -42,6 +42,15 @@ df -Pk "$at" 2>/dev/null | awk 'NR > 1 { print $4 * 1024 }' | tail -n 1
 """One entry with its absolute path, then the free bytes there. A path that is not there but could be is of kind `o`
 and mode 0; one whose folder is missing ends in MISSING."""
 
+WORKING = """
+for e in /proc/[0-9]*/environ; do
+  tr '\\0' '\\n' 2>/dev/null < "$e" | grep -qE '^(LOCAL_RANK|RANK|OMPI_COMM_WORLD_RANK)=' || continue
+  d=$(cd "${e%environ}cwd/$1" 2>/dev/null && pwd -P) && printf '%s\\0' "$d"
+done
+exit 0
+"""
+"""What a relative path is for the processes of a training, each ended by a zero byte: where it is a folder."""
+
 TREE = """
 cd "$1" || exit 45
 if find . -maxdepth 0 -printf '' 2>/dev/null; then

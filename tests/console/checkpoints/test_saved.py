@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,7 +25,7 @@ from tests.console.attach.files.pod import Pod
 from tests.screens.queue_scene import queue_scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
 NOW = 1_000_000.0
@@ -142,9 +144,10 @@ async def test_a_folder_that_the_log_names_is_read_by_commands_in_the_first_pod(
     step = tmp_path / "pod/out/checkpoint-40"
     step.mkdir(parents=True)
     (step / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-    reader = reader_of(pod, measures(40, place="out"))
+    place = str(tmp_path / "pod/out")
+    reader = reader_of(pod, measures(40, place=place))
     found = await reader.read_job("default", "llama")
-    assert (found.problem, found.last_step, found.place) == ("", 40, "out")
+    assert (found.problem, found.last_step, found.place) == ("", 40, place)
     assert found.by.startswith("1 file in ")
     assert found.by.endswith(" s, by commands in pod 0")
     assert reader.known["default", "llama"] is found
@@ -163,6 +166,37 @@ async def test_what_cannot_be_read_is_said_and_nothing_is_taken_for_complete(
         (tmp_path / f"pod/out-{number}/a").write_text("")
     many = await reader_of(pod, measures(40, place=".")).read_job("default", "llama")
     assert (many.survey, "more than 3 files" in many.problem) == (None, True)
+
+
+@pytest.fixture
+def training_in() -> Iterator[Callable[[Path], None]]:
+    """Starts a process of a training that runs in a folder."""
+    processes: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, "LOCAL_RANK": "0"}
+    yield lambda folder: processes.append(subprocess.Popen(["sleep", "600"], cwd=folder, env=environment))
+    for each in processes:
+        each.kill()
+        each.wait()
+
+
+async def test_a_relative_folder_of_a_log_is_one_where_the_training_runs(
+    tmp_path: Path, training_in: Callable[[Path], None]
+) -> None:
+    pod, work = Pod(tmp_path / "pod"), tmp_path / "pod/work"
+    saved = work / "output/a4-test/checkpoint-40"
+    saved.mkdir(parents=True)
+    (saved / "model.safetensors").write_bytes(b"")
+    training_in(work)
+    training_in(work)
+    training_in(tmp_path / "pod")
+    found = await reader_of(pod, measures(40, place="output/a4-test")).read_job("default", "llama")
+    assert found.place == str(work / "output/a4-test")
+    assert found.survey is not None
+    assert [each.step for each in found.survey.checkpoints] == [40]
+    (tmp_path / "pod/output/a4-test").mkdir(parents=True)
+    many = await reader_of(pod, measures(40, place="output/a4-test")).read_job("default", "llama")
+    assert many.survey is None
+    assert many.problem.startswith("output/a4-test, which the log names, is not one folder in ")
 
 
 async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

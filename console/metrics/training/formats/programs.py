@@ -345,12 +345,12 @@ _SAVED = (
 _SOMEWHERE = lazy_pattern(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
 
 
-_PLACE = lazy_pattern(r"(?i)\b(?:to|in) (/[^\s'\"]{1,400}|gs://[^\s'\"]{1,400})")
+_PLACE = lazy_pattern(r"(?i)\b(?:to|in) ((?:gs://|/|[\w.-]{1,255}/)[^\s'\"]{1,400})")
 
 
 class SavedCheckpoint(NamedTuple):
     step: int | None  # None: the line does not say of which step; it is the last one
-    place: str = ""  # folder that it was saved to, as the line says; empty: the line does not say
+    place: str = ""  # folder that it was saved to, as the line says, in a pod's maybe relative; empty: it does not say
 
 
 def parse_checkpoint(text: str) -> SavedCheckpoint | None:

@@ -67,6 +67,25 @@ def test_checkpoints(text: str, step: int | None) -> None:
     assert found.step == step
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            "successfully saved checkpoint from iteration 100 to output/Qwen3-30B/checkpoint",
+            "output/Qwen3-30B/checkpoint",
+        ),
+        ("Saving model checkpoint to ./out/v0-2026/checkpoint-120", "./out/v0-2026/checkpoint-120"),
+        ("successfully saved checkpoint from iteration 40 to /out [ t 1/1, p 1/1 ]", "/out"),
+        ("saved checkpoint to gs://bucket/run at step 7", "gs://bucket/run"),
+        ("Finished saving the checkpoint (or staging if async is enabled) in 2.31 seconds.", ""),
+    ],
+)
+def test_where_it_was_saved_to(text: str, place: str) -> None:
+    found = parse_checkpoint(text)
+    assert found is not None
+    assert found.place == place
+
+
 def test_what_is_no_saved_checkpoint() -> None:
     assert parse_checkpoint("loading checkpoint from iteration 40") is None
     assert parse_checkpoint("saving checkpoint at iteration 40 to /out in torch_dist format") is None
