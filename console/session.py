@@ -256,12 +256,16 @@ class Session:
 
     def _spans_of(self, namespace: str, name: str) -> Sequence[Span]:
         """What the log of a watched job told of its time, and when a slow rank was found."""
-        from console.metrics.seen_time import Span, SpanKind
+        from console.metrics.seen_time import SHARES, Span, SpanKind
 
         found = self.alarms.list_spans(namespace, name, time.time()) if self.alarms_enabled else []
         report = self.slow_report((namespace, name))
         late = report.slow if report else ()
-        named = [Span(report.at, report.at, SpanKind.NAMED, last=each.rank or 0) for each in late if report]
+        named = [
+            Span(report.at, report.at, SpanKind.NAMED, round(SHARES * each.share), each.rank or 0)
+            for each in late
+            if report
+        ]
         return [*found, *named]
 
     async def _inspect_own_job(self, key: tuple[str, str]) -> None:

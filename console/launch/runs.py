@@ -122,6 +122,7 @@ BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the l
 SPEEDS_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
 SEEN_SECONDS = 30.0  # seconds between two notes of what a run's time goes into
 SETTLE_SECONDS = 30.0  # seconds in which the watch will have told of a job that was just launched
+MAX_CONCURRENT_READS = 8  # logs that are read at the same time
 
 
 class Runs:
@@ -381,8 +382,22 @@ class Runs:
         else:
             self._open.pop(after.number, None)
 
+    async def read_open_logs(self) -> None:
+        """Note what the ends of the logs of open runs tell of their time, of which nobody follows the log."""
+        fleet, gate = self._cluster.fleet, asyncio.Semaphore(MAX_CONCURRENT_READS)
+
+        async def read(run: RunRecord, jobset: JobSet) -> None:
+            async with gate:
+                _, _, spans = await read_last_figures(self._cluster, jobset, fleet)
+            await self._write(run, update_seen(run, jobset, fleet, spans))
+
+        open_runs = [(run, fleet.jobsets.get(run.key)) for run in await self._open_runs(fresh=True)]
+        jobs = [(run, jobset) for run, jobset in open_runs if jobset is not None and is_run_of_job(run, jobset)]
+        await asyncio.gather(*(read(*each) for each in jobs if not each[1].suspended))
+
     async def close(self) -> None:
         """Complete open records once more and close the files."""
+        self._seen.clear()  # what was found since it was last noted, such as a slow rank
         try:
             await self.update_open_runs()
         except ConsoleError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -147,9 +148,9 @@ class _Reckoning:
         self._failures += restarts if not self._failures else []
         self._failures += [span.start for span in seen.spans if span.kind is SpanKind.QUEUED]  # preempted: its pods end
         self._stalls = [(a.since, a.over or run.end) for a in alarms if a.kind is AlarmKind.STALL]
-        named = [span.start for span in seen.spans if span.kind is SpanKind.NAMED]
-        self._named = [(each - _NAMED_LATER, each + _NAMED_LATER) for each in named]
-        self._named += [(a.since, a.over or run.end) for a in alarms if a.kind is AlarmKind.BEHIND]
+        named = [span for span in seen.spans if span.kind is SpanKind.NAMED]
+        self._named = [(each.start - _NAMED_LATER, each.start + _NAMED_LATER, each.share) for each in named]
+        self._named += [(a.since, a.over or run.end, 0.0) for a in alarms if a.kind is AlarmKind.BEHIND]
         steady = [span for span in self._spans if span.kind is SpanKind.STEPS]
         counted = sum(span.steps for span in steady)
         self._usual = sum(span.end - span.start for span in steady) / counted if counted else 0.0
@@ -183,14 +184,27 @@ class _Reckoning:
                 return [(span.start, rest, Box.COMPILE), (rest, span.end, Box.PRODUCTIVE)]
             case SpanKind.CHECKPOINT | SpanKind.EVALUATION:
                 return [(span.start, rest, Box(span.kind)), (rest, span.end, Box.PRODUCTIVE)]
-            case SpanKind.SLOW if any(low < span.end and span.start < high for low, high in self._named):
-                return [(span.start, span.start + busy, Box.PRODUCTIVE), (span.start + busy, span.end, Box.SLOW)]
             case SpanKind.STEPS | SpanKind.SLOW:
-                return [(span.start, span.end, Box.PRODUCTIVE)]
+                return self._step_parts(span, 1 - busy / (span.end - span.start) if span.steps else 0.0)
             case SpanKind.IDLE:
                 return [(span.start, span.end, Box.IDLE)]
             case _:
                 return self._standstill_parts(span)
+
+    def _step_parts(self, span: Span, longer: float) -> list[Part]:
+        """Steps, with what a rank takes of each where one was found to be slow.
+
+        `longer`: the share that slow steps take longer than usual ones; steps that were slow from the first have none.
+        """
+        named = [each for each in self._named if each[0] < span.end and span.start < each[1]]
+        least = longer if named and span.kind is SpanKind.SLOW else 0.0
+        edges = {min(max(edge, span.start), span.end) for low, high, _ in named for edge in (low, high)}
+        parts: list[Part] = []
+        for start, end in pairwise(sorted({span.start, span.end, *edges})):
+            slow = max(least, *(share for low, high, share in named if low < end and start < high), 0.0)
+            until = end - slow * (end - start)
+            parts += [(start, until, Box.PRODUCTIVE), (until, end, Box.SLOW)]
+        return parts
 
     def _start_parts(self, span: Span, before: Span | None) -> list[Part]:
         if before is not None:  # a console that came later, or the first line of another attempt
@@ -236,6 +250,8 @@ class _Reckoning:
         saves = [span for span in self._seen.spans if span.kind is SpanKind.SAVED and span.start <= self._run.end]
         if self._run.wasted and saves:
             yield self._saved_at(saves[-1].last, self._spans, saves[-1].start), self._run.end
+        elif self._run.wasted and self._spans and all(span.kind is not SpanKind.IDLE for span in self._spans):
+            yield self._spans[0].start, self._run.end  # nothing of it was kept
 
     def _saved_at(self, step: int, spans: Sequence[Span], otherwise: float) -> float:
         """When the last checkpoint of a step was complete, as far as it held up the run."""

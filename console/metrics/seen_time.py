@@ -27,7 +27,7 @@ class SpanKind(StrEnum):
     IDLE = "idle"  # from when the program said that training is over
     SAVED = "saved"  # a moment: a checkpoint of step `last` was complete
     FAILED = "failed"  # a moment: a pod failed
-    NAMED = "named"  # a moment: rank `last` was found to be the one that the others wait for
+    NAMED = "named"  # a moment: rank `last` was found to be the one that the others wait for, see `Span.share`
     QUEUED = "queued"  # suspended again after it had run
 
 
@@ -42,6 +42,7 @@ SLOWER, SLOW_OF = 1.1, (3, 5)  # times the usual time, in so many of the last so
 PAUSED, PAUSED_SECONDS = 2.0, 2.0  # times the usual time beyond it, and seconds
 PHASED = 0.5  # the same where a line says what the pause is for
 FAR_APART = 1 << 62
+SHARES = 1000  # in so many parts of a step `first` tells the share of a rank that was named
 
 
 class Span(Struct, frozen=True, array_like=True):
@@ -55,7 +56,13 @@ class Span(Struct, frozen=True, array_like=True):
 
     @property
     def steps(self) -> int:
-        return 0 if self.kind in {SpanKind.BACK, SpanKind.NEXT} else max(0, self.last - self.first)
+        without = {SpanKind.BACK, SpanKind.NEXT, SpanKind.NAMED}
+        return 0 if self.kind in without else max(0, self.last - self.first)
+
+    @property
+    def share(self) -> float:
+        """Of a step, for how much of it the others wait for the rank that was named; 0.0: not known."""
+        return min(self.first / SHARES, 1.0) if self.kind is SpanKind.NAMED else 0.0
 
 
 def find_phase(text: str) -> SpanKind | None:

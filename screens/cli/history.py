@@ -77,13 +77,16 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 
 
 @asynccontextmanager
-async def remembered(options: Options) -> AsyncIterator[RunHistory]:
-    """The run history of the cluster, with open runs completed first; without a kubeconfig as stored."""
+async def remembered(options: Options, *, read_logs: bool = False) -> AsyncIterator[RunHistory]:
+    """The run history of the cluster, with open runs completed first; without a kubeconfig as stored.
+
+    `read_logs`: their logs tell what their time went into, where no console follows them.
+    """
     try:
         async with open_session(options, ()) as session:
             kept = session.launch.runs.history
             if await session.launch.runs.has_open_runs():
-                await complete(session)
+                await complete(session, read_logs=read_logs)
             yield kept
     except BadKubeconfig:
         if options.kubeconfig or options.context:
@@ -93,12 +96,14 @@ async def remembered(options: Options) -> AsyncIterator[RunHistory]:
         yield RunHistory(default_path())
 
 
-async def complete(session: Session) -> None:
+async def complete(session: Session, *, read_logs: bool = False) -> None:
     """Complete the records of open runs; if the cluster does not answer, say so and continue."""
     try:
         watching = await Session.open(session.watch.settings, kinds=KINDS)
         try:
             await watching.watch.wait_until_listed(*KINDS, timeout=10)
+            if read_logs:
+                await watching.launch.runs.read_open_logs()
         finally:
             await watching.close()  # which settles what is open
     except ConsoleError as error:
@@ -187,9 +192,10 @@ async def ledger(options: LedgerOptions) -> int:
     """Print the ledger of one run, or of all that ran since a moment, in groups if asked for."""
     if options.job and options.by:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
-    since, now = moment(options.since), time.time()
-    async with remembered(options) as kept:
+    since = moment(options.since)
+    async with remembered(options, read_logs=True) as kept:
         runs = await kept.list_runs()
+    now = time.time()
     if options.job:
         return _show_run(pick(runs, options.job), now, options)
     runs = tuple(
@@ -326,7 +332,8 @@ JSON: kind, since, items (run, owner, queue, recipe or node; runs, gpus, allocat
 total; of one job: name, number, outcome, why, alarms, restarts, nodes, gpus, allocated_gpu_seconds,
 gpu_seconds: queued (not allocated), pull, init, compile, productive, slow, checkpoint, evaluation, hang,
 lost, restart, idle, not_seen.
-Slow is what steps took longer while a rank was known to be slow; lost is work since the last checkpoint that was
+Slow is what steps took longer while a rank was known to be slow, or the share of each step in which the others waited
+for it; lost is work since the last checkpoint that was
 done again or never saved; not_seen is what no console saw and no log told.""",
     ),
 }

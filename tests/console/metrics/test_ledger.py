@@ -182,7 +182,7 @@ def scripted(seed: int) -> tuple[Script, bool]:
                     run.hang(chance.uniform(300, 900))
                 run.fail(0.0 if "hang" in what else chance.uniform(0, run.usual), chance.uniform(60, 600))
     run.train(30)
-    wasted = chance.random() < 0.3 and run.saved > 0
+    wasted = chance.random() < 0.3
     if wasted:
         run.spend(Box.LOST, chance.uniform(0, run.usual))
         run.lose()
@@ -263,6 +263,36 @@ def test_what_no_console_saw_is_not_seen() -> None:
     nothing = run.ledger([])
     assert nothing.boxes[Box.UNSEEN] == round(8000 * (run.now - run.ready))
     assert sum(nothing.boxes.values()) == sum(found.boxes.values())
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_of_a_run_without_a_checkpoint_nothing_was_kept_unless_it_made_all_its_steps(ended: bool) -> None:
+    run = Script(2.0, 8)
+    run.start(100, 50, 30, 10)
+    run.train(300)
+    if ended:
+        run.end_training()
+        run.spend(Box.IDLE, 60)
+    else:
+        run.lose()
+        assert run.truth[Box.LOST] == 301 * 2.0 + 10
+    found = run.ledger(run.read(), wasted=True)
+    run.check(found)
+    assert (found.boxes[Box.LOST] > 0, found.boxes[Box.PRODUCTIVE] > 0) == (not ended, ended)
+
+
+def test_a_rank_that_is_slow_from_the_first_step_takes_its_share_of_the_steps_around_the_finding() -> None:
+    run = Script(2.0, 8)
+    run.start(0, 50, 30, 10)
+    run.train(1000)
+    at = run.now - 300
+    run.moments += [Span(at, at, SpanKind.NAMED, 250, 900), Span(at, at, SpanKind.NAMED, 100, 7)]
+    slow = 0.25 * (600 + 300)  # ten minutes before it was found, and until the end
+    run.truth[Box.PRODUCTIVE] -= slow
+    run.truth[Box.SLOW] += slow
+    found = run.ledger(run.read())
+    run.check(found)
+    assert found.boxes[Box.SLOW] == pytest.approx(8000 * slow, abs=80)
 
 
 def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:

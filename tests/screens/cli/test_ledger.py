@@ -119,6 +119,21 @@ def test_what_cannot_be_answered(argv: list[str], code: int, capfd: pytest.Captu
     assert capfd.readouterr().err
 
 
+def test_a_run_that_goes_on_has_the_boxes_of_its_log_and_of_the_slow_rank_that_a_command_found(a4: Commands) -> None:
+    values = ("gpus=16", "queue=research", "recipe.train.globalBatch=16", "recipe.train.amount=20000000")
+    faults = ("env.PRACTICE_FAULT=slowrank:9:30%", "env.PRACTICE_PACE=0.2")
+    words = [word for value in (*values, *faults) for word in ("--set", value)]
+    assert a4.run("launch", "qwen3-30b-pretrain", "--name", "slowed", *words, "--no-preflight")[0] == 0
+    assert a4.run("wait", "slowed", "--until", "step=20", "--timeout", "60")[0] == 0
+    before = a4.json("ledger", "slowed")["gpu_seconds"]
+    assert (before["productive"] > 0, before["slow"]) == (True, 0.0), "no console has followed its log"
+    assert a4.json("slow", "slowed", "--seconds", "5", code=1)["late"][0]["slow"]
+    found = a4.json("ledger", "slowed")
+    boxes = found["gpu_seconds"]
+    assert boxes["slow"] / (boxes["slow"] + boxes["productive"]) == pytest.approx(0.3, abs=0.12)
+    assert sum(took for box, took in boxes.items() if box != "queued") == pytest.approx(found["allocated_gpu_seconds"])
+
+
 def test_a_run_of_the_practice_cluster_has_its_boxes(a4: Commands) -> None:
     assert a4.run("launch", "ddp-smoke", "--name", "smoke", "--set", "gpus=16", "--queue", "research", "--wait")[0] == 0
     (known,) = a4.json("history", "ddp-smoke")["items"]
