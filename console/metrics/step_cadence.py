@@ -88,25 +88,32 @@ def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_f
     if steps <= 0 or took <= 0:
         return None
     waits = [after - before for before, after in pairwise(times[first:])]
-    longest, least = max(waits), PAUSE_FACTOR * median(waits)
-    if len(waits) < MIN_STEPS_FOR_PACE or longest <= least or sum(wait > least for wait in waits) > 1:
+    if len(waits) < MIN_STEPS_FOR_PACE:
+        made = pairwise(numbers[first:])
+        return median(
+            wait / (after - before) for wait, (before, after) in zip(waits, made, strict=True) if after > before
+        )
+    least = PAUSE_FACTOR * median(waits)
+    paused = [first + at + 1 for at, wait in enumerate(waits) if wait > least]
+    if not paused or paused[-1] - paused[0] >= MIN_STEPS_FOR_PACE:
         return took / steps
-    return _pace_around_pause(numbers, times, first + waits.index(longest) + 1, first, paced_from)
+    return _pace_around_pause(numbers, times, paused[0], paused[-1], first, paced_from)
 
 
 def _pace_around_pause(
-    numbers: Sequence[float], times: Sequence[float], paused: int, first: int, paced_from: int
+    numbers: Sequence[float], times: Sequence[float], began: int, ended: int, first: int, paced_from: int
 ) -> float | None:
-    """Seconds per step where one pause, before the step at `paused`, is among the steps from `first` on.
+    """Seconds per step where one pause, before the steps from `began` to `ended`, is among those from `first` on.
 
-    It counts with the steps since the one before; made only once it says nothing of what is to come.
+    It counts with the steps since the one before; made only once it says nothing of what is to come, as where somebody
+    had the ranks halted for a moment. Slow steps that are close together are one pause.
     """
-    longest = times[paused] - times[paused - 1]
-    for before in range(paused - 1, max(paced_from, paused - PAUSES_WITHIN) - 1, -1):
-        steps = numbers[paused] - numbers[before]
+    longest = times[ended] - times[began - 1]
+    for before in range(began - MIN_STEPS_FOR_PACE, max(paced_from, began - PAUSES_WITHIN) - 1, -1):
+        steps = numbers[ended] - numbers[before]
         if steps > 0 and times[before] - times[before - 1] >= longest / 2:
-            return (times[paused] - times[before]) / steps
-    steps = numbers[-1] - numbers[first] - (numbers[paused] - numbers[paused - 1])
+            return (times[ended] - times[before]) / steps
+    steps = numbers[-1] - numbers[first] - (numbers[ended] - numbers[began - 1])
     took = times[-1] - times[first] - longest
     return took / steps if steps > 0 and took > 0 else None
 

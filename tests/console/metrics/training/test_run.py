@@ -227,6 +227,25 @@ def test_a_pause_made_once_does_not_make_the_time_left_longer(last: int) -> None
     assert made.eta() == pytest.approx(5628 * 3.74)
 
 
+@pytest.mark.parametrize(
+    "halts", [{4360: 20.0, 4361: 30.0}, {4362: 12.0, 4364: 20.0}, {4358: 9.0, 4359: 2.0, 4361: 18.0}]
+)
+def test_slow_steps_that_are_close_together_are_one_pause(halts: dict[int, float]) -> None:
+    """As where ranks are halted by a dump and by py-spy: a quarter of an hour was told as two and a half hours."""
+    made = paused_run(halts)
+    assert made.step_interval() == pytest.approx(3.74)
+
+
+@pytest.mark.parametrize("slow", range(2, 5))
+def test_a_slow_step_among_the_first_does_not_make_the_time_left_longer(slow: int) -> None:
+    made, growing, time = TrainingRun("megatron"), list[Step](), 1000.0
+    for at in range(1, 6):
+        time += 3.74 + (22.0 if at == slow else 0.0)
+        growing.append(Step(at, 400, 1.0, step_time_s=3.74))
+        made.sync_steps(growing, time)
+    assert made.step_interval() == pytest.approx(3.74)
+
+
 def test_a_pause_that_is_made_again_and_again_counts_with_the_steps_between() -> None:
     made = paused_run(dict.fromkeys(range(360, 4373, 500), 120.0))
     assert made.step_interval() == pytest.approx(3.74 + 120 / 500)
