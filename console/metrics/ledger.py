@@ -37,10 +37,10 @@ class Box(StrEnum):
         return _WORDS.get(self, self.value)
 
 
-_WORDS = {
-    Box.PULL: "starting: pods and images", Box.INIT: "starting: until the first step",
-    Box.COMPILE: "starting: first step", Box.SLOW: "slow because of a rank", Box.LOST: "lost since the last checkpoint",
-    Box.IDLE: "idle after the end",
+_WORDS = {  # each begins with the word that is the title of its column, and its key in JSON
+    Box.PULL: "pull (pods and images)", Box.INIT: "init (until the first step)", Box.COMPILE: "compile (first step)",
+    Box.SLOW: "slow (because of a rank)", Box.LOST: "lost (since the last checkpoint)",
+    Box.IDLE: "idle (after the end)",
 }  # fmt: skip
 _WORK = frozenset({Box.COMPILE, Box.PRODUCTIVE, Box.SLOW, Box.CHECKPOINT, Box.EVALUATION})  # what a failure loses
 _FIRST_LINES = 60.0  # seconds after the start of its pods within which the first line of a run is printed
@@ -91,14 +91,21 @@ class RunMoments(Struct, frozen=True):
     wasted: bool = False  # whether its end lost what was not saved
 
 
+def format_gpu_time(seconds: float, digits: int = 1) -> str:
+    """GPU-time in the unit that fits: "64 GPU-seconds", "12.5 GPU-minutes", "6.1 GPU-hours"; `digits`: of the hours."""
+    if seconds < 60:
+        return f"{seconds:.0f} GPU-seconds"
+    return f"{seconds / 60:,.1f} GPU-minutes" if seconds < 3600 else f"{seconds / 3600:,.{digits}f} GPU-hours"
+
+
 class Unsaved(Struct, frozen=True):
     """Since when the work of a run is in no checkpoint."""
 
     since: float
     step: int | None = None  # the one that was saved then; None: none was, as far as it is known
 
-    def gpu_hours(self, now: float, gpus: int) -> float:
-        return max(0.0, now - self.since) * gpus / 3600
+    def gpu_time(self, now: float, gpus: int) -> str:
+        return format_gpu_time(max(0.0, now - self.since) * gpus)
 
 
 def find_unsaved(spans: Iterable[Span]) -> Unsaved | None:
@@ -116,10 +123,10 @@ def format_unsaved(spans: Iterable[Span], now: float, gpus: int) -> str:
     found = find_unsaved(spans)
     if found is None:
         return ""
-    ago, hours = format_duration(max(0.0, now - found.since)), found.gpu_hours(now, gpus)
+    ago, time = format_duration(max(0.0, now - found.since)), found.gpu_time(now, gpus)
     if found.step is None:
-        return f"up to {hours:,.1f} GPU-hours: its log tells of no checkpoint in the last {ago}"
-    return f"the work since step {found.step:,} was saved {ago} ago: {hours:,.1f} GPU-hours"
+        return f"up to {time}: its log tells of no checkpoint in the last {ago}"
+    return f"the work since step {found.step:,} was saved {ago} ago: {time}"
 
 
 def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:

@@ -16,6 +16,7 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.sources import find_saved_folder, survey_bucket, survey_container
 from console.errors import BadInput, NotFound, NotThere
 from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
+from console.metrics.ledger import format_gpu_time
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
@@ -216,8 +217,8 @@ def _summary(found: Survey, last: Checkpoint | None, now: float, gpus: int) -> s
     step = f"step {last.step:,}" if last.step is not None else last.path or "this folder"
     words = f"The last complete one is {step}, {wording.duration(now - last.modified)} old."
     if gpus:
-        hours = (now - last.modified) / 3600 * gpus
-        words += f" {hours:.1f} GPU-hours ({wording.count(gpus, 'GPU')}) would be lost if the job ended now."
+        lost = format_gpu_time((now - last.modified) * gpus)
+        words += f" {lost} ({wording.count(gpus, 'GPU')}) would be lost if the job ended now."
     return words
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from console.launch.run_record import STALLED, Outcome, RunRecord
+from console.metrics.ledger import format_gpu_time
 from console.metrics.training.steps import find_nan_since
 from console.settings import YOU
 from screens import wording
@@ -111,7 +112,7 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
 
 def cost_lines(cost: Ledger) -> list[str]:
     """What the GPU-time of a run went into, a line for each box that is not empty."""
-    lines = [f"{_gpu_time(cost)} allocated ({cost.gpus} GPUs)"]
+    lines = [f"{format_gpu_time(cost.allocated / 1000, digits=2)} allocated ({cost.gpus} GPUs)"]
     for box, took in cost.boxes.items():
         share = cost.share(box)
         if took:
@@ -124,18 +125,16 @@ def cost_words(cost: Ledger) -> str:
     """The largest boxes of a ledger: "5.30 GPU-hours: 80 % productive, 12 % not seen"; empty if nothing was held."""
     largest = sorted(((cost.share(box) or 0.0, box.words) for box in cost.boxes), reverse=True)[:4]
     parts = ", ".join(f"{wording.percent(share, 1)} {words}" for share, words in largest if share >= 0.005)
-    return f"{_gpu_time(cost)}: {parts}" if cost.allocated else ""
+    return f"{format_gpu_time(cost.allocated / 1000, digits=2)}: {parts}" if cost.allocated else ""
 
 
 def hours_words(milliseconds: int) -> str:
-    """GPU-time as a number of hours, or of minutes if it is less than one: "1.78 h", "12.5 min"."""
-    hours = milliseconds / 3_600_000
-    return f"{hours:,.2f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+    """GPU-time as a number of hours, or of minutes or seconds if it is less than one: "1.78 h", "12.5 min", "8 s"."""
+    amount, unit = format_gpu_time(milliseconds / 1000, digits=2).split(" GPU-")
+    return f"{amount} {_SHORT_UNITS[unit]}"
 
 
-def _gpu_time(cost: Ledger) -> str:
-    amount, unit = hours_words(cost.allocated).split()
-    return f"{amount} GPU-{'hours' if unit == 'h' else 'minutes'}"
+_SHORT_UNITS = {"hours": "h", "minutes": "min", "seconds": "s"}
 
 
 def spoken(run: RunRecord, now: float) -> str:

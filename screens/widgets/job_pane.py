@@ -15,6 +15,7 @@ from console.logs.redact import redact
 from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
+from console.metrics.ledger import format_gpu_time
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.metrics.training.steps import METRICS
@@ -49,7 +50,6 @@ LOSS = METRICS[0]
 LAST_LEAST = 6
 """Lines that a curve leaves for the last lines of the log, which tell what came since."""
 CURVE_LEAST, CURVE_MOST = 4, 12
-LEAST_HOURS = 0.1
 PODS_MOST = 3
 """Lines of pods; of more only numbers are shown."""
 NODES_MOST = 4
@@ -278,14 +278,13 @@ def _gpus_of_node(gpus: Sequence[Gpu]) -> list[Span]:
 
 
 def _cost(job: JobLine, now: float) -> list[Span]:
-    """GPU-hours since Kueue admitted the job; empty if it was not admitted."""
+    """GPU-time since Kueue admitted the job; empty if it was not admitted."""
     workload = job.fleet.workload_of(job.jobset)
     admitted = condition(workload.conditions, "Admitted") if workload else None
     if admitted is None or not admitted.is_true or not admitted.since:
         return []
-    hours = job.jobset.gpus * max(0.0, (job.jobset.finished_at or now) - admitted.since) / 3600
-    amount = f"{hours:,.1f}" if hours >= LEAST_HOURS else f"less than {LEAST_HOURS}"
-    return [Span(f"{amount} GPU-hours", ""), Span(" since its admission", "dim")]
+    spent = job.jobset.gpus * max(0.0, (job.jobset.finished_at or now) - admitted.since)
+    return [Span(format_gpu_time(spent), ""), Span(" since its admission", "dim")]
 
 
 def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
@@ -319,7 +318,7 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     seconds, gpus = max(0.0, now - unsaved.since), line.jobset.gpus
     if seconds >= 60:
         seconds -= seconds % (60 if seconds < 86_400 else 3600)  # as the duration is told, so that the product is right
-    age, hours = wording.duration(seconds), seconds * gpus / 3600
+    age = wording.duration(seconds)
     runs = [Span("checkpoint ", "dim")]
     if unsaved.step is None:
         runs += [Span(f"none in its log of the last {age}", "waits"), Span(": at least ")]
@@ -328,7 +327,7 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
             Span(f"step {unsaved.step:,} ", "strong"),
             Span(f"{'complete' if by_folder else 'by its log'}, {age} ago: {age} x {gpus} GPUs = "),
         ]
-    runs.append(Span(f"{hours:,.1f} GPU-hours would be lost now. "))
+    runs.append(Span(f"{format_gpu_time(seconds * gpus)} would be lost now. "))
     if saved is not None:
         return [*runs, *_fault_runs(saved), *_reading_runs(saved, now)]
     return [*runs, *([Span(f"{key} reads its folder.", "dim")] if key and saved_folder(measures) else [])]

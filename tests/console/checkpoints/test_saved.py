@@ -57,7 +57,7 @@ def test_what_would_be_lost_is_counted_from_the_last_complete_checkpoint_of_the_
     cut = checkpoint(60, CheckpointState.INCOMPLETE, 600, ".metadata is missing")
     found = find_loss(read(WHOLE, cut), measures(60), NOW)
     assert found == (Unsaved(NOW - 1800, 40), True)
-    assert found[0].gpu_hours(NOW, 64) == 32.0
+    assert found[0].gpu_time(NOW, 64) == "32.0 GPU-hours"
     assert find_loss(None, measures(60), NOW) == (Unsaved(NOW - 600, 60), False)
     assert find_loss(read(cut), measures(60), NOW) == (Unsaved(NOW - 600, 60), False)
     unsaved, by_folder = find_loss(None, measures(), NOW) or (None, True)

@@ -10,7 +10,7 @@ import pytest
 from console.logs.line import RankLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Box, Ledger, RunMoments, format_unsaved, reckon_ledger, sum_ledgers
+from console.metrics.ledger import Box, Ledger, RunMoments, format_gpu_time, format_unsaved, reckon_ledger, sum_ledgers
 from console.metrics.measured_log import LogReader
 from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time, find_phase, list_seen, merge_spans
 
@@ -320,17 +320,30 @@ def test_lines_that_tell_of_a_phase(line: str, phase: SpanKind | None) -> None:
     assert find_phase(line) is phase
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0, "0 GPU-seconds"), (4 * 8, "32 GPU-seconds"), (4 * 16, "1.1 GPU-minutes"), (3599, "60.0 GPU-minutes"),
+     (3600, "1.0 GPU-hours"), (36_000_000, "10,000.0 GPU-hours")],
+)  # fmt: skip
+def test_gpu_time_is_told_in_the_unit_that_fits(seconds: float, words: str) -> None:
+    assert format_gpu_time(seconds) == words
+
+
+def test_the_words_of_a_box_begin_with_the_title_of_its_column() -> None:
+    assert [box.words.split()[0] for box in Box] == [str(box).split()[0] for box in Box]
+
+
 def test_what_a_stop_would_lose() -> None:
     run = Script(2.0, 16)
     run.start(0, 50, 30, 0)
     run.train(99)
     assert (
         format_unsaved(run.read(), run.now, 16)
-        == "up to 0.9 GPU-hours: its log tells of no checkpoint in the last 3 min"
+        == "up to 53.3 GPU-minutes: its log tells of no checkpoint in the last 3 min"
     )
     run.save(30)
     run.train(30)
-    told = "the work since step 100 was saved 60 s ago: 0.3 GPU-hours"
+    told = "the work since step 100 was saved 60 s ago: 16.0 GPU-minutes"
     assert format_unsaved(run.read(), run.now, 16) == told
     run.end_training()
     run.spend(Box.IDLE, 5)

@@ -178,7 +178,7 @@ def test_gpu_hours_too_few_for_a_digit_are_not_called_none() -> None:
     assert workload is not None
     admitted = next(each.since for each in workload.conditions if each.type == "Admitted")
     job = JobLine(jobset, fleet)
-    for after, words in ((1.0, "less than 0.1 GPU-hours"), (3600.0, f"{jobset.gpus:.1f} GPU-hours")):
+    for after, words in ((1.0, f"{jobset.gpus} GPU-seconds"), (3600.0, f"{jobset.gpus:.1f} GPU-hours")):
         lines = job_lines(job, None, 70, 40, admitted + after)
         assert any(words in "".join(run.text for run in line) for line in lines)
 
