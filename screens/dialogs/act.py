@@ -93,19 +93,20 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
     known = [nodes["", each] for each in trouble.nodes if ("", each) in nodes]
     pools = screen.session.google.node_pools
     why_not = next((why for each in known if (why := pools.why_not_reportable(each))), "")
-    values = f"the form with {name}'s values, beginning with its last complete checkpoint where the recipe takes one"
+    values = f"the form with {name}'s values, from its last complete checkpoint where the recipe takes one"
+    saved = screen.session.saved_state(trouble.jobset.key)
+    whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
+    again = (FROM_SAVED if whole else "Launch again").lower()
     can = {
-        "without": f"{values}; not on {where}" if trouble.nodes else "",
+        "without": f"as {again}, but not on {where}" if trouble.nodes else "",
         "again": values,
         "cordon": f"no new pods on {where}; running pods stay" if trouble.nodes else "",
         "report": "" if not known else f"not possible: {why_not.rstrip('.')}" if why_not
         else f"has Google replace the host of {where}, whose pods are evicted; cordons it and writes the bundle",
         "bundle": "stacks, dumps, log lines and node facts as .tar.gz; secrets redacted" if trouble.report else "",
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
-        "wait": "nothing is done; an automatic action that was announced is cancelled",
+        "wait": "nothing is done; what was announced to happen by itself is cancelled",
     }  # fmt: skip
-    saved = screen.session.saved_state(trouble.jobset.key)
-    whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
     found = [(each, can[each.name]) for each in REMEDIES if can[each.name]]
     if trouble.report is not None and trouble.report.blames_program and not trouble.blames_node:
         found.sort(key=lambda each: (each[0].name == "wait", each[0].name in OF_NODE))
@@ -114,7 +115,7 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
 
 class ActDialog(Question[str]):
     DEFAULT_CSS: ClassVar[str] = """
-    ActDialog > Vertical { padding: 1 2; }
+    ActDialog > Vertical { padding: 0 2; }
     ActDialog SentenceLine { padding: 0; }
     ActDialog .keys { margin-top: 1; }
     """

@@ -105,7 +105,9 @@ class AlarmsScreen(LiveScreen):
 
     def _remedy_words(self) -> list[Span]:
         """What can be done about the alarm, each with its key, and what was announced to happen by itself."""
-        trouble = self._trouble()
+        trouble, alarm = self._trouble(), self.table.row
+        if trouble is None and alarm is not None and alarm.job and self.app.connected:
+            return [Span("Its job is gone, so that X does nothing here; n on Runs launches it again.", "dim")]
         if trouble is None or self.app.settings.read_only:
             return []
         runs = []

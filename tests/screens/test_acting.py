@@ -137,6 +137,28 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
         assert [name for name, _ in session.calls if name in {"cordon", "stop_job", "report"}] == []
 
 
+async def test_at_80x24_the_list_tells_the_cause_and_all_that_can_be_done_is_readable() -> None:
+    session = stalled()
+    session.alarms.latest_alarms[:] = [replace(session.alarms.latest_alarms[0], nodes=(NODE,))]
+    async with console(session, size=(80, 24)) as (app, pilot, _):
+        session.alarms.verdicts[KEY] = VERDICT
+        await to_list(app, pilot)
+        await until(pilot, lambda: VERDICT in " ".join(screen_text(app).split()))
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
+        assert not [each.id for each in app.screen.query(SentenceLine) if each.is_cut]
+
+
+async def test_of_an_alarm_whose_job_is_gone_the_page_says_why_there_is_nothing_to_do() -> None:
+    session = stalled()
+    alarm = session.alarms.latest_alarms[0]
+    session.alarms.latest_alarms[:] = [replace(alarm, job="gone-7")]
+    async with console(session, size=(120, 35)) as (app, pilot, _):
+        screen = await to_alarms(app, pilot)
+        await until(pilot, lambda: "Its job is gone, so that X does nothing here" in " ".join(screen_text(app).split()))
+        assert not screen.check_action("act", ())
+
+
 @pytest.mark.parametrize(
     ("place", "first"),
     [

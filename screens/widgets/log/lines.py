@@ -94,6 +94,18 @@ def folded(text: str, width: int) -> Sequence[str]:
     return chop_cells(text, width)
 
 
+def folded_at_spaces(text: str, width: int) -> Sequence[str]:
+    """The same, broken at spaces where there are any, which stay at the ends."""
+    pieces: list[str] = []
+    while width > 0 and cell_len(text) > width:
+        head = chop_cells(text, width)[0]
+        at = len(head) if text[len(head) :].startswith(" ") else head.rfind(" ") + 1
+        at = at if head[:at].strip() else len(head)  # one word, or only what it is indented by
+        pieces.append(text[:at])
+        text = text[at:].lstrip(" ")
+    return [*pieces, text] if text or not pieces else pieces
+
+
 LIMIT = 50_000  # lines that are kept of a log that is in memory only; the oldest go first
 FLUSH = 1 / 30  # seconds between two drawings while lines stream in
 AT_ONCE = 20_000  # lines of a text that is looked through on the spot
@@ -277,11 +289,14 @@ class LogLines(ScrollView, Inked, can_focus=True):
         high, width = self._rows_high(), self._text_width()
         top, rows = self.shown, 0
         for row in reversed(self._lines(max(0, self.shown - high), self.shown)):
-            rows += len(folded(row.text, width))
+            rows += len(self.fold(row.text, width))
             if rows > high and top < self.shown:
                 break
             top -= 1
         return max(0, top)
+
+    def fold(self, text: str, width: int) -> Sequence[str]:
+        return folded(text, width)
 
     def _fold(self) -> None:
         self._folds = []
@@ -289,7 +304,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
             return
         top, width = round(self.scroll_y), self._text_width()
         for number, row in enumerate(self._lines(top, top + self._rows_high()), top):
-            pieces = folded(row.text, width)
+            pieces = self.fold(row.text, width)
             self._folds += [(number, piece, at == 0) for at, piece in enumerate(pieces[: self._rows_high()])]
 
     def render_line(self, y: int) -> Strip:

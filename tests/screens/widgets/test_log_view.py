@@ -7,7 +7,7 @@ from textual import on
 from textual.app import App, ComposeResult
 
 from screens.widgets.line import DARK
-from screens.widgets.log.lines import LIMIT, LogLines, folded, line_ink, marked, pattern, printable
+from screens.widgets.log.lines import LIMIT, LogLines, folded, folded_at_spaces, line_ink, marked, pattern, printable
 from screens.widgets.log.view import LogView, StatusNote, fit_status_line
 from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until
@@ -199,6 +199,14 @@ def test_folding() -> None:
     assert folded("abcdef", 4) == ["abcd", "ef"]
     assert folded("", 4) == [""]
     assert folded("🚀🚀🚀", 4) == ["🚀🚀", "🚀"]
+
+
+def test_output_is_folded_at_spaces_and_never_inside_a_number() -> None:
+    assert folded_at_spaces("state S  143 threads", 11) == ["state S  ", "143 threads"]
+    assert folded_at_spaces("pid 1202 state", 8) == ["pid 1202", "state"]
+    assert folded_at_spaces("    backward_no_pipelining", 10) == ["    backwa", "rd_no_pipe", "lining"]
+    assert folded_at_spaces("🚀🚀 🚀🚀🚀", 5) == ["🚀🚀 ", "🚀🚀", "🚀"]
+    assert folded_at_spaces("", 4) == [""]
 
 
 async def test_a_filter_that_leaves_nothing_says_of_how_many_lines_and_which_key_ends_it() -> None:
