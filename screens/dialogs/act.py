@@ -96,7 +96,7 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
     values = f"the form with {name}'s values, from its last complete checkpoint where the recipe takes one"
     saved = screen.session.saved_state(trouble.jobset.key)
     whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
-    again = (FROM_SAVED if whole else "Launch again").lower()
+    again = FROM_SAVED if whole else "Launch again"
     can = {
         "without": f"as {again}, but not on {where}" if trouble.nodes else "",
         "again": values,

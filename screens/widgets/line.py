@@ -7,10 +7,10 @@ colours, so a terminal without colours loses nothing.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len, chop_cells, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
@@ -149,6 +149,18 @@ def wrap(text: str, width: int) -> list[str]:
     if rest or not lines:
         lines.append(rest)
     return lines
+
+
+def folded_at_spaces(text: str, width: int) -> Sequence[str]:
+    """A line in pieces of at most that many columns, broken at spaces where there are any, which stay at the ends."""
+    pieces: list[str] = []
+    while width > 0 and cell_len(text) > width:
+        head = chop_cells(text, width)[0]
+        at = len(head) if text[len(head) :].startswith(" ") else head.rfind(" ") + 1
+        at = at if head[:at].strip() else len(head)  # one word, or only what it is indented by
+        pieces.append(text[:at])
+        text = text[at:].lstrip(" ")
+    return [*pieces, text] if text or not pieces else pieces
 
 
 BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import ClassVar
 
 from rich.style import Style
@@ -13,8 +13,8 @@ from textual.widgets import TextArea
 
 from console.logs.text import MemoryText
 from screens.widgets.form.editors import kept_bindings
-from screens.widgets.line import FixedHeightView, Inked
-from screens.widgets.log.lines import LIMIT, LogLines, folded_at_spaces
+from screens.widgets.line import FixedHeightView, Inked, folded_at_spaces
+from screens.widgets.log.lines import LIMIT, LogLines
 from screens.wording import Span
 
 _LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
@@ -114,8 +114,7 @@ _INKS = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits", "●": "o
 class OutputText(YamlText):
     """Program output under headings; keeps its scroll position when the text is replaced."""
 
-    def fold(self, text: str, width: int) -> Sequence[str]:
-        return folded_at_spaces(text, width)
+    fold = staticmethod(folded_at_spaces)
 
     def paint(self, text: str, whole: str) -> list[Span]:
         if not text.startswith(RULE):

@@ -94,18 +94,6 @@ def folded(text: str, width: int) -> Sequence[str]:
     return chop_cells(text, width)
 
 
-def folded_at_spaces(text: str, width: int) -> Sequence[str]:
-    """The same, broken at spaces where there are any, which stay at the ends."""
-    pieces: list[str] = []
-    while width > 0 and cell_len(text) > width:
-        head = chop_cells(text, width)[0]
-        at = len(head) if text[len(head) :].startswith(" ") else head.rfind(" ") + 1
-        at = at if head[:at].strip() else len(head)  # one word, or only what it is indented by
-        pieces.append(text[:at])
-        text = text[at:].lstrip(" ")
-    return [*pieces, text] if text or not pieces else pieces
-
-
 LIMIT = 50_000  # lines that are kept of a log that is in memory only; the oldest go first
 FLUSH = 1 / 30  # seconds between two drawings while lines stream in
 AT_ONCE = 20_000  # lines of a text that is looked through on the spot
@@ -137,13 +125,13 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     follow: reactive[bool] = reactive(True)
     wrap: reactive[bool] = reactive(False)
+    fold = staticmethod(folded)
     times: reactive[bool] = reactive(False)
     short: reactive[bool] = reactive(True)
     """Whether iteration lines that are too long, and not wrapped, are drawn in few words; what was searched for in the
     words left out brings back the whole line, and what is saved of the text stays as it is."""
     shown: reactive[int] = reactive(0)
     total: reactive[int] = reactive(0)
-
     wanted: reactive[str] = reactive("", init=False)  # what is searched for
     keep: reactive[LineFilter | None] = reactive(None, init=False)  # which lines are shown; None: all
     matches: reactive[int] = reactive(0)
@@ -294,9 +282,6 @@ class LogLines(ScrollView, Inked, can_focus=True):
                 break
             top -= 1
         return max(0, top)
-
-    def fold(self, text: str, width: int) -> Sequence[str]:
-        return folded(text, width)
 
     def _fold(self) -> None:
         self._folds = []

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.app import App, ComposeResult
 
-from screens.widgets.line import DARK
-from screens.widgets.log.lines import LIMIT, LogLines, folded, folded_at_spaces, line_ink, marked, pattern, printable
+from screens.widgets.line import DARK, folded_at_spaces
+from screens.widgets.log.lines import LIMIT, LogLines, folded, line_ink, marked, pattern, printable
 from screens.widgets.log.view import LogView, StatusNote, fit_status_line
 from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until
