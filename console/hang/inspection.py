@@ -37,6 +37,7 @@ from console.hang.pod_answers import (
     list_spared,
     parse_answer,
     parse_or_explain,
+    refuse_foreign_ranks,
 )
 from console.hang.report import HALTED_STATES, HangReport, TracedProcess, list_named_by_nccl
 from console.hang.slow_ranks import (
@@ -207,7 +208,7 @@ class HangProbe:
             + ["no-recorder"] * (not recorder)
         )
         said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
-        answers = [(rank, parse_or_explain(said.found[rank.number])) for rank in every]
+        answers = refuse_foreign_ranks([(rank, parse_or_explain(said.found[rank.number])) for rank in every])
         refusals = [each for each in said.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]

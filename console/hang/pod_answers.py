@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from console.hang.decode import MAX_PROCESSES, Text, decode_answer
 from console.hang.flight_recorder import RankDump
 from console.hang.report import Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process
+from console.scheduling.ranks import format_ranges
 
 if TYPE_CHECKING:
     from console.attach.many_pods import Answer
@@ -90,7 +92,52 @@ class PodAnswer(msgspec.Struct):
         return structs.replace(self, processes=processes)
 
 
+class Refusal(str):
+    """Why the answer of a pod is not believed."""
+
+    __slots__ = ()
+
+
 Answers = list[tuple["Rank", PodAnswer | str]]
+
+
+def refuse_foreign_ranks(answers: Answers) -> Answers:
+    """The answers, without those of pods that tell of ranks that are not theirs.
+
+    A pod has as many ranks as the others, by its number. Where the launcher has numbered the ranks otherwise, as most
+    pods then show, only a rank of which several pods tell is refused to those whose it is not by their number.
+    """
+    told: dict[int, set[int]] = {}
+    for rank, answer in answers:
+        if isinstance(answer, PodAnswer):
+            every = [*(each.rank for each in answer.processes), *(each.rank for each in answer.recorder)]
+            told[rank.number] = {each for each in every if each is not None}
+    told = {number: ranks for number, ranks in told.items() if ranks}
+    working = {rank.replicated_job for rank, _ in answers if rank.number in told}
+    first = min((rank.number for rank, _ in answers if rank.replicated_job in working), default=0)
+    sizes = {len(ranks) for ranks in told.values()} | {rank.gpus for rank, _ in answers if rank.gpus and told}
+
+    def own_ranks(number: int, size: int) -> range:
+        return range((number - first) * size, (number - first + 1) * size)
+
+    def count_at_home(size: int) -> int:
+        return sum(ranks <= set(own_ranks(number, size)) for number, ranks in told.items())
+
+    size = max(sorted(sizes), key=count_at_home, default=0)
+    whole = {number for number, ranks in told.items() if len({each // size for each in ranks}) == 1}
+    by_number, in_blocks = 2 * count_at_home(size) > len(told), 2 * len(whole) >= len(told) or len(answers) == 1
+    most = max(sizes, default=0)
+    times = Counter(each for ranks in told.values() for each in ranks)
+    found: Answers = []
+    for rank, answer in answers:
+        foreign = told.get(rank.number, set()).difference(own_ranks(rank.number, size))
+        if not by_number and (rank.number in whole or not in_blocks):
+            foreign = {each for each in foreign if times[each] > 1 or each >= most * len(answers)}
+        ranks = f"rank{'s' if len(foreign) > 1 else ''} {format_ranges(foreign)}"
+        theirs = "are not its own" if len(foreign) > 1 else "is not its own"
+        refusal = Refusal(f"pod {rank.number} answered for {ranks}, which {theirs}")
+        found.append((rank, refusal if foreign else answer))
+    return found
 
 
 def list_dumps(answers: Answers) -> list[RankDump]:
@@ -168,7 +215,8 @@ def list_processes(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[lis
     for rank, answer in answers:
         trace = PodTrace(rank.number, rank.name, rank.node)
         if isinstance(answer, str):
-            pods.append(replace(trace, failure=answer if answer.endswith(".") else f"{answer}."))
+            why = answer if answer.endswith(".") else f"{answer}."
+            pods.append(replace(trace, failure=why, believed=not isinstance(answer, Refusal)))
             continue
         pods.append(answer.to_trace(trace))
         found.append((rank, to_traced_processes(rank, answer)))

@@ -157,6 +157,7 @@ class PodTrace:
     pod: str
     node: str
     failure: str = ""  # why nothing could be found out; a sentence
+    believed: bool = True  # whether it told of no ranks but its own
     py_spy: str = ""  # its py-spy; empty: it has none
     master: str = ""  # address and port where the ranks meet, if the pod knows it
     reached: bool | None = None  # whether that port was reached from the pod; None: not tried
@@ -303,16 +304,15 @@ class HangReport:
             said.append("mpirun runs, but it has no child processes: it is starting or ending.")
         else:
             said.append("No process of a training or an NCCL test was found in any pod: it is starting or ending.")
-        if self.ras.words:
-            said.append(self.ras.words)
+        said += [self.ras.words] if self.ras.words else []
         if self.unreached:
             far = format_pods(*(pod.pod_rank for pod in self.unreached))
             said.append(f"{self.unreached[0].master} was not reached from {far}: {self.unreached[0].unreached}.")
-        deaf = [pod for pod in self.pods if pod.failure]
-        if deaf:
-            named = format_pods(*(pod.pod_rank for pod in deaf)).capitalize()
-            named += f" ({len(deaf):,} of {len(self.pods):,})" if len(deaf) > 1 else ""
-            said.append(f"{named} could not be asked: {deaf[0].failure}")
+        for believed, failed in ((False, "cannot be believed"), (True, "could not be asked")):
+            if deaf := [pod for pod in self.pods if pod.failure and pod.believed is believed]:
+                named = format_pods(*(pod.pod_rank for pod in deaf)).capitalize()
+                named += f" ({len(deaf):,} of {len(self.pods):,})" if len(deaf) > 1 else ""
+                said.append(f"{named} {failed}: {deaf[0].failure}")
         if self.without_py_spy:
             number = f"{len(self.without_py_spy)} of {len(self.pods)} pods"
             said.append(f"py-spy is missing in {number}: without it there are no stacks.")

@@ -13,11 +13,20 @@ from console.attach.many_pods import MAX_ANSWER_BYTES, run_in_pods
 from console.errors import Unreadable
 from console.hang.collective_times import read_times
 from console.hang.data_waits import read_samples
-from console.hang.flight_recorder import judge
+from console.hang.flight_recorder import RankDump, judge
 from console.hang.nccl_ras import parse_ras
-from console.hang.pod_answers import list_dumps, list_processes, parse_or_explain
+from console.hang.pod_answers import (
+    Answers,
+    PodAnswer,
+    list_dumps,
+    list_processes,
+    parse_or_explain,
+    refuse_foreign_ranks,
+)
+from console.hang.report import HangReport
 from console.hang.slow_ranks import find_slow_ranks, parse_polls
 from console.logs.pyspy import parse_pyspy
+from console.scheduling.ranks import Rank
 from tests.console.attach.test_many_pods import ARGV, INPUT, Pods
 
 if TYPE_CHECKING:
@@ -209,6 +218,45 @@ async def test_what_a_gateway_says_of_others_is_read_as_their_own(kind: str, tmp
     assert [bool(each.failure) for each in traces] == [True] * 4 + [False, True]
     assert processes == []
     assert judge(list_dumps(told)) is None
+
+
+def answers_of(*told: Sequence[int], gpus: int = 8) -> Answers:
+    """Pods whose recorders tell of these ranks."""
+    return [
+        (Rank(number, "workload", 0, number, gpus), PodAnswer([], recorder=[RankDump(each) for each in ranks]))
+        for number, ranks in enumerate(told)
+    ]
+
+
+HOME = [range(8 * number, 8 * number + 8) for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        ([*HOME[:3], [*HOME[3], 41], *HOME[4:]], {3: "pod 3 answered for rank 41, which is not its own"}),
+        ([*HOME[:3], HOME[5], *HOME[4:]], {3: "pod 3 answered for ranks 40-47, which are not its own"}),
+        ([HOME[0], [*HOME[1], 3]], {1: "pod 1 answered for rank 3, which is not its own"}),
+        ([[*HOME[0], 41]], {0: "pod 0 answered for rank 41, which is not its own"}),
+        ([HOME[0], [], [41]], {2: "pod 2 answered for rank 41, which is not its own"}),
+        ([HOME[0], HOME[1][:7], HOME[2]], {}),  # one has lost a rank
+        ([[0, 1], [2, 3], [4, 5], [6, 7, 0]], {3: "pod 3 answered for rank 0, which is not its own"}),
+        ([HOME[2], HOME[0], HOME[1]], {}),  # numbered as they have met
+        ([HOME[2], HOME[0], HOME[1], HOME[1]], {2: "pod 2 answered for ranks 8-15, which are not its own",
+                                                3: "pod 3 answered for ranks 8-15, which are not its own"}),
+        ([range(number, 32, 4) for number in range(4)], {}),  # as mpirun numbers them with --map-by node
+    ],
+)  # fmt: skip
+def test_a_pod_that_answers_for_the_ranks_of_others_is_named_and_not_believed(
+    told: list[Sequence[int]], refused: dict[int, str]
+) -> None:
+    answers = refuse_foreign_ranks(answers_of(*told))
+    assert {rank.number: answer for rank, answer in answers if isinstance(answer, str)} == refused
+    dumps = {each.rank for each in list_dumps(answers)}
+    assert dumps == {each for number, ranks in enumerate(told) if number not in refused for each in ranks}
+    traces, processes = list_processes(answers)
+    said = " ".join(HangReport("job", tuple(traces), tuple(processes)).verdict)
+    assert ("cannot be believed" in said, "could not be asked" in said) == (bool(refused), False)
 
 
 async def test_a_group_of_many_ranks_is_judged_in_time_that_grows_with_its_size() -> None:
