@@ -226,7 +226,10 @@ class ContainerExec:
     ) -> tuple[RankOutput, ...]:
         """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; results by rank.
 
-        A stream for which the API server has no room is tried again: nothing has run then.
+        Each has a stream of its own, and none goes by ssh from another pod, as questions do that may be asked twice: a
+        command of sshd has neither the working directory nor the environment of the container, nor can it choose one,
+        and of what a broken gateway had begun nobody knows where it ran. So no command runs twice in a pod. A stream
+        for which the API server has no room is tried again: nothing has run then.
 
         `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
         rank is in its result; NotAllowed in read-only mode.

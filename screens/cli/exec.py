@@ -15,6 +15,7 @@ from console.errors import BadInput, ConsoleError, NotFound, Unreachable, Unread
 from console.kube.objects.pod import Pod
 from console.scheduling.ranks import PodFate, Rank, pod_fate
 from screens.cli.arguments import (
+    EXIT_CODES,
     Command,
     Commands,
     PodOptions,
@@ -308,6 +309,9 @@ COMMANDS: Commands = {
         description="Run a command in one pod of a job, or in many. a4 exits with its code, of many with the highest. "
         "Of many pods a terminal shows equal outputs once; a pipe gets each line after its pod. What one pod prints "
         "passes as it is, control characters too.",
+        epilog="Of many pods each has a stream of its own through the API server, --at-once of them at a time. None is "
+        "reached by ssh from another pod, as a4 hang does it: so the command has the container's own environment and "
+        f"working directory, and never runs twice in a pod.\n{EXIT_CODES}",
     ),
     "shell": Command(
         shell, ShellOptions, description="A shell in a pod. What it prints passes as it is, control characters too."
