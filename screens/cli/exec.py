@@ -311,7 +311,7 @@ COMMANDS: Commands = {
         "passes as it is, control characters too.",
         epilog="Of many pods each has a stream of its own through the API server, --at-once of them at a time. None is "
         "reached by ssh from another pod, as a4 hang does it: so the command has the container's own environment and "
-        f"working directory, and never runs twice in a pod.\n{EXIT_CODES}",
+        f"working directory, and never runs twice in a pod; {EXIT_CODES}",
     ),
     "shell": Command(
         shell, ShellOptions, description="A shell in a pod. What it prints passes as it is, control characters too."
