@@ -95,7 +95,13 @@ def pace_by_timestamps(numbers: Sequence[float], times: Sequence[float], paced_f
         )
     least = PAUSE_FACTOR * median(waits)
     paused = [first + at + 1 for at, wait in enumerate(waits) if wait > least]
-    if not paused or paused[-1] - paused[0] >= MIN_STEPS_FOR_PACE:
+    if paused and paused[-1] - paused[0] >= MIN_STEPS_FOR_PACE:
+        before = [after - each for each, after in pairwise(times[max(paced_from, first - 2 * RECENT) : first])]
+        if len(before) >= RECENT and max(before) <= least:  # no rhythm: there was none of them earlier
+            took -= sum(wait for wait in waits if wait > least)
+            steps -= sum(numbers[at] - numbers[at - 1] for at in paused)
+        return took / steps if steps > 0 and took > 0 else None
+    if not paused:
         return took / steps
     return _pace_around_pause(numbers, times, paused[0], paused[-1], first, paced_from)
 

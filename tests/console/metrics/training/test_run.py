@@ -236,6 +236,18 @@ def test_slow_steps_that_are_close_together_are_one_pause(halts: dict[int, float
     assert made.step_interval() == pytest.approx(3.74)
 
 
+def test_several_pauses_that_were_never_made_before_are_no_rhythm() -> None:
+    """As after a4 slow --recorder: the mean of these steps came near the printed time, which then was taken."""
+    made, growing, time = TrainingRun("megatron"), list[Step](), 1000.0
+    for at in range(1, 201):
+        time += 0.28 + {185: 12.0, 195: 14.0}.get(at, 0.0)
+        growing.append(Step(at, 3000, 1.0, step_time_s=2.82))
+        made.sync_steps(growing, time)
+    assert made.step_interval() == pytest.approx(0.28)
+    regular = paused_run(dict.fromkeys(range(302, 4373, 10), 20.0))
+    assert regular.step_interval() == pytest.approx(3.74 + 2, rel=0.1)
+
+
 @pytest.mark.parametrize("slow", range(2, 5))
 def test_a_slow_step_among_the_first_does_not_make_the_time_left_longer(slow: int) -> None:
     made, growing, time = TrainingRun("megatron"), list[Step](), 1000.0
