@@ -28,6 +28,7 @@ from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
+from console.hang.peer_times import ask_peer_times
 from console.hang.pod_answers import (
     Answers,
     PodAnswer,
@@ -45,6 +46,7 @@ from console.hang.slow_ranks import (
     MIN_STEPS,
     SlowReport,
     add_locations,
+    add_peer_times,
     add_times,
     find_slow_ranks,
     locate_late_rank,
@@ -309,6 +311,7 @@ class HangProbe:
         )
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
+        report = add_peer_times(report, await ask_peer_times(self._run, every))
         report = await self._add_data_waits(report, every, seconds / 2)
         report = replace(report, job=name, at=time.time())
         self.slow_reports[namespace, name] = report

@@ -20,6 +20,7 @@ import msgspec
 
 from console.errors import Unreadable
 from console.hang.collective_times import LateOnGpu, TimesReport
+from console.hang.peer_times import PeerTimes
 from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank
 
@@ -125,6 +126,7 @@ class SlowReport:
     timed: str = ""  # which ranks told how long collectives took on the GPU; empty: not asked
     no_gpu_slow: bool = False  # by those times no GPU and no link is slow
     sampled: str = ""  # at which ranks py-spy looked, or why that told nothing; empty: it was not asked
+    peers: PeerTimes | None = None  # how long data take from rank to rank; None: CoMMA writes no files
 
     @property
     def slow(self) -> tuple[LateRank, ...]:
@@ -403,6 +405,20 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
     named = {each.rank for each in found}
     rest = [replace(each, slow=False, runs_ahead=False, partly=False) for each in report.late if each.rank not in named]
     return replace(report, late=(*found, *rest), problem="", no_gpu_slow=not found, bound=times.bound)
+
+
+def add_peer_times(report: SlowReport, peers: PeerTimes | None) -> SlowReport:
+    """The report with what CoMMA's files tell; a slow link makes others late too, so that it comes first."""
+    report = replace(report, peers=peers)
+    slow = peers.slow if peers is not None else None
+    if slow is None or (report.problem and report.steps == 0):
+        return report
+    member = slow.member
+    found = LateRank(member.rank, "", slow.pid, slow.gpu, 0.0, 0.0, slow.most, slow=True, cause="network",
+                     pod_index=member.pod_index, node=member.node, evidence=slow.what)  # fmt: skip
+    rest = [replace(each, slow=False, runs_ahead=False, partly=False) for each in report.late
+            if each.rank is None or each.rank != member.rank]  # fmt: skip
+    return replace(report, late=(found, *rest), problem="", no_gpu_slow=False)
 
 
 def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str]) -> LateRank:

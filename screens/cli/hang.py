@@ -154,6 +154,8 @@ def slow_lines(report: SlowReport) -> list[str]:
         lines.append(f"{report.timed}.")
     elif not report.slow and not report.problem:
         lines.append("--recorder also tells of slow GPUs and links; the first time it pauses the job for 2 to 5 s.")
+    if report.peers is not None:
+        lines.append(f"{report.peers.words}.")
     if report.sampled:
         lines.append(f"{report.sampled}.")
     return lines
@@ -239,7 +241,8 @@ null: not told), late (rank, host, pid, gpu, pod_index, node, share (0: not know
 which it is late, 95 % confidence, slow, partly: in some of its communicators only, runs_ahead: the others
 launch meanwhile, cause: host, GPU, network, data or not known, evidence: of a slow link or a data loader),
 bound (share that no other rank reaches), timed (which ranks told how long collectives took; empty: not asked),
-no_gpu_slow (by that, none is slow), sampled (at which ranks py-spy looked, or why that told nothing; empty: no
-rank is slow).""",
+no_gpu_slow (by that, none is slow), peers (null: no files of CoMMA; words, pairs: member, peer, direction,
+step_bytes, steps, bytes, us_per_mib, worst_us, slow; slow: the pair that is named), sampled (at which ranks
+py-spy looked, or why that told nothing; empty: no rank is slow).""",
     ),
 }
