@@ -152,6 +152,8 @@ def read_peer_times(answers: Mapping[int, Answer], nodes: Mapping[int, str]) -> 
     why = why or next((each.of.why.rstrip(".") for each in told if each.of.why), "")
     timed = sum(bool(each.of.peers) for each in told)
     words = f"CoMMA's files of {timed:,} of {len(told):,} ranks told how long data take to their peers"
+    if not told:
+        return PeerTimes(f"Whether files of CoMMA tell how long data take is not known ({why})")
     report = _judge(told, _name_members(told))
     return replace(report, words=words + (f" ({why})" if why else ""))
 

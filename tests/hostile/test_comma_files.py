@@ -120,7 +120,9 @@ def test_an_answer_that_is_none_is_named(kind: str) -> None:
     times = read_peer_times({0: ANSWERS[kind]}, {})
     assert times is not None
     assert (times.pairs, times.slow) == ((), None)
-    assert "What the pod tells of CoMMA" in times.words
+    assert times.words.startswith(
+        "Whether files of CoMMA tell how long data take is not known (What the pod tells of CoMMA"
+    )
 
 
 def test_communicators_that_are_not_there_and_no_time_at_all_are_left_out() -> None:
