@@ -215,3 +215,20 @@ def test_without_files_one_pod_is_asked_and_nothing_is_said(tmp_path: Path) -> N
     report = add_peer_times(SlowReport(polls=200), times)
     assert msgspec.to_builtins(report)["peers"] is None
     assert not any("CoMMA" in each for each in slow_lines(report))
+
+
+def test_with_a_file_in_the_first_pod_every_pod_is_asked_once(tmp_path: Path) -> None:
+    answers = read_ring(tmp_path, lambda own, peer: 95 if (own, peer) == (1, 3) else 22)
+    job, asked = jobset("comma", len(answers)), []
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        asked.append(pod.completion_index)
+        take(1, answers[pod.completion_index])
+        return 0
+
+    every = ranks_of(job, fleet_of(job, *[rank(job, number, f"node-{number}") for number in range(job.ranks)]))
+    times = asyncio.run(ask_peer_times(run, every))
+    assert sorted(asked) == [0, 1, 2, 3]
+    assert times is not None
+    assert times.slow is not None
+    assert (times.slow.member.rank, times.slow.member.node) == (1, "node-0")
