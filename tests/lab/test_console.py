@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,6 +86,9 @@ async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
         assert page.form.texts["queue"], "the form offers a queue of the cluster"
         await pilot.press("ctrl+s")
         await until("the look at what will be created", lambda: isinstance(app.screen, LaunchLook))
+        look = app.screen
+        assert isinstance(look, LaunchLook)
+        await until("the end of its checks", lambda: look.launches_from and monotonic() >= look.launches_from)
         await pilot.press("enter")
         await until("the job's page", lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
         opened = app.screen
