@@ -127,7 +127,9 @@ def test_a_run_that_goes_on_has_the_boxes_of_its_log_and_of_the_slow_rank_that_a
     assert a4.run("wait", "slowed", "--until", "step=20", "--timeout", "60")[0] == 0
     before = a4.json("ledger", "slowed")["gpu_seconds"]
     assert (before["productive"] > 0, before["slow"]) == (True, 0.0), "no console has followed its log"
-    assert a4.json("slow", "slowed", "--seconds", "5", code=1)["late"][0]["slow"]
+    # Where the machine is busy 5 s may see too few launches to name anybody.
+    found = next(late for _ in range(4) if (late := a4.json("slow", "slowed", "--seconds", "5", code=1)["late"]))
+    assert found[0]["slow"]
     found = a4.json("ledger", "slowed")
     boxes = found["gpu_seconds"]
     assert boxes["slow"] / (boxes["slow"] + boxes["productive"]) == pytest.approx(0.3, abs=0.12)
