@@ -33,7 +33,7 @@ from textual.worker import Worker, active_worker
 
 from screens.cli.crash import report
 from screens.sanitize import one_line
-from screens.widgets.line import DARK, LIGHT
+from screens.widgets.line import DARK, LIGHT, call_after
 
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
@@ -181,14 +181,14 @@ class KeyOrderedApp(App[int]):
             draw()
             return
         if not self._with_next_key:
-            self.set_timer(KEYS_REST, self._draw_rested)
+            call_after(self, KEYS_REST, self._draw_rested)
         self._with_next_key[what] = draw
 
     def _draw_rested(self) -> None:
         if self._with_next_key and monotonic() - self._pressed_at > KEYS_REST:
             self._draw_waiting()
         elif self._with_next_key:
-            self.set_timer(KEYS_REST, self._draw_rested)
+            call_after(self, KEYS_REST, self._draw_rested)
 
     def _draw_waiting(self) -> None:
         if not self.is_running:  # the screens are being taken away

@@ -25,7 +25,7 @@ from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
 from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
-from screens.widgets.line import AbstractWidgetMeta, SnapshotText
+from screens.widgets.line import AbstractWidgetMeta, SnapshotText, call_after
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import ALL_NAMESPACES, MINE, Span, sentence
@@ -201,8 +201,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def _fleet_changed(self) -> None:
         if self.is_current and not self._drawing_due:
-            most = KEYS_FIRST_OF_SLOW if self._drawing_is_slow else KEYS_FIRST
-            self._draw_between_keys(max(self._rested_at, monotonic()) + most)
+            self._draw_between_keys(self._latest_drawing())
+
+    def _latest_drawing(self) -> float:
+        """Until when keys that are answered keep the next picture waiting."""
+        return max(self._rested_at, monotonic()) + (KEYS_FIRST_OF_SLOW if self._drawing_is_slow else KEYS_FIRST)
 
     def _draw_between_keys(self, latest: float) -> None:
         """Draw when the pause after the last drawing is over and no key is waiting, with a maximum delay."""
@@ -211,11 +214,15 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         keys = self.app.keys_likely if self._drawing_is_slow else self.app.answering
         if wait <= 0 and now < latest and keys:
             wait = LOOK
-        self._drawing_due = wait > 0 and self.is_current
-        if self._drawing_due:
-            self.set_timer(wait, partial(self._draw_between_keys, latest))
+        if wait > 0 and self.is_current:
+            self._draw_after(wait, latest)
         else:
+            self._drawing_due = False
             self.draw_fleet()
+
+    def _draw_after(self, wait: float, latest: float) -> None:
+        self._drawing_due = True
+        call_after(self, wait, partial(self._draw_between_keys, latest))
 
     def draw_fleet(self) -> None:
         if not self.is_current:
@@ -239,10 +246,10 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             rest = 0.0
         behind = any(table.listing.behind for table in self.query(ResourceTable))
         if behind:
-            rest = cost  # some rest always: the next picture would be drawn within this call
+            rest = cost
         self._rested_at = monotonic() + rest
-        if behind:
-            self._fleet_changed()
+        if behind and not self._drawing_due:
+            self._draw_after(rest, self._latest_drawing())  # however short the rest: not within this call
 
     @work(group="starts", exclusive=True)
     async def follow_starts(self, wanted: Callable[[], bool]) -> None:

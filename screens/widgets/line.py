@@ -6,6 +6,7 @@ colours, so a terminal without colours loses nothing.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -14,7 +15,7 @@ from rich.cells import cell_len, chop_cells, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
-from textual.message_pump import _MessagePumpMeta
+from textual.message_pump import MessagePump, _MessagePumpMeta
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -25,6 +26,14 @@ from screens.sanitize import one_line
 from screens.wording import JOB_INKS, Span, short_node
 
 InkOf = Callable[[str], Style]
+
+
+def call_after(pump: MessagePump, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
+    """Call that in the turn of a page or widget after so many seconds.
+
+    A timer of Textual's own never rings where the machine stands still for so long just as it starts.
+    """
+    return asyncio.get_running_loop().call_later(seconds, pump.call_next, call)
 
 
 def fit(text: str, width: int) -> str:

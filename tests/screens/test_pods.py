@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -238,10 +240,13 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
         await until(pilot, lambda: drawn == (2 if slow else 3))
 
 
+@pytest.mark.parametrize("drawing", ["as it is", "takes no time"])
 async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_pictures(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, drawing: str
 ) -> None:
     """However quickly each part is drawn."""
+    if drawing == "takes no time":
+        monkeypatch.setattr("screens.base.thread_time", lambda: 0.0)
     monkeypatch.setattr("screens.pages.pods.AT_ONCE", 1)
     monkeypatch.setattr("screens.pages.pods.AT_ONCE_AMONG_KEYS", 1)
     within = most = 0
@@ -268,6 +273,23 @@ async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_p
         session.show(pods={(*key[:-1], f"{key[-1]}-{copy}"): pod for key, pod in pods.items() for copy in range(3)})
         await until(pilot, lambda: most and len(screen.table.shown) == 3 * len(pods))
     assert most == 1
+
+
+async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_is_arranged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("screens.pages.pods.AT_ONCE", 1)
+    monkeypatch.setattr("screens.pages.pods.AT_ONCE_AMONG_KEYS", 1)
+    took, looks = itertools.count(), itertools.count()
+    async with console() as (app, pilot, session):
+        # Each drawing takes 5 ms, and between two looks of a timer at the clock pass 20 ms.
+        monkeypatch.setattr("screens.base.thread_time", lambda: 0.005 * next(took))
+        monkeypatch.setattr("textual.timer._time", SimpleNamespace(get_time=lambda: 0.02 * next(looks)))
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        await until(pilot, lambda: not screen.table.listing.behind)
+        assert len(screen.table.shown) == len(session.fleet.pods)
 
 
 async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
@@ -23,12 +23,8 @@ from console.logs.text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from screens.sanitize import one_line
-from screens.widgets.line import Inked
+from screens.widgets.line import Inked, call_after
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual.timer import Timer
-
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _INKS = {"error": "bad", "warn": "waits"}
@@ -148,7 +144,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         super().__init__(id=id)
         self.text: LogText = MemoryText(LIMIT)
         self._fresh: list[tuple[float, str]] = []
-        self._flush_due: Timer | None = None
+        self._flush_due = False
         self._jumping = False
         self._widest = 0
         self._page: tuple[int, list[TextRow]] = (0, [])
@@ -200,8 +196,9 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def append(self, lines: Iterable[tuple[float, str]]) -> None:
         """Append lines (time, text) to its own text; they are drawn together after a short delay."""
         self._fresh.extend(lines)
-        if self._flush_due is None and self.is_attached:
-            self._flush_due = self.set_timer(FLUSH, self.flush)
+        if not self._flush_due and self.is_attached:
+            self._flush_due = True
+            call_after(self, FLUSH, self.flush)
 
     def on_mount(self) -> None:
         self.flush()
@@ -210,7 +207,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.show_text(MemoryText(LIMIT))
 
     def flush(self) -> None:
-        self._flush_due = None
+        self._flush_due = False
         fresh, self._fresh = self._fresh, []
         if fresh and isinstance(self.text, MemoryText):
             gone = self.text.append_lines(fresh)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from textual import on
 from textual.app import App, ComposeResult
 
@@ -47,6 +50,17 @@ async def log(lines: int = 0, width: int = 60) -> AsyncIterator[tuple[LogLines, 
             view.lines.append((float(number), f"line {number}") for number in range(lines))
             await until(pilot, lambda: view.lines.shown == lines)
         yield view.lines, pilot, view
+
+
+async def test_lines_that_come_are_shown_where_the_machine_stands_still_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = itertools.count()
+    async with log(5) as (lines, pilot, _):
+        # Between two looks of a timer at the clock pass 50 ms.
+        monkeypatch.setattr("textual.timer._time", SimpleNamespace(get_time=lambda: 0.05 * next(looks)))
+        lines.append([(1.0, "new")])
+        await until(pilot, lambda: "new" in text_of(lines))
 
 
 async def test_follows_until_scrolled_up_and_again_at_the_end() -> None:
