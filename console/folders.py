@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from console.errors import BadInput
 
 
 def state_folder() -> Path:
@@ -52,6 +56,35 @@ def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_new_file(place: Path, data: bytes) -> None:
+    """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
+    try:
+        place = place.expanduser()
+        fd, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+        try:
+            with os.fdopen(fd, "wb") as out:
+                out.write(data)
+            _publish_file(beside, place)
+        finally:
+            Path(beside).unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise BadInput(f"{place} already exists.", "Choose another name.") from error
+    except OSError as error:
+        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
+
+
+def _publish_file(beside: str, place: Path) -> None:
+    """Give a finished temporary file its final name unless that exists; renames it if hard links are not supported."""
+    try:
+        os.link(beside, place)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        if place.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        Path(beside).rename(place)
 
 
 @contextmanager

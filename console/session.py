@@ -284,6 +284,7 @@ class Session:
         if report.alarming:
             from console.hang.bundle import write_unasked_bundle
 
+            report = await self.hang_probe.add_torch_analysis(*key, report)
             told = await write_unasked_bundle(self.watch, key[0], report)
             if self.hang_probe.reports.get(key) is report:
                 self.hang_probe.reports[key] = told

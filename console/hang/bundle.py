@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 
 from console.errors import BadInput, ConsoleError
-from console.folders import make_private, state_folder
-from console.hang.inspection import write_new_file
+from console.folders import make_private, state_folder, write_new_file
 from console.hang.report import HangReport
-from console.hang.report_lines import format_report, report_to_json
+from console.hang.report_lines import describe_analysis, format_report, report_to_json
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
 from console.logs.redact import REDACTED, is_confidential, redact
@@ -72,6 +71,7 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
         "report.json": report_to_json(report),
         "ras.txt": report.ras.text or f"{report.ras_problem}\n",
         "recorder.json": msgspec.to_builtins(report.dumps),
+        "torch-analyser.txt": f"{describe_analysis(report)}\n\n{report.analysis.log if report.analysis else ''}",
         "nccl-lines.txt": "\n".join(line for each in lines for line in each),
         "nodes.json": [msgspec.to_builtins(node) for node in cluster.fleet.nodes.values() if node.name in nodes],
     }

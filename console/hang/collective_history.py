@@ -22,6 +22,7 @@ class Call(NamedTuple):
     op: str
     sizes: str = ""
     frame: str = ""  # the line of the program
+    tensors: str = ""  # JSON: sizes of its inputs, of its outputs, then their types; empty where not told
 
     @property
     def kind(self) -> str:

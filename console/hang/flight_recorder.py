@@ -45,6 +45,7 @@ class RankDump(Struct):
 
     rank: int
     why: str = ""  # why there is none
+    version: Text = ""  # of the format of its dump
     groups: dict[str, GroupRanks] = {}
     operations: list[Operation] = []
     kinds: list[Call] = []
@@ -169,11 +170,15 @@ class _Waits:
         return group[1][number] if 0 <= number < len(group[1]) else None
 
     def named(self, group: Group) -> str:
-        desc, ranks = self.descs.get(group, ""), len(group[1])
-        if desc in ("default_pg", "default"):
-            return "the group of all ranks"
-        name = next((name for name, pattern in NAMES if pattern.search(desc.replace("_", " "))), "")
-        return f"the {name} group" if name else f"a group of {ranks} ranks"
+        return describe_group(self.descs.get(group, ""), len(group[1]))
+
+
+def describe_group(desc: str, ranks: int) -> str:
+    """A process group by what the program calls it, as "the tensor group"."""
+    if desc in ("default_pg", "default"):
+        return "the group of all ranks"
+    name = next((name for name, pattern in NAMES if pattern.search(desc.replace("_", " "))), "")
+    return f"the {name} group" if name else f"a group of {ranks} ranks"
 
 
 def judge(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import platform
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from console.attach.many_pods import (
     run_in_pods,
 )
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
+from console.folders import write_new_file
 from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
@@ -53,41 +52,13 @@ from console.hang.slow_ranks import (
     parse_polls,
 )
 from console.hang.stack_location import Activity
+from console.hang.torch_analysis import ask_torch_analyser
 from console.kube.find_job import find_job
 from console.scheduling.ranks import Rank, ranks
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
-
-
-def write_new_file(place: Path, data: bytes) -> None:
-    """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
-    try:
-        place = place.expanduser()
-        fd, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-        try:
-            with os.fdopen(fd, "wb") as out:
-                out.write(data)
-            _publish_file(beside, place)
-        finally:
-            Path(beside).unlink(missing_ok=True)
-    except FileExistsError as error:
-        raise BadInput(f"{place} already exists.", "Choose another name.") from error
-    except OSError as error:
-        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
-
-
-def _publish_file(beside: str, place: Path) -> None:
-    """Give a finished temporary file its final name unless that exists; renames it if hard links are not supported."""
-    try:
-        os.link(beside, place)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-            raise
-        if place.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
-        Path(beside).rename(place)
 
 
 def own_py_spy() -> bytes:
@@ -233,6 +204,24 @@ class HangProbe:
         )  # fmt: skip
         self.reports[namespace, name] = report
         return report
+
+    async def add_torch_analysis(self, namespace: str, name: str, report: HangReport) -> HangReport:
+        """That report with what PyTorch's own analyser says of its dumps; itself where it has none of a whole group.
+
+        The analyser is asked in a pod of a rank that gave a dump and that the others do not wait for. It takes seconds
+        to import PyTorch there, so that it comes after the verdict.
+        """
+        able = {dump.rank for dump in report.dumps if dump.history}
+        suspects = {each.pod for group in report.suspects for each in group.members}
+        pods = [each.pod for each in report.processes if each.rank in able]
+        wanted = next((pod for pod in pods if pod not in suspects), pods[0] if pods else "")
+        pod = self._cluster.fleet.pods.get((namespace, wanted))
+        if pod is None or pod.phase != "Running":
+            return report
+        told = replace(report, analysis=await ask_torch_analyser(self._run, pod, report.dumps))
+        if self.reports.get((namespace, name)) is report:
+            self.reports[namespace, name] = told
+        return told
 
     async def _ask_suspects(self, answers: Answers, processes: Sequence[TracedProcess], ras: RasReport) -> Answers:
         """Add the stacks that the first look spared: those of the suspects, and of all where these are not enough."""

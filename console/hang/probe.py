@@ -256,6 +256,8 @@ KEPT, UNDONE = 8, 4
 """Operations of a group that are told: the last ones, and the first ones that have not ended."""
 MOST_HISTORY, MOST_KINDS = 500, 100
 """Collectives of a group of which is told what they were, and how many kinds of them."""
+MOST_TENSORS = 2000
+"""Characters that tell the tensors of a collective: about 100 tensors of two dimensions."""
 
 
 class NoClasses(pickle._Unpickler):
@@ -318,8 +320,8 @@ def changed(path: str) -> int | None:
         return None
 
 
-def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The groups and the entries of a dump; any exception if it is none."""
+def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+    """The groups, the entries and the version of a dump; any exception if it is none."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size > MOST_DUMP:
             raise ValueError(f"it has more than {MOST_DUMP >> 20} MiB")
@@ -328,12 +330,12 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         str(name)[:200]: {"desc": str(each["desc"])[:200], "ranks": [int(one) for one in NUMBER.findall(each["ranks"])]}
         for name, each in found["pg_config"].items()
     }
-    return groups, found["entries"]
+    return groups, found["entries"], str(found.get("version", ""))[:20]
 
 
 def read_times(path: str, seconds: float) -> dict[str, Any]:
     """How long each collective of the last `seconds` took on the GPU, in microseconds: [number, launched, took]."""
-    groups, entries = load_dump(path)
+    groups, entries, _ = load_dump(path)
     since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)
     times: dict[str, list[list[int]]] = {}
     for each in entries:
@@ -346,29 +348,30 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
 
 def read_dump(path: str) -> dict[str, Any]:
     """The groups and the last operations in a dump."""
-    groups, entries = load_dump(path)
+    groups, entries, version = load_dump(path)
     several: dict[str, list[dict[str, Any]]] = {}
     for place, each in enumerate(entries):
-        several.setdefault(str(each["process_group"][0])[:200], []).append(dict(operation(each), place=place))
+        known = several.setdefault(str(each["process_group"][0])[:200], [])
+        known.append(dict(operation(each), place=place, tensors=tensors(each)))
     told = []
     for known in several.values():
         undone = [each for each in known[:-KEPT] if each["state"] != "completed"]
         told += undone[:UNDONE] + known[-KEPT:]
     told.sort(key=lambda each: each["place"])
-    kinds: dict[tuple[str, str, str], int] = {}
+    kinds: dict[tuple[str, ...], int] = {}
     history = {name: list_history(known, kinds) for name, known in several.items()}
-    operations = [{name: fact for name, fact in each.items() if name != "place"} for each in told]
-    return {"groups": groups, "operations": operations, "kinds": list(kinds), "history": history}
+    operations = [{name: fact for name, fact in each.items() if name not in ("place", "tensors")} for each in told]
+    return {"version": version, "groups": groups, "operations": operations, "kinds": list(kinds), "history": history}
 
 
-def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, str, str], int]) -> list[int]:
+def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, ...], int]) -> list[int]:
     """The number of a group's first collective that is told, then of each one its place among `kinds`; -1: not known.
 
-    A kind is (name, sizes, line). Ranks that disagree may go on for many collectives before they hang.
+    A kind is (name, sizes, line, tensors). Ranks that disagree may go on for many collectives before they hang.
     """
     of: dict[int, int] = {}
     for each in known:
-        kind = each["op"], each["sizes"], each["frame"]
+        kind = each["op"], each["sizes"], each["frame"], each["tensors"]
         if not each["p2p"] and (kind in kinds or len(kinds) < MOST_KINDS):
             of.setdefault(each["seq"], kinds.setdefault(kind, len(kinds)))
     if not of:
@@ -404,6 +407,15 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
         "frame": own_line(frame),
         "p2p": p2p,
     }
+
+
+def tensors(each: dict[str, Any]) -> str:
+    """Sizes of the inputs and the outputs of an entry, then their types, as JSON; empty where these are too many."""
+    sizes = [[[int(size) for size in one] for one in each.get(name, [])[:MOST_TENSORS]]
+             for name in ("input_sizes", "output_sizes")]  # fmt: skip
+    kinds = [[str(one)[:20] for one in each.get(name, [])[:MOST_TENSORS]] for name in ("input_dtypes", "output_dtypes")]
+    told = json.dumps(sizes + kinds, separators=(",", ":"))
+    return told if len(told) <= MOST_TENSORS else ""
 
 
 def find_links() -> list[list[Any]]:

@@ -3,7 +3,6 @@
 Stacks say it where the waiting call is Python's. Two usual ones are not: `loss.item()` waits for the GPU, and backward
 of DDP for the other ranks, inside compiled code, so that such a rank seems to compute. That many are at the very same
 line gives them away; NCCL RAS, which counts collectives, then knows whom they wait for, else all who are elsewhere.
-
 Where nothing tells processes apart, as with NCCL tests, a rank that RAS finds behind at the same operation twice is the
 one: ranks of a job that runs differ for moments only.
 """
@@ -19,6 +18,7 @@ from console.hang import flight_recorder
 from console.hang.flight_recorder import Desync, Finding, RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.stack_location import NO_STACK, NOT_ASKED, Activity, StackLocation
+from console.hang.torch_analysis import TorchAnalysis
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:
@@ -237,6 +237,7 @@ class HangReport:
     dumps: tuple[RankDump, ...] = ()
     asked: str = ""  # how many pods answered, and by which way
     bundle: str = ""  # the archive of it that was written, or why it could not be
+    analysis: TorchAnalysis | None = None  # what PyTorch's own analyser says of these dumps; None: not asked
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
@@ -313,9 +314,8 @@ class HangReport:
                 named = format_pods(*(pod.pod_rank for pod in deaf)).capitalize()
                 named += f" ({len(deaf):,} of {len(self.pods):,})" if len(deaf) > 1 else ""
                 said.append(f"{named} {failed}: {deaf[0].failure}")
-        if self.without_py_spy:
-            number = f"{len(self.without_py_spy)} of {len(self.pods)} pods"
-            said.append(f"py-spy is missing in {number}: without it there are no stacks.")
+        if missing := len(self.without_py_spy):
+            said.append(f"py-spy is missing in {missing} of {len(self.pods)} pods: without it there are no stacks.")
         return tuple(said)
 
     @property

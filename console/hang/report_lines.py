@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,8 +45,23 @@ def report_to_json(report: HangReport) -> dict[str, object]:
         "processes": [_with_index(each) for each in report.processes],
         "pods": [_with_index(each) for each in report.pods],
         "recorder": {"words": report.recorder_words, "found": msgspec.to_builtins(report.recorded)},
+        "torch_analyser": None if report.analysis is None
+        else msgspec.to_builtins(replace(report.analysis, log="")) | {"words": describe_analysis(report)},
         "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
     }  # fmt: skip
+
+
+def describe_analysis(report: HangReport) -> str:
+    """What PyTorch's own analyser says, and whether it names whom we name; empty if it has not answered."""
+    if report.analysis is None:
+        return ""
+    suspects = sorted({rank for group in report.suspects for rank in group.ranks})
+    named = report.recorded.ranks if report.recorded is not None else suspects
+    told = {dump.rank for dump in report.dumps if dump.history}
+    said = report.analysis.compare([rank for rank in named if rank in told])
+    deaf = [rank for rank in named if rank not in told]
+    several = "s" if len(deaf) > 1 else ""
+    return f"{said} It knows nothing of rank{several} {format_ranges(deaf)}, without a dump." if deaf else said
 
 
 def format_member_lines(group: HangGroup, *, most: int = MAX_STACKS, apart: bool = True) -> list[str]:
@@ -125,6 +141,7 @@ def _format_rdma_lines(report: HangReport) -> list[str]:
     lines = [f"── RDMA: {number} devices a pod, {len(down) or 'none'} not active"]
     lines += [f"   ✗ pod {pod.pod_rank}, {pod.node}: {name} {state}" for pod, name, state in down[:8]]
     lines.append(f"── Flight recorder: {report.recorder_words}")
+    lines += [f"── {described}"] if (described := describe_analysis(report)) else []
     lines.append(f"── NCCL RAS: {report.ras.words or report.ras_problem}")
     lines += [
         f"   ✗ {each}" for each in report.ras.text.splitlines() if "launched up to operation" in each or "DEAD" in each

@@ -14,7 +14,7 @@ import msgspec
 from console.errors import NotFound, NotThere
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport, TracedProcess
-from console.hang.report_lines import format_report, report_to_json
+from console.hang.report_lines import describe_analysis, format_report, report_to_json
 from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
@@ -23,7 +23,7 @@ from screens.cli.arguments import Command, Commands, Options, count, flag, json_
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS
-from screens.cli.output import print_line, print_result, show_progress, warn
+from screens.cli.output import print_json, print_line, print_result, show_progress, warn
 
 if TYPE_CHECKING:
     from console.session import Session
@@ -38,6 +38,14 @@ async def hang(options: HangOptions) -> int:
         report = await session.hang_probe.inspect_job(
             session.namespace, options.job, all_stacks=options.all, recorder=agreed
         )
+        wanted = not (options.facts_of or options.record)
+        if wanted and not options.json:
+            for line in format_report(report, stacks=options.all):
+                print_line(line)
+            show_progress("Asking PyTorch's own analyser…")
+        if wanted or options.bundle:
+            report = await session.hang_probe.add_torch_analysis(session.namespace, options.job, report)
+            show_progress("")
         if options.bundle:
             place = Path(options.bundle)
             size = await write_bundle(session.watch, session.namespace, report, place)
@@ -51,7 +59,10 @@ async def hang(options: HangOptions) -> int:
             return 0
         if options.record:
             return await _record(session, report, options)
-    print_result(options.json, report_to_json(report), *format_report(report, stacks=options.all))
+    if options.json:
+        print_json(report_to_json(report))
+    elif described := describe_analysis(report):
+        print_line(f"── {described}")
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 

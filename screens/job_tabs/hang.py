@@ -238,6 +238,10 @@ class HangTab(JobTab):
         self._show_report(report)
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)
+        told = await hang_probe.add_torch_analysis(*self.key, report)
+        if self.report is report:
+            self.report = told
+            self._show_group()
 
     def _show_report(self, report: HangReport) -> None:
         self.report = report

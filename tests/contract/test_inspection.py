@@ -12,6 +12,7 @@ import shutil
 import socket
 import tempfile
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from practice.scene.jobs import Job, build_jobset
 from screens.app import ConsoleApp
 from screens.columns.live import live_line
 from screens.pages.job import JobScreen
+from tests.console.hang.test_torch_analysis import dump
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import BLOCK, container
@@ -202,6 +204,15 @@ async def looked(session: Session, space: Space, enough: Callable[[HangReport], 
     report = await eventually(hung, "somebody is found to hang", limit=60)
     assert report is not None
     return report
+
+
+async def test_the_script_for_pytorchs_analyser_runs_in_a_pod(session: Session, space: Space, folder: Path) -> None:
+    await hanging(space, folder, TEST)
+    report = await looked(session, space, lambda report: bool(report.processes))
+    every = tuple(dump(each, 8 - each) for each in range(2))
+    told = await session.hang_probe.add_torch_analysis(space.name, "hung", replace(report, dumps=every))
+    assert told.analysis is not None
+    assert told.analysis.why == "this image has no PyTorch"
 
 
 async def test_an_nccl_test_is_no_training_and_its_processes_are_found(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import structs
 
+from console.hang import run_torch_analyser
 from console.hang.inspection import HangProbe
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
     from console.hang.report import HangReport
     from console.kube.objects.pod import Pod
+
+
+ANALYSER = Path(run_torch_analyser.__file__).read_bytes()
 
 
 class Gathered(msgspec.Struct):
@@ -75,8 +80,13 @@ def _stacks(answer: msgspec.Raw, ranks: str) -> bytes:
     return msgspec.json.encode({"processes": told})
 
 
-async def inspect(gathered: Gathered, *, all_stacks: bool = False) -> HangReport:
-    """The console's report, from these answers of the pods."""
+async def inspect(
+    gathered: Gathered, *, all_stacks: bool = False, analyse: Callable[[Sequence[str], bytes], bytes] | None = None
+) -> HangReport:
+    """The console's report, from these answers of the pods.
+
+    With `analyse`, which runs a command with its input, it has what PyTorch's own analyser says.
+    """
     said = list(gathered.ras)
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
@@ -86,6 +96,9 @@ async def inspect(gathered: Gathered, *, all_stacks: bool = False) -> HangReport
         if argv[-1] == "ras-only" or b"a4-gateway" in stdin:
             take(2, b"\n")
             return 44
+        if analyse is not None and stdin.startswith(ANALYSER):
+            take(1, analyse(argv, stdin))
+            return 0
         answer = gathered.answers[pod.completion_index]
         if argv[-2] == "stacks":
             take(1, _stacks(answer, argv[-1]))
@@ -94,4 +107,6 @@ async def inspect(gathered: Gathered, *, all_stacks: bool = False) -> HangReport
         return 0
 
     cluster = cast("Any", _Cluster(len(gathered.answers), gathered.net))
-    return await HangProbe(cluster, run).inspect_job("default", "hung", all_stacks=all_stacks)
+    probe = HangProbe(cluster, run)
+    report = await probe.inspect_job("default", "hung", all_stacks=all_stacks)
+    return report if analyse is None else await probe.add_torch_analysis("default", "hung", report)

@@ -159,7 +159,7 @@ def tell_history(every: Dumps) -> Dumps:
     for told in every.values():
         kinds = {tuple(kind): at for at, kind in enumerate(told.kinds)}
         for name in told.groups.keys() - told.history.keys():
-            known = [structs.asdict(each) for each in told.operations if each.group == name]
+            known = [structs.asdict(each) | {"tensors": ""} for each in told.operations if each.group == name]
             told.history[name] = probe.list_history(known, cast("Any", kinds))
         told.kinds = [Call(*kind) for kind in kinds]
     return every
@@ -313,7 +313,8 @@ def test_a_dump_is_told_in_short(tmp_path: Path) -> None:
         "group": "0", "seq": 30, "op": "nccl:all_reduce", "state": "started", "sizes": "512x4096, BFloat16",
         "frame": "train.py:40", "p2p": False,
     }  # fmt: skip
-    assert told["kinds"] == [("nccl:all_reduce", "512x4096, BFloat16", "train.py:40")]
+    tensors = '[[[512,4096]],[[512,4096]],["BFloat16"],["BFloat16"]]'
+    assert told["kinds"] == [("nccl:all_reduce", "512x4096, BFloat16", "train.py:40", tensors)]
     assert told["history"] == {"0": [1, *([0] * 30)]}
 
 
@@ -324,12 +325,18 @@ def test_the_history_of_collectives_is_told_as_far_as_it_is_known(tmp_path: Path
     path.write_bytes(pickle.dumps(dump(*map(entry, range(1, 901)), entry(1, is_p2p=True), ends), 2))
     told = probe.read_dump(str(path))
     assert told["history"] == {"0": [404, *([0] * 497), -1, -1, 1]}
-    assert told["kinds"][1] == ("nccl:all_reduce", "7, BFloat16", "train.py:40")
+    assert told["kinds"][1][:3] == ("nccl:all_reduce", "7, BFloat16", "train.py:40")
     path.write_bytes(pickle.dumps(dump(*(entry(at, input_sizes=[[at]]) for at in range(1, 201))), 2))
     told = probe.read_dump(str(path))
     assert len(told["kinds"]) == probe.MOST_KINDS
     path.write_bytes(pickle.dumps(dump(entry(1, is_p2p=True, p2p_seq_id=4)), 2))
     assert probe.read_dump(str(path))["history"] == {"0": []}
+
+
+def test_tensors_that_are_too_many_are_not_told_in_part(tmp_path: Path) -> None:
+    path = tmp_path / "trace_0"
+    path.write_bytes(pickle.dumps(dump(entry(1, output_sizes=[[4096, 4096]] * 300)), 2))
+    assert probe.read_dump(str(path))["kinds"] == [("nccl:all_reduce", "512x4096, BFloat16", "train.py:40", "")]
 
 
 def test_a_history_that_cannot_be_is_no_mismatch() -> None:

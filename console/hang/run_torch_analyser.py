@@ -1,0 +1,178 @@
+"""A script that runs inside a pod: asks PyTorch's own flight recorder analyser about what the ranks of a job called.
+
+PyTorch has it as torch.distributed.flight_recorder since 2.9, before that wheels have it as tools.flight_recorder. The
+interpreter of a training process imports it, apart from that process and with the lowest priority. It is asked about
+each process group by itself, because one that it cannot analyse would end the analysis of all.
+
+On standard input: this script, then JSON, where a collective is given by its place among `kinds`, and those that are
+not named in `states` are completed:
+
+    {"version": "2.10", "kinds": [["nccl:all_reduce", [[[512]], [[512]], ["Float"], ["Float"]]]],
+     "groups": [{"name": "1", "desc": "TENSOR_PARALLEL", "ranks": [0, 1],
+                 "entries": {"0": {"first": 40, "calls": [0, 0], "states": {"41": "started"}}}}]}
+
+It prints one line of JSON: of each group the first collective in which the analyser finds ranks missing, or different
+from others:
+
+    {"torch": "2.9.1", "found": [{"group": 0, "seq": 41, "op": "nccl:all_reduce", "missing": [1], "culprits": {}}],
+     "failed": {"1": "why"}, "log": ""}
+
+It stands alone, for Python 3.7 and newer, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any, Dict, List, Tuple
+
+PROC = os.environ.get("A4_PROC", "/proc")
+LIMIT = 60
+"""Seconds for importing PyTorch and for the analysis."""
+MODULES = ("torch.distributed.flight_recorder.components", "tools.flight_recorder.components")
+MOST_LOG, MOST_TOLD = 64 << 10, 300
+"""Characters of the analyser's own words, and of one of its reasons."""
+NO_ANALYSER = 44
+IMPORTING = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), 'analyser', 'exec'))"
+
+
+def find_pythons() -> List[str]:
+    """Interpreters that may have PyTorch: those of the training processes first."""
+    found = []
+    for pid in sorted(int(name) for name in os.listdir(PROC) if name.isdigit()):
+        try:
+            with open(os.path.join(PROC, str(pid), "cmdline"), "rb") as file:
+                program = os.fsdecode(file.read(4096).split(b"\0")[0])
+            with open(os.path.join(PROC, str(pid), "environ"), "rb") as file:
+                env = dict(part.split("=", 1) for part in os.fsdecode(file.read(1 << 20)).split("\0") if "=" in part)
+        except OSError:
+            continue
+        if "python" in os.path.basename(program) and "LOCAL_RANK" in env:
+            found.append(shutil.which(program, path=env.get("PATH")) or "")
+    return [each for each in dict.fromkeys([*found, shutil.which("python3") or ""]) if each]
+
+
+def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
+    """Analyse in another interpreter: its exit code, what it printed, and its last words."""
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
+    env.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
+    try:
+        done = subprocess.run(
+            [python, "-Ic", IMPORTING, str(length), "analyse"], input=data, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, timeout=LIMIT, env=env, preexec_fn=lambda: os.nice(19), check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return 1, "", "it did not answer within %d s" % LIMIT
+    except OSError as error:
+        return NO_ANALYSER, "", error.strerror or str(error)
+    said = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    return (
+        done.returncode,
+        done.stdout.decode("utf-8", "replace"),
+        said[-1][:MOST_TOLD] if said else "it ended silently",
+    )
+
+
+def load_analyser() -> Tuple[Any, Any]:
+    """Its function that compares dumps, and the one that reads its options; exits where this PyTorch has none."""
+    import_module("torch")
+    for name in MODULES:
+        try:
+            return import_module(name + ".builder").build_db, import_module(name + ".config_manager").JobConfig
+        except ImportError:
+            continue
+    sys.exit(NO_ANALYSER)
+
+
+def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
+    build_db, options = load_analyser()
+    log = Log()
+    own = logging.getLogger("Flight Recorder")
+    own.handlers = [log]
+    own.setLevel(logging.INFO)
+    args = options().parse_args(["none", "--allow-incomplete-ranks", "--mismatch_cap", "1000000"])
+    found, failed = [], {}
+    for place, group in enumerate(asked["groups"]):
+        log.note("group %s %s of ranks %s" % (group["name"], group["desc"], group["ranks"]))
+        try:
+            told = build_db(expand(group, asked["kinds"], asked["version"]), args, asked["version"])
+            found += first_trouble(place, told.collectives)
+        except Exception as error:  # an assertion, or whatever else a version of it meets
+            failed[str(place)] = (str(error) or type(error).__name__)[:MOST_TOLD]
+    torch = import_module("torch").__version__
+    return {"torch": str(torch)[:40], "found": found, "failed": failed, "log": log.text}
+
+
+class Log(logging.Handler):
+    """Keeps the first words of the analyser."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.note(record.getMessage())
+
+    def note(self, text: str) -> None:
+        self.text += (text + "\n")[: MOST_LOG - len(self.text)]
+
+
+def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, Any]:
+    """The dumps of the ranks of a group, with nothing in them but what they called in this group."""
+    config = {group["name"]: {"desc": group["desc"], "ranks": str(group["ranks"])}}
+    return {
+        "rank_" + rank: {
+            "host_name": "rank" + rank, "rank": int(rank), "version": version, "pg_config": config,
+            "entries": [entry(group, seq, kinds[kind], told["states"].get(str(seq), "completed"))
+                        for seq, kind in enumerate(told["calls"], told["first"])],
+        } for rank, told in group["entries"].items()
+    }  # fmt: skip
+
+
+def entry(group: Dict[str, Any], seq: int, kind: Any, state: str) -> Dict[str, Any]:
+    name, (inputs, outputs, input_types, output_types) = kind
+    return {
+        "record_id": seq, "pg_id": 0, "process_group": (group["name"], group["desc"]), "collective_seq_id": seq,
+        "p2p_seq_id": 0, "op_id": seq, "profiling_name": name, "time_created_ns": 0, "input_sizes": inputs,
+        "output_sizes": outputs, "input_dtypes": input_types, "output_dtypes": output_types, "state": state,
+        "is_p2p": False, "retired": state == "completed", "frames": [],
+    }  # fmt: skip
+
+
+def first_trouble(place: int, collectives: List[Any]) -> List[Dict[str, Any]]:
+    """The first collective of a group in which the analyser finds something: those after it only follow from it."""
+    for each in collectives:
+        missing = sorted(getattr(each, "missing_ranks", None) or ())
+        others = getattr(each, "mismatch_collectives", None) or {}
+        culprits = {str(rank): str(other.type_of_mismatch)[:MOST_TOLD] for rank, other in sorted(others.items())}
+        if missing or culprits:
+            return [{"group": place, "seq": each.collective_seq_id, "op": str(each.collective_name)[:100],
+                     "missing": missing, "culprits": culprits}]  # fmt: skip
+    return []
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["analyse"]:
+        json.dump(analyse(json.loads(sys.stdin.buffer.read().decode())), sys.stdout)
+        return
+    length, data = int(sys.argv[1]), sys.stdin.buffer.read()
+    why = "there is no other Python in this image"
+    for python in find_pythons():
+        code, told, why = run_child(python, length, data)
+        if not code:
+            print(told)
+            return
+        if code == NO_ANALYSER:
+            why = "PyTorch of this image has no flight recorder analyser"
+        elif "No module named 'torch'" in why:
+            why = "this image has no PyTorch"
+    json.dump({"why": why}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

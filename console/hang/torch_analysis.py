@@ -1,0 +1,218 @@
+"""What PyTorch's own flight recorder analyser says of a hang, beside what we say: asked in one pod whose image has it.
+
+It compares what the ranks of a process group called. It knows nothing of stacks, of processes that are gone and of
+waiting across groups, so it is evidence, and no verdict: it also names ranks that only wait in another group. Sends and
+receives it compares only within the order of a whole group: it is asked about collectives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from console.attach.many_pods import PYTHON_FROM_INPUT, Exec, run_and_collect
+from console.errors import ConsoleError
+from console.hang.collective_history import Call, collective_kind
+from console.hang.decode import Text, decode_answer
+from console.hang.flight_recorder import Group, RankDump, describe_group
+from console.scheduling.ranks import format_ranges
+
+if TYPE_CHECKING:
+    from console.kube.objects.pod import Pod
+
+LIMIT = 90.0  # seconds; the script itself gives up each interpreter after 60
+MAX_ASKED = 200_000  # collectives of all ranks together: 1,024 ranks in three groups take about 5 s and 2 MB
+SHORTEST = 16  # collectives of a rank in a group, however many ranks there are
+_SCRIPT = Path(__file__).with_name("run_torch_analyser.py")
+_Sizes = tuple[tuple[int, ...], ...]
+_Tensors = tuple[_Sizes, _Sizes, tuple[str, ...], tuple[str, ...]]  # inputs, outputs, then their types
+
+
+class _Found(msgspec.Struct):
+    group: int
+    seq: int
+    op: Text
+    missing: Annotated[list[int], msgspec.Meta(max_length=100_000)] = []
+    culprits: dict[int, Text] = {}
+
+
+class _Entries(msgspec.Struct):
+    """What a rank called in a group."""
+
+    first: int
+    calls: list[int]
+    states: dict[int, str]  # of those that have not ended
+
+
+class _Answer(msgspec.Struct):
+    torch: Text = ""
+    why: Text = ""
+    found: list[_Found] = []
+    failed: dict[int, Text] = {}
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFinding:
+    """The first collective of a group in which the analyser found something."""
+
+    group: str  # "the tensor group"
+    members: int
+    seq: int
+    op: str
+    missing: tuple[int, ...]  # ranks that never entered it
+    culprits: dict[int, str]  # ranks that called another one than the first rank, with the analyser's reason
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return self.missing or tuple(self.culprits)
+
+    @property
+    def words(self) -> str:
+        what = f"{collective_kind(self.op)} #{self.seq} of {self.group}"
+        several = len(self.ranks) > 1
+        ranks = f"rank{'s' if several else ''} {format_ranges(self.ranks)}"
+        if self.missing:
+            return f"{ranks} miss{'' if several else 'es'} {what}"
+        if all("COLLECTIVE_STATE_MISMATCH" in why for why in self.culprits.values()):
+            return f"{ranks} {'have' if several else 'has'} {what} in another state"
+        return f"{ranks} differ{'' if several else 's'} in {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchAnalysis:
+    """What the analyser said."""
+
+    torch: str = ""  # version of PyTorch; empty where it could not be asked
+    why: str = ""  # why it could not be asked
+    found: tuple[TorchFinding, ...] = ()  # the smallest groups first
+    asked: int = 0  # groups
+    failed: tuple[str, ...] = ()  # of groups about which it failed: why
+    log: str = ""  # its own words
+
+    def compare(self, named: Collection[int]) -> str:
+        """What it says, first of those ranks, and whether it names them."""
+        if not self.torch:
+            return f"PyTorch's own analyser was not asked: {self.why}."
+        who = f"PyTorch's own analyser ({self.torch})"
+        number = f"{len(self.failed):,} of {self.asked:,}"
+        failed = f" It failed for {number} groups: {self.failed[0]}." if self.failed else ""
+        if not self.found:
+            return f"{who} finds no collective that ranks miss or call otherwise.{failed}"
+        chosen = next((each for each in self.found if set(named) & set(each.ranks)), self.found[0])
+        more = len(self.found) - 1
+        rest = f", and others in {more:,} more group{'s' * (more > 1)}" if more else ""
+        ranks = f"rank{'s' if len(named) > 1 else ''} {format_ranges(named)}"
+        names = {rank for each in self.found for rank in each.ranks} >= set(named)
+        compared = "" if not named else f" It names {ranks} too." if names else f" It does not name {ranks}."
+        return f"{who}: {chosen.words}{rest}.{compared}{failed}"
+
+
+async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> TorchAnalysis | None:
+    """Ask it in that pod; None where no collective of a whole group is known. What fails is in the answer."""
+    asked, groups = await asyncio.to_thread(build_question, dumps)
+    if not groups:
+        return None
+    script = await asyncio.to_thread(_SCRIPT.read_bytes)
+    argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), str(len(script)))
+    try:
+        said = await run_and_collect(run, pod, argv, script + script + asked, LIMIT)
+        return await asyncio.to_thread(read_answer, said, groups)
+    except ConsoleError as error:
+        return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
+
+
+def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, str]]]:
+    """What the script reads, and the groups in it with their names.
+
+    Of each group the last collectives that all its members which gave a dump still know; none of one with a collective
+    whose tensors are not told.
+    """
+    members: dict[Group, dict[int, RankDump]] = defaultdict(dict)
+    descs: dict[Group, str] = {}
+    for dump in dumps:
+        for name, of in dump.groups.items():
+            if len(dump.history.get(name, ())) > 1:
+                members[name, tuple(of.ranks)][dump.rank] = dump
+                descs[name, tuple(of.ranks)] = of.desc
+    most = max(SHORTEST, MAX_ASKED // max(1, sum(map(len, members.values()))))
+    kinds = _Kinds()
+    asked, groups = [], []
+    for group in sorted(members, key=lambda each: (len(each[1]), each)):
+        entries = _build_entries(group[0], members[group], most, kinds)
+        if entries:
+            asked.append({"name": group[0], "desc": descs[group], "ranks": group[1], "entries": entries})
+            groups.append((group, descs[group]))
+    version = next((dump.version for dump in dumps if dump.version), "")
+    return msgspec.json.encode({"version": version, "kinds": list(kinds.places), "groups": asked}), groups
+
+
+class _Kinds:
+    """What was called, each once."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, _Tensors], int] = {}
+        self._of: dict[tuple[str, str], int | None] = {}
+
+    def place(self, call: Call) -> int | None:
+        """Its place among all; None where its tensors are not told, or not as JSON of that form."""
+        key = call.op, call.tensors
+        if key not in self._of:
+            try:
+                tensors = msgspec.json.decode(call.tensors, type=_Tensors)
+                self._of[key] = self.places.setdefault((call.op, tensors), len(self.places))
+            except msgspec.DecodeError:
+                self._of[key] = None
+        return self._of[key]
+
+
+def _build_entries(name: str, members: Mapping[int, RankDump], most: int, kinds: _Kinds) -> dict[str, _Entries]:
+    """What each rank called in a group, from the first collective on that all of them know; empty if that is none."""
+    calls = {rank: _list_calls(dump, dump.history[name][1:], kinds) for rank, dump in members.items()}
+    begins = {rank: dump.history[name][0] for rank, dump in members.items()}
+    last = max(begins[rank] + len(calls[rank]) for rank in members) - 1
+    known = (begins[rank] + max((at + 1 for at, kind in enumerate(calls[rank]) if kind is None), default=0)
+             for rank in members)  # fmt: skip
+    first = max(last - most + 1, *known)
+    entries = {}
+    for rank, dump in members.items():
+        own = calls[rank][max(0, first - begins[rank]) :]
+        begin = max(first, begins[rank])
+        undone = {each.seq: each.state for each in dump.operations
+                  if each.group == name and not each.p2p and each.state != "completed"}  # fmt: skip
+        states, state = {}, undone.get(min(undone, default=0), "")
+        for seq in range(max(begin, min(undone, default=last + 1)), begin + len(own)):
+            state = undone.get(seq, state)  # of many that have not ended only some are told
+            states[seq] = state
+        entries[str(rank)] = _Entries(begin, [kind for kind in own if kind is not None], states)
+    return entries if any(each.calls for each in entries.values()) else {}
+
+
+def _list_calls(dump: RankDump, places: Sequence[int], kinds: _Kinds) -> list[int | None]:
+    own = [kinds.place(each) for each in dump.kinds]
+    return [own[place] if 0 <= place < len(own) else None for place in places]
+
+
+def read_answer(said: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnalysis:
+    """What the script printed; Unreadable if it is no such answer."""
+    answer = decode_answer(said, _Answer, "What the pod tells of PyTorch's analyser")
+    found = tuple(
+        TorchFinding(
+            describe_group(desc, len(ranks)), len(ranks), each.seq, each.op,
+            tuple(sorted(set(each.missing) & set(ranks))),
+            {rank: why for rank, why in sorted(each.culprits.items()) if rank in ranks},
+        )
+        for each in answer.found
+        if 0 <= each.group < len(groups)
+        for (_, ranks), desc in (groups[each.group],)
+    )  # fmt: skip
+    return TorchAnalysis(
+        answer.torch, answer.why, tuple(each for each in found if each.ranks), len(groups),
+        tuple(answer.failed.values()), answer.log,
+    )  # fmt: skip
