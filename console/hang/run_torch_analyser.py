@@ -4,7 +4,8 @@ PyTorch has it as torch.distributed.flight_recorder since 2.9, before that wheel
 interpreter of a training process imports it, apart from that process and with the lowest priority. It is asked about
 each process group by itself, because one that it cannot analyse would end the analysis of all.
 
-On standard input: this script, then JSON, where a collective is given by its place among `kinds`, and those that are
+Its arguments are the lengths of this script, and of what is on standard input, which the API server does not always
+close: this script again, then JSON, where a collective is given by its place among `kinds`, and those that are
 not named in `states` are completed:
 
     {"version": "2.10", "kinds": [["nccl:all_reduce", [[[512]], [[512]], ["Float"], ["Float"]]]],
@@ -160,7 +161,7 @@ def main() -> None:
     if sys.argv[1:2] == ["analyse"]:
         json.dump(analyse(json.loads(sys.stdin.buffer.read().decode())), sys.stdout)
         return
-    length, data = int(sys.argv[1]), sys.stdin.buffer.read()
+    length, data = int(sys.argv[1]), sys.stdin.buffer.read(int(sys.argv[2]))
     why = "there is no other Python in this image"
     for python in find_pythons():
         code, told, why = run_child(python, length, data)

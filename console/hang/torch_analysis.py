@@ -120,7 +120,8 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
     if not groups:
         return None
     script = await asyncio.to_thread(_SCRIPT.read_bytes)
-    argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), str(len(script)))
+    length = str(len(script))
+    argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", length, length, str(len(script) + len(asked)))
     try:
         said = await run_and_collect(run, pod, argv, script + script + asked, LIMIT)
         return await asyncio.to_thread(read_answer, said, groups)

@@ -204,8 +204,8 @@ def answer_of(folder: Path, files: dict[str, str], asked: bytes) -> dict[str, An
     (folder / "proc" / "7" / "environ").write_bytes(f"LOCAL_RANK=0\0PATH={folder}/bin\0".encode())
     env = {"PATH": "/nowhere", "A4_PROC": str(folder / "proc"), "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run(
-        [sys.executable, "-IS", run_torch_analyser.__file__, str(len(ANALYSER))], input=ANALYSER + asked, env=env,
-        capture_output=True, check=True, timeout=60,
+        [sys.executable, "-IS", run_torch_analyser.__file__, str(len(ANALYSER)), str(len(ANALYSER + asked))],
+        input=ANALYSER + asked + b"the API server leaves it open", env=env, capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     return cast("dict[str, Any]", json.loads(done.stdout))
 
