@@ -16,8 +16,8 @@ from typing import Annotated
 
 import msgspec
 
+from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
 from console.errors import ConsoleError
-from console.hang.decode import MAX_PROCESSES, Text, decode_answer
 from console.hang.flight_recorder import GroupRanks
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import msgspec
 
+from console.attach.many_pods import decode_answer
 from console.errors import ConsoleError
-from console.hang.decode import decode_answer
 from console.hang.slow_ranks import LateRank, SlowReport, format_share
 from console.hang.stack_location import Activity, locate_thread
 from console.logs.pyspy import Frame, ThreadStack

@@ -16,8 +16,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from console.attach.many_pods import Text
 from console.hang.collective_history import Call, RankHistory, collective_kind, find_mismatch
-from console.hang.decode import Text
 from console.scheduling.ranks import format_ranges
 
 

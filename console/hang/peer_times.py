@@ -17,9 +17,8 @@ from typing import Annotated
 
 import msgspec
 
-from console.attach.many_pods import PYTHON_FROM_INPUT, Answer, Exec, run_in_pods
+from console.attach.many_pods import MAX_PROCESSES, PYTHON_FROM_INPUT, Answer, Exec, Text, decode_answer, run_in_pods
 from console.errors import ConsoleError
-from console.hang.decode import MAX_PROCESSES, Text, decode_answer
 from console.scheduling.ranks import Rank
 
 MIN_STEPS = 20  # of a pair, of the same size

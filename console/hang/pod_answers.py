@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import structs
 
+from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
 from console.errors import Unreadable
-from console.hang.decode import MAX_PROCESSES, Text, decode_answer
 from console.hang.flight_recorder import RankDump
 from console.hang.report import Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process

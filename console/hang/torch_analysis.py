@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from console.attach.many_pods import PYTHON_FROM_INPUT, Exec, run_and_collect
+from console.attach.many_pods import PYTHON_FROM_INPUT, Exec, Text, decode_answer, run_and_collect
 from console.errors import ConsoleError
 from console.hang.collective_history import Call, collective_kind
-from console.hang.decode import Text, decode_answer
 from console.hang.flight_recorder import Group, RankDump, describe_group
 from console.scheduling.ranks import format_ranges
 
