@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,7 @@ from console.checkpoints.saved import SavedState
 from console.config import Thresholds
 from console.hang.report import HangReport, TracedProcess
 from console.hang.slow_ranks import SlowReport
+from console.hang.torch_analysis import TorchAnalysis
 from console.kube.find_job import find_job
 from console.metrics.alarm import Alarm, AlarmKind, AlarmReport, Coverage
 from console.metrics.gpu_metrics import GpuBoard
@@ -139,6 +141,7 @@ class FakeHangProbe:
         self._session = session
         self.report = HangReport("job", (), ())
         self.slow_report = SlowReport()
+        self.analysis: TorchAnalysis | None = None
         self.reports: dict[tuple[str, str], HangReport] = {}
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
 
@@ -160,6 +163,9 @@ class FakeHangProbe:
         self._session._did("inspect all stacks" if all_stacks else "inspect", namespace, name)
         answered(1, 1)
         return self.report
+
+    async def add_torch_analysis(self, _namespace: str, _name: str, report: HangReport) -> HangReport:
+        return replace(report, analysis=self.analysis) if self.analysis is not None else report
 
     async def install_py_spy(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
         return self._session._did("install", tuple(pods), default=dict.fromkeys(pods, "")) or {}

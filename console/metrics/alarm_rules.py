@@ -58,7 +58,7 @@ class JobSample:
     failed: str = ""  # why the job is over; empty: it is not, or it ended well
     behind_log: bool = False  # its log comes faster than it is read: later steps may wait in it
     pod_nodes: tuple[str, ...] = ()  # the node of each pod, by its number; empty: not known
-    blamed_nodes: tuple[str, ...] = ()  # nodes of the ranks that the others wait for
+    blamed_nodes: tuple[str, ...] = ()  # of the ranks that others wait for, unless the program is at fault
     faulty_nodes: tuple[str, ...] = ()  # nodes with faults of GPUs
     failed_node: str = ""  # where the first pod failed
     stopped: bool = False  # somebody stops it: what was wrong with it by then stays until it is gone

@@ -103,7 +103,7 @@ def sample_job(
         failed=_failure_text(jobset, fleet) if jobset else "",
         stopped=jobset is None or bool(jobset.deleting_since),
         pod_nodes=tuple(rank.node for rank in every),
-        blamed_nodes=report.suspected_nodes if report is not None else (),
+        blamed_nodes=report.suspected_nodes if report is not None and not report.blames_program else (),
         faulty_nodes=tuple(
             dict.fromkeys(each.node for each in measures.gpus if each.node and any(gpu.faults for gpu in each.gpus))
         ),

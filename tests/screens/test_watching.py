@@ -15,6 +15,7 @@ from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import SLOW_ADVICE, LateRank, SlowReport
 from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
+from console.hang.torch_analysis import TorchAnalysis, TorchFinding
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
@@ -124,6 +125,15 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: session.called("record"))
         assert session.called("record")[0][0] == 9
+
+
+async def test_what_pytorchs_own_analyser_says_stands_under_the_report() -> None:
+    async with console(size=(120, 45)) as (app, pilot, session):
+        session.hang_probe.report = report()
+        found = TorchFinding("the tensor group", 8, 201, "nccl:all_gather", (9,), {})
+        session.hang_probe.analysis = TorchAnalysis("2.9.1", found=(found,), asked=1)
+        await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "rank 9 misses all_gather #201 of the tensor group." in screen_text(app))
 
 
 async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() -> None:

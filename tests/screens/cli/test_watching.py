@@ -62,7 +62,7 @@ def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Pa
     with tarfile.open(place) as archive:
         texts = {name: _read(archive, name) for name in archive.getnames()}
     assert sorted(texts) == [f"rag-eval-hang/{name}" for name in (
-        "nccl-lines.txt", "nodes.json", "ras.txt", "recorder.json", "report.json", "report.txt",
+        "nccl-lines.txt", "nodes.json", "ras.txt", "recorder.json", "report.json", "report.txt", "torch-analyser.txt",
     )]  # fmt: skip
     assert "MISMATCH" in texts["rag-eval-hang/ras.txt"]
     assert "data loader" in texts["rag-eval-hang/report.txt"]
