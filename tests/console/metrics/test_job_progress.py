@@ -6,6 +6,8 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.stack_location import Activity, StackLocation
 from console.metrics.job_measures import MAX_LINE, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import (
@@ -155,3 +157,13 @@ def test_a_run_that_prints_only_tokens_is_compared_by_these() -> None:
 def test_what_was_slower_before_stays_beside_it() -> None:
     found = compare_with_earlier(JobProgress(speed=180.0, slower="step time up"), (850.0, 860.0), "nvidia-b200")
     assert found.slower == "step time up; 8 % MFU, 38 % is usual here"
+
+
+@pytest.mark.parametrize(("doing", "nodes"), [(Activity.DATA, ()), (Activity.COMPUTE, ("node-b",))])
+def test_a_node_is_blamed_only_where_it_can_be_at_fault(doing: Activity, nodes: tuple[str, ...]) -> None:
+    stuck = TracedProcess(1, 1, "p1", "node-b", 12, 1, where=StackLocation(doing, "somewhere"))
+    others = [TracedProcess(each, 0, "p0", "node-a", each, where=StackLocation(Activity.COLLECTIVE, "all_reduce"))
+              for each in (0, 2, 3)]  # fmt: skip
+    report = HangReport("train", (PodTrace(0, "p0", "node-a"), PodTrace(1, "p1", "node-b")), (stuck, *others))
+    assert report.suspected_nodes == ("node-b",)
+    assert sample_job(None, fleet_of(), JobMeasures(("default", "train")), {}, (), 0.0, report).blamed_nodes == nodes
