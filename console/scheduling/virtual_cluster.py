@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from console.scheduling.kueue.cycle import Decision, Verdict, admission_cycle, failed_before
-from console.scheduling.kueue.flavor_turns import FlavorTurns
+from console.scheduling.kueue.flavors import FlavorTurns
 from console.scheduling.kueue.quota_tree import QuotaNode
 from console.scheduling.kueue.state import Snapshot, Workload
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -12,7 +13,17 @@ from console.scheduling.kueue.topology_assignment import assign_together
 
 if TYPE_CHECKING:
     from console.scheduling.kueue.quota_tree import FlavorResource, Quantities
-    from console.scheduling.kueue.state import Flavor, Place, PodSet, QueueNode, ResourceGroup, Snapshot, Workload
+    from console.scheduling.kueue.state import (
+        Flavor,
+        Key,
+        Place,
+        PodSet,
+        QueueNode,
+        ResourceGroup,
+        Snapshot,
+        Tried,
+        Workload,
+    )  # fmt: skip
 
 _BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
@@ -361,3 +372,51 @@ def format_quantity(resource: str, value: int) -> str:
         if whole and whole % factor == 0:
             return f"{whole // factor}{suffix}"
     return str(whole)
+
+
+class FlavorTurns:
+    """The flavors that waiting workloads have tried, by queue, and what each was last told.
+
+    Kueue goes on with the flavor after the last one tried, but forgets it as soon as something is written to the
+    workload, as its message, or to one that holds quota of the same queue; then it begins with the first flavor again.
+    """
+
+    def __init__(self) -> None:
+        self._tried: defaultdict[str, dict[Key, Tried]] = defaultdict(dict)
+        self._messages: dict[Key, str] = {}
+        self._seen: set[tuple[object, ...]] = set()
+
+    def tried(self, workload: Workload) -> Tried:
+        return self._tried[workload.cluster_queue].get(workload.key, ())
+
+    def note(self, workload: Workload, message: str, choice: FlavorChoice | None = None) -> bool:
+        """Note how a try went; whether the next one tries what was not tried since something changed.
+
+        `choice`: how far it came, if it is tried again at once should flavors be left. With several pod sets it may go
+        round for ever.
+        """
+        known = self._messages.get(workload.key) == message
+        self._messages[workload.key] = message
+        tried = self._tried[workload.cluster_queue]
+        tried.pop(workload.key, None)
+        if choice is None or not choice.flavors_left:
+            return False
+        if known:
+            tried[workload.key] = tuple(each.tried for each in choice.pod_sets)
+        turn = workload.key, message, repr(tried.get(workload.key))
+        new = turn not in self._seen
+        self._seen.add(turn)
+        return new
+
+    def admitted(self, workload: Workload) -> None:
+        self._messages.pop(workload.key, None)
+        self.written(workload.cluster_queue)
+
+    def written(self, queue: str) -> None:
+        """Something was written to a workload that holds quota of the queue, or it holds it no longer."""
+        self._tried[queue].clear()
+        self.changed()
+
+    def changed(self) -> None:
+        """What was tried in vain may succeed now."""
+        self._seen.clear()

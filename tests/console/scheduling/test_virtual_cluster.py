@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from console.kube.objects.meta import GPU
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
-from console.scheduling.kueue.flavor_turns import FlavorTurns
-from console.scheduling.kueue.flavors import FlavorChoice, PodSetChoice
+from console.scheduling.kueue.flavors import FlavorChoice, FlavorTurns, PodSetChoice
 from console.scheduling.kueue.quota_tree import Cohort, Quota
 from console.scheduling.kueue.state import (
     Flavor,

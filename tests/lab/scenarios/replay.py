@@ -19,8 +19,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from console.scheduling.kueue.flavor_turns import FlavorTurns
-from console.scheduling.kueue.flavors import FlavorChoice
+from console.scheduling.kueue.flavors import FlavorChoice, FlavorTurns
 from console.scheduling.kueue.state import Snapshot, Workload
 from console.scheduling.virtual_cluster import Move, VirtualCluster
 from practice.controllers.kueue.info import read_workload
