@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -165,7 +166,7 @@ def address(at: int) -> str:
     return f"127.77.{at // 250}.{at % 250 + 1}"
 
 
-class Streams:
+class Streams(ABC):
     """The exec endpoint of an API server that has only so many streams."""
 
     def __init__(self) -> None:
@@ -187,9 +188,9 @@ class Streams:
         finally:
             self.now -= 1
 
+    @abstractmethod
     async def carry(self, request: web.Request, opened: web.WebSocketResponse) -> None:
         """Run what is asked for."""
-        raise NotImplementedError
 
 
 class LocalStreams(Streams):

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.session import Session
-from console.settings import Settings
 from tests.contract.client import Api
 from tests.contract.cluster import practice_cluster, real_cluster
 from tests.contract.exceptions import EXCEPTIONS
-from tests.contract.space import Space
+from tests.contract.space import Space, open_session, open_space
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -55,19 +54,15 @@ async def reader(cluster: Cluster) -> AsyncIterator[Api]:
 async def space(api: Api, cluster: Cluster) -> AsyncIterator[Space]:
     """A namespace of the test's own, empty again afterwards."""
     cluster.check()
-    made = Space(api, cluster, f"contract-{next(NUMBERS)}")
-    await made.open()
-    yield made
-    await made.close()
+    async with open_space(api, cluster, f"contract-{next(NUMBERS)}") as made:
+        yield made
 
 
 @pytest.fixture
 async def session(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
     """The console's own door to the cluster, in the test's namespace."""
-    opened = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
-    await opened.wait_until_listed()
-    yield opened
-    await opened.close()
+    async with open_session(cluster.kubeconfig, space) as opened:
+        yield opened
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

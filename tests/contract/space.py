@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import datetime
 import re
+import shutil
+import tempfile
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.session import Session
+from console.settings import Settings
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, POOL, Cluster, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.contract.client import Api, Object
 
@@ -253,3 +259,30 @@ def jobset(
         spec["failurePolicy"] = {"maxRestarts": restarts}
     metadata = {"name": name, "labels": labels}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
+
+
+@asynccontextmanager
+async def open_space(api: Api, cluster: Cluster, name: str) -> AsyncIterator[Space]:
+    """A namespace of the test's own, empty again afterwards."""
+    made = Space(api, cluster, name)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@asynccontextmanager
+async def open_session(kubeconfig: Path, space: Space, *kinds: str) -> AsyncIterator[Session]:
+    """The console's own door to the cluster, in the test's namespace, once these kinds are listed."""
+    opened = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
+    await opened.wait_until_listed(*kinds)
+    yield opened
+    await opened.close()
+
+
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """A folder whose path is short and that every user may enter: kubelets run as others."""
+    made = Path(tempfile.mkdtemp(prefix="a4-pods-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)

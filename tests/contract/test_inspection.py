@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import socket
-import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +32,7 @@ from screens.pages.job import JobScreen
 from tests.console.hang.test_torch_analysis import dump
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, JOBSETS, eventually
-from tests.contract.space import BLOCK, container
+from tests.contract.space import BLOCK, container, public_folder
 from tests.contract.test_watching_jobs import soon
 from tests.screens.press import screen_text, text_of
 
@@ -63,11 +61,8 @@ METRICS = "".join(
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One whose path is short and that every user may enter: kubelets run as others."""
-    made = Path(tempfile.mkdtemp(prefix="a4-inspection-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    with public_folder() as made:
+        yield made
 
 
 TRAINING, TEST = "own-script", "nccl-all-reduce"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,13 +13,12 @@ from aiohttp import ClientWSTimeout, WSMsgType
 from console.attach.many_pods import MAX_CONCURRENT_PODS
 from console.hang.inspection import HangProbe
 from console.session import Session
-from console.settings import Settings
 from practice.api.exec_channels import EXEC_PROTOCOLS
 from tests.apiserver import ApiServer
 from tests.bench.many_pods import STUCK, Cluster, Pods, Streams, address
 from tests.contract.client import MERGE_PATCH, Api
 from tests.contract.cluster import CORE, JOBSETS, eventually, real_cluster
-from tests.contract.space import Space, jobset
+from tests.contract.space import Space, jobset, open_session, open_space, public_folder
 from tests.programs import find
 
 if TYPE_CHECKING:
@@ -66,27 +63,20 @@ class Relay(Streams):
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="a4-pods-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    with public_folder() as made:
+        yield made
 
 
 @pytest.fixture
 async def space(lab: Lab) -> AsyncIterator[Space]:
-    async with Api.open(lab.kubeconfig) as api:
-        made = Space(api, real_cluster(lab), "lab-many-pods")
-        await made.open()
+    async with Api.open(lab.kubeconfig) as api, open_space(api, real_cluster(lab), "lab-many-pods") as made:
         yield made
-        await made.close()
 
 
 @pytest.fixture
 async def session(lab: Lab, space: Space) -> AsyncIterator[Session]:
-    opened = await Session.open(Settings(kubeconfig=lab.kubeconfig, namespace=space.name))
-    await opened.wait_until_listed("jobsets", "pods")
-    yield opened
-    await opened.close()
+    async with open_session(lab.kubeconfig, space, "jobsets", "pods") as opened:
+        yield opened
 
 
 async def furnish(space: Space, session: Session, folder: Path) -> Pods:

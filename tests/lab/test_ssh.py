@@ -15,10 +15,9 @@ import pytest
 from console.attach.ssh.editors import StepState
 from console.errors import HostKeyChanged
 from console.session import Session
-from console.settings import Settings
 from tests.contract.client import Api
 from tests.contract.cluster import CORE, eventually, real_cluster
-from tests.contract.space import Space
+from tests.contract.space import Space, open_session, open_space
 from tests.lab.processes import free_ports
 from tests.openssh import OpenSsh, alone
 
@@ -57,22 +56,18 @@ def openssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OpenSsh:
 
 @pytest.fixture
 async def space(lab: Lab) -> AsyncIterator[Space]:
-    async with Api.open(lab.kubeconfig) as api:
-        made = Space(api, real_cluster(lab), f"lab-ssh-{next(NUMBERS)}")
-        await made.open()
+    name = f"lab-ssh-{next(NUMBERS)}"
+    async with Api.open(lab.kubeconfig) as api, open_space(api, real_cluster(lab), name) as made:
         queue = await made.queue("a", 16)
         await made.jobset(JOB, queue, 2, restarts=3)
         await made.pods(JOB, 2)
         yield made
-        await made.close()
 
 
 @pytest.fixture
 async def session(lab: Lab, space: Space) -> AsyncIterator[Session]:
-    opened = await Session.open(Settings(kubeconfig=lab.kubeconfig, namespace=space.name))
-    await opened.wait_until_listed("jobsets", "pods")
-    yield opened
-    await opened.close()
+    async with open_session(lab.kubeconfig, space, "jobsets", "pods") as opened:
+        yield opened
 
 
 async def set_up(session: Session) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.flavor_turns import FlavorTurns
+from console.scheduling.kueue.flavors import FlavorTurns
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
 from practice.controllers.objects import find_condition, is_being_deleted, is_true, key_of, labels_of
