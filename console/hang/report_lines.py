@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -46,7 +45,8 @@ def report_to_json(report: HangReport) -> dict[str, object]:
         "pods": [_with_index(each) for each in report.pods],
         "recorder": {"words": report.recorder_words, "found": msgspec.to_builtins(report.recorded)},
         "torch_analyser": None if report.analysis is None
-        else msgspec.to_builtins(replace(report.analysis, log="")) | {"words": describe_analysis(report)},
+        else {"words": describe_analysis(report)}
+        | {name: fact for name, fact in msgspec.to_builtins(report.analysis).items() if name != "log"},
         "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
     }  # fmt: skip
 

@@ -162,7 +162,7 @@ def main() -> None:
         json.dump(analyse(json.loads(sys.stdin.buffer.read().decode())), sys.stdout)
         return
     length, data = int(sys.argv[1]), sys.stdin.buffer.read(int(sys.argv[2]))
-    why = "there is no other Python in this image"
+    why = "there is no other Python in the pod"
     for python in find_pythons():
         code, told, why = run_child(python, length, data)
         if not code:
@@ -171,7 +171,7 @@ def main() -> None:
         if code == NO_ANALYSER:
             why = "PyTorch of this image has no flight recorder analyser"
         elif "No module named 'torch'" in why:
-            why = "this image has no PyTorch"
+            why = "no Python in the pod has PyTorch"
     json.dump({"why": why}, sys.stdout)
 
 

@@ -207,7 +207,7 @@ async def test_the_script_for_pytorchs_analyser_runs_in_a_pod(session: Session, 
     every = tuple(dump(each, 8 - each) for each in range(2))
     told = await session.hang_probe.add_torch_analysis(space.name, "hung", replace(report, dumps=every))
     assert told.analysis is not None
-    assert told.analysis.why == "this image has no PyTorch"
+    assert told.analysis.why == "no Python in the pod has PyTorch"
 
 
 async def test_an_nccl_test_is_no_training_and_its_processes_are_found(
