@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MAX_FRAMES = 12  # calls of a stack that are shown
 MAX_STACKS = 16  # processes of one group that are shown
 LAUNCHER_PROGRAMS = 8  # processes of MPI that are shown
+ANALYSED_GROUPS = 8  # process groups in which PyTorch's own analyser found something that are shown
 
 
 def format_report(report: HangReport, *, stacks: bool = False) -> list[str]:
@@ -62,6 +63,14 @@ def describe_analysis(report: HangReport) -> str:
     deaf = [rank for rank in named if rank not in told]
     several = "s" if len(deaf) > 1 else ""
     return f"{said} It knows nothing of rank{several} {format_ranges(deaf)}, without a dump." if deaf else said
+
+
+def format_analysis_lines(report: HangReport) -> list[str]:
+    """What PyTorch's own analyser says, and its first findings where there are several."""
+    if report.analysis is None:
+        return []
+    found = [f"   ✗ {each.words}" for each in report.analysis.found[:ANALYSED_GROUPS]]
+    return [f"── {describe_analysis(report)}", *(found if len(found) > 1 else ())]
 
 
 def format_member_lines(group: HangGroup, *, most: int = MAX_STACKS, apart: bool = True) -> list[str]:
@@ -141,7 +150,7 @@ def _format_rdma_lines(report: HangReport) -> list[str]:
     lines = [f"── RDMA: {number} devices a pod, {len(down) or 'none'} not active"]
     lines += [f"   ✗ pod {pod.pod_rank}, {pod.node}: {name} {state}" for pod, name, state in down[:8]]
     lines.append(f"── Flight recorder: {report.recorder_words}")
-    lines += [f"── {described}"] if (described := describe_analysis(report)) else []
+    lines += format_analysis_lines(report)
     lines.append(f"── NCCL RAS: {report.ras.words or report.ras_problem}")
     lines += [
         f"   ✗ {each}" for each in report.ras.text.splitlines() if "launched up to operation" in each or "DEAD" in each

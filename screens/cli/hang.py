@@ -14,7 +14,7 @@ import msgspec
 from console.errors import NotFound, NotThere
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport, TracedProcess
-from console.hang.report_lines import describe_analysis, format_report, report_to_json
+from console.hang.report_lines import format_analysis_lines, format_report, report_to_json
 from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
@@ -61,8 +61,9 @@ async def hang(options: HangOptions) -> int:
             return await _record(session, report, options)
     if options.json:
         print_json(report_to_json(report))
-    elif described := describe_analysis(report):
-        print_line(f"── {described}")
+    else:
+        for line in format_analysis_lines(report):
+            print_line(line)
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
