@@ -13,7 +13,7 @@ import yaml
 
 from console.attach.files.copies import RemotePath, parse_remote_path
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.checkpoints.sources import find_saved_folder, survey_bucket, survey_container
+from console.checkpoints.reader import find_saved_folder, survey_bucket, survey_container
 from console.errors import BadInput, NotFound, NotThere
 from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
 from console.metrics.ledger import format_gpu_time

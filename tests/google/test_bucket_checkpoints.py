@@ -7,7 +7,7 @@ import struct
 import time
 
 from console.checkpoints.judge import CheckpointState
-from console.checkpoints.sources import FIRST_READ, survey_bucket
+from console.checkpoints.reader import FIRST_READ, survey_bucket
 from console.google.storage import GcsPlace
 from practice.google.bucket_store import BUCKET, BucketStore
 from tests.google.practised import google

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.checkpoints.judge import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
-from console.checkpoints.sources import survey_bucket, survey_container
+from console.checkpoints.reader import survey_bucket, survey_container
 from console.errors import NotFound, Unreadable
 from console.google.storage import GcsPlace
 from practice.google.bucket_store import BUCKET, BucketStore

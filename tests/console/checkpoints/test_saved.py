@@ -160,7 +160,7 @@ async def test_what_cannot_be_read_is_said_and_nothing_is_taken_for_complete(
     pod = Pod(tmp_path / "pod")
     gone = await reader_of(pod, measures(40, place="nowhere")).read_job("default", "llama")
     assert (gone.survey, "nowhere" in gone.problem) == (None, True)
-    monkeypatch.setattr(reading, "MAX_FILES", 3)
+    monkeypatch.setattr(reading, "MAX_FILES_UNASKED", 3)
     for number in range(5):
         (tmp_path / f"pod/out-{number}").mkdir()
         (tmp_path / f"pod/out-{number}/a").write_text("")
