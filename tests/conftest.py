@@ -33,7 +33,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(2 * (os.cpu_count() or 1), 16)
 
 
-LONGEST = ("tests/architecture/", "tests/snapshots/", "tests/screens/test_read_only.py")
+LONGEST = (
+    "tests/architecture/",
+    "tests/practice/test_forecast.py",
+    "tests/snapshots/",
+    "tests/screens/test_read_only.py",
+)
 """What takes longest comes first: a file stays with one worker, and at the end the others would wait for it."""
 
 
