@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from console.hang import flight_recorder
 from console.hang.flight_recorder import Desync, Finding, RankDump
 from console.hang.nccl_ras import RasReport
-from console.hang.stack_location import NO_STACK, NOT_ASKED, Activity, StackLocation
+from console.hang.stack_location import ADVICE, NO_STACK, NOT_ASKED, Activity, StackLocation
 from console.hang.torch_analysis import TorchAnalysis
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
@@ -175,7 +175,8 @@ class HangGroup:
     label: str
     members: tuple[TracedProcess, ...]
     suspect: bool = False  # whether the others wait for these
-    behind: bool = False  # whether NCCL alone tells these from the others: they stay behind
+    behind: bool = False  # whether NCCL alone tells these from the others: they stay behind, or failed
+    failure: str = ""  # what NCCL says of these then, such as "reported Invalid usage"
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -188,8 +189,15 @@ class HangGroup:
         return gone and self.doing is Activity.UNKNOWN
 
     @property
+    def is_misused(self) -> bool:
+        """Whether NCCL says that the program called it wrongly there."""
+        return "Invalid" in self.failure
+
+    @property
     def advice(self) -> str:
-        return BEHIND if self.behind else GONE if self.is_gone else ADVICE[self.doing]
+        if self.behind:
+            return FAILED if self.failure else BEHIND
+        return GONE if self.is_gone else ADVICE[self.doing]
 
     @property
     def sentence(self) -> str:
@@ -375,6 +383,8 @@ class HangReport:
         """Whether the verdict names the program, its data or its storage, so that other nodes would not help."""
         if self.absent or any(group.is_gone for group in self.suspects):
             return False
+        if any(group.is_misused for group in self.suspects):
+            return True
         return self._stacks_explain or (self.recorded is not None and self.recorded.kind in PROGRAM_AT_FAULT)
 
 
@@ -387,48 +397,32 @@ def group_processes(
         found.setdefault((process.where.doing, process.where.label), []).append(process)
     awaited = set() if named else find_suspects(found, ras)
     late = frozenset(named) or find_ranks_behind(found, awaited, ras)
+    failures = {each.rank: each.error for each in ras.odd if each.error}
     groups = list[HangGroup]()
     for (doing, label), members in found.items():
         behind = tuple(each for each in members if each.rank in late)
         rest = tuple(each for each in members if each.rank not in late)
-        groups.append(HangGroup(doing, label if named else f"{label}, behind", behind, suspect=True, behind=not named))
+        said = {"" if named else failures.get(each.rank, "") for each in behind}
+        failure = said.pop() if len(said) == 1 else ""
+        title = label if named else f"{label}, {failure or 'behind'}"
+        groups.append(HangGroup(doing, title, behind, suspect=True, behind=not named, failure=failure))
         groups.append(HangGroup(doing, label, rest, (doing, label) in awaited))
     groups.sort(key=lambda group: (not group.suspect, group.doing is Activity.UNKNOWN, -len(group.members)))
     return tuple(group for group in groups if group.members)
 
 
-ADVICE: dict[Activity, str] = {
-    Activity.DATA: "Data loader: look at the data set, at the storage that it is read from, and at the loader's worker "
-    "(fewer loader workers, preprocessed data); then launch again from the last checkpoint. Other nodes seldom help.",
-    Activity.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
-    "helps only if they are merely slow.",
-    Activity.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach "
-    "each other and the NCCL variables.",
-    Activity.MEETING: "Rendezvous: check that the master's port can be reached from every pod, and that all ranks "
-    "have started.",
-    Activity.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may "
-    "only take its time.",
-    Activity.TEARDOWN: "Teardown: it has left the training and waits for its process group to end; ranks that are "
-    "still in a collective wait for it: let all of them come to a barrier before destroy_process_group.",
-    Activity.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, "
-    "and try a simpler configuration.",
-    Activity.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
-    Activity.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph "
-    "of it.",
-    Activity.COMPILED: "NCCL test: if no more rows come (NCCL tab), NCCL RAS tells which rank launched less; if "
-    "the same one is behind at another look, the others wait for it. Launch with "
-    "NCCL_DEBUG=INFO for details.",
-    Activity.NOT_ASKED: "Not asked: the stacks of all ranks tell more (S in the Hang tab, a4 hang JOB --all).",
-    Activity.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
-    "privileged pod).",
-}
-"""What to do, by where the culprits are."""
 BEHIND = (
     "Behind: NCCL found it at the same operation twice, so the others wait for it: look at its process, the GPUs and "
     "the NICs of its node (Xid errors, links that are down), and keep the node out of the next launch if it is behind "
     "there again."
 )
 """What to do about a rank that only NCCL tells from the others."""
+FAILED = (
+    "Failed: NCCL stopped there; the log of the rank says more (NCCL_DEBUG=WARN). Invalid usage or argument: it called "
+    "another collective than the others, or with another size, so look at code that differs by rank. A system or CUDA "
+    "error: look at the GPUs and the NICs of its node (Xid errors, links that are down)."
+)
+"""What to do about a rank of which NCCL reports an error."""
 GONE = (
     "Process: it has ended or is stopped; look at the end of its log, and on its node for what ended it (out of "
     "memory, Xid errors)."
@@ -476,6 +470,8 @@ def describe_suspects(group: HangGroup, *, short: bool) -> str:
     named = group.processes if short else group.format_members
     if group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members):
         return f"{named} {'have' if several else 'has'} no process any more"
+    if group.failure:
+        return f"{named} {group.failure.replace('has ', 'have ', several)} in NCCL"
     if group.behind:
         return f"{named} {'stay' if several else 'stays'} behind in NCCL"
     frame = None if short else group.members[0].where.frame

@@ -37,6 +37,34 @@ class Activity(StrEnum):
         return self in (Activity.DATA, Activity.CHECKPOINT, Activity.TEARDOWN, Activity.LOCK)
 
 
+ADVICE: dict[Activity, str] = {
+    Activity.DATA: "Data loader: look at the data set, at the storage that it is read from, and at the loader's worker "
+    "(fewer loader workers, preprocessed data); then launch again from the last checkpoint. Other nodes seldom help.",
+    Activity.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
+    "helps only if they are merely slow.",
+    Activity.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach "
+    "each other and the NCCL variables.",
+    Activity.MEETING: "Rendezvous: check that the master's port can be reached from every pod, and that all ranks "
+    "have started.",
+    Activity.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may "
+    "only take its time.",
+    Activity.TEARDOWN: "Teardown: it has left the training and waits for its process group to end; ranks that are "
+    "still in a collective wait for it: let all of them come to a barrier before destroy_process_group.",
+    Activity.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, "
+    "and try a simpler configuration.",
+    Activity.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
+    Activity.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph "
+    "of it.",
+    Activity.COMPILED: "NCCL test: if no more rows come (NCCL tab), NCCL RAS tells which rank launched less; if "
+    "the same one is behind at another look, the others wait for it. Launch with "
+    "NCCL_DEBUG=INFO for details.",
+    Activity.NOT_ASKED: "Not asked: the stacks of all ranks tell more (S in the Hang tab, a4 hang JOB --all).",
+    Activity.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
+    "privileged pod).",
+}
+"""What to do, by where the culprits are."""
+
+
 @dataclass(frozen=True, slots=True)
 class StackLocation:
     doing: Activity

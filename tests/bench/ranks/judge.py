@@ -57,7 +57,10 @@ class _Cluster:
     def __init__(self, pods: int, net: str) -> None:
         job = jobset("hung", pods)
         several = [rank(job, number, f"node-{number}") for number in range(pods)]
-        self.fleet = fleet_of(job, *(structs.replace(each, ip=f"{net}{at + 1}") for at, each in enumerate(several)))
+        shared = net.startswith("127.")
+        self.fleet = fleet_of(
+            job, *(structs.replace(each, ip=f"{net}{1 if shared else at + 1}") for at, each in enumerate(several))
+        )
 
     def connection_for_change(self, what: str) -> None:
         """Allow everything."""

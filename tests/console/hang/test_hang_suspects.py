@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from console.hang.nccl_ras import RasGroup, RasRank, RasReport
-from console.hang.report import ADVICE, BEHIND, HangReport, PodTrace, TracedProcess
-from console.hang.stack_location import NO_STACK, Activity, StackLocation, locate_compiled
+from console.hang.report import BEHIND, FAILED, HangReport, PodTrace, TracedProcess
+from console.hang.stack_location import ADVICE, NO_STACK, Activity, StackLocation, locate_compiled
 from console.logs.pyspy import Frame
 
 ITEM = StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))
@@ -58,6 +58,16 @@ def test_gloo_waits_in_backward() -> None:
 
 def test_one_of_many_that_computes_elsewhere_stands_out() -> None:
     assert [group.ranks for group in said(*[ITEM] * 7, BUSY).suspects] == [(7,)]
+
+
+@pytest.mark.parametrize(("error", "program"), [("reported Invalid usage", True), ("has status ASYNC_ERROR", False)])
+def test_a_rank_of_which_nccl_reports_an_error(error: str, program: bool) -> None:
+    ras = RasReport("2.28.9", odd=tuple(RasRank(rank, 10, "AllReduce", error=error) for rank in (1, 2)), most=12)
+    report = replace(said(*[ITEM] * 7), ras=ras)
+    several = error.replace("has ", "have ")
+    assert report.short == f"Ranks 1-2 (pods 1-2) {several} in NCCL while 5 others are in train_step."
+    assert report.advice == (FAILED,)
+    assert report.blames_program == program
 
 
 def test_many_at_different_lines_do_not_wait() -> None:

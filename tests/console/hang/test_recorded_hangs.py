@@ -113,7 +113,7 @@ NCCL = {
     "data": "never sent to rank 4 (recv #7 of the pipeline group); it is in the data loader",
     "dead": "has no process any more", "epoch": "all_reduce_barrier #4 of the group of all ranks",
     "gpu": "launched all_reduce #7 of the data group, but its GPU has not come to it",
-    "lock": "it is in read_configuration", "order": "stays behind in NCCL",
+    "lock": "it is in read_configuration", "order": "reported Invalid usage in NCCL",
     "shape": "is at all_reduce #7 of the data group with 6291456, Float, where 2 others are at it with 4194304, Float",
     "skip": "never entered all_reduce #7 of the data group and waits in all_reduce #4 of the group of all ranks",
     "stage": "it is in compile_kernel", "stop": "it is stopped", "teardown": "is in wait while",
