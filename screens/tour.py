@@ -150,7 +150,7 @@ class Guide:
         self.step("b", "The bandwidth of each size as it is measured")
         shown, halved = 0, False
         while not (panel.test and panel.test.finished):
-            await self.until("the next row", partial(grown, panel, shown))
+            await self.until("the next row", partial(has_more_rows, panel, shown))
             shown = self.tell_rows(panel.test, shown)
             if shown >= HALF_WAY and not halved:
                 halved = True
@@ -275,7 +275,7 @@ class Guide:
         print_line(f"   → {path}")
 
 
-def grown(panel: NcclPanel, shown: int) -> bool:
+def has_more_rows(panel: NcclPanel, shown: int) -> bool:
     """Whether the panel has more than `shown` rows, or all of them."""
     return panel.test is not None and (panel.test.finished or len(panel.test.rows) > shown)
 

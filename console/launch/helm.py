@@ -268,10 +268,10 @@ class Helm:
 
         return await self._run_in_thread(namespace, name, work, f"{name} could not be removed from {namespace}")
 
-    async def plan_removal(self, *, name: str, namespace: str) -> Removal:
+    async def plan_removal(self, *, name: str, namespace: str) -> RemovalPlan:
         """What `uninstall` would remove and what it would keep; raises the same errors."""
 
-        def work(config: Config) -> Removal:
+        def work(config: Config) -> RemovalPlan:
             return _split_removal(_read_own_objects(config, name, namespace))
 
         return await self._run_in_thread(namespace, name, work, f"The objects of {name} could not be read")
@@ -295,7 +295,7 @@ class Helm:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class RemovalPlan:
     """The objects that are removed with a release and those that are kept, as "Kind name"."""
 
     goes: tuple[str, ...]
@@ -439,14 +439,14 @@ def _read_own_objects(config: Config, name: str, namespace: str, revision: int |
     return tuple(documents)
 
 
-def _split_removal(documents: Sequence[str]) -> Removal:
-    """The Removal for documents of `_read_own_objects`; an object counts as kept only if every YAML parser agrees."""
+def _split_removal(documents: Sequence[str]) -> RemovalPlan:
+    """The plan for documents of `_read_own_objects`; an object counts as kept only if every YAML parser agrees."""
     goes: list[str] = []
     stays: list[str] = []
     for text in documents:
         if kind_and_name(text)[0]:
             (stays if _is_kept_object(text) else goes).append(" ".join(kind_and_name(text)))
-    return Removal(tuple(goes), tuple(stays), tuple(documents))
+    return RemovalPlan(tuple(goes), tuple(stays), tuple(documents))
 
 
 def _is_kept_object(text: str) -> bool:

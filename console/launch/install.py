@@ -20,7 +20,7 @@ from console.errors import BadInput, Conflict, NotAllowed, NotFound, NotThere, U
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
 from console.kube.objects.meta import ObjectWire
-from console.launch.helm import POLICY, RECIPE_LABEL, Helm, Removal, kind_and_name, load_manifest, object_path
+from console.launch.helm import POLICY, RECIPE_LABEL, Helm, RemovalPlan, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
 from console.launch.schema import (
     Schema,
@@ -30,8 +30,8 @@ from console.launch.schema import (
     parse_fields,
     parse_recipes,
     parse_settings,
-    recipe_changes,
     recipe_launchers,
+    values_of_recipe,
 )
 from console.launch.value_checks import MeasuredSaves, fit_notes, fit_problems, iterations, save_note
 from console.launch.yaml_write import defaults_yaml
@@ -198,7 +198,7 @@ class ChartCatalog:
         known = self.find_recipe(recipe).id
         if known not in self._forms:
             fields = parse_fields(self.schema, known)
-            defaults = merge_values(parse_defaults(self.schema), recipe_changes(self.schema, known))
+            defaults = merge_values(parse_defaults(self.schema), values_of_recipe(self.schema, known))
             unsound = frozenset(each.path.partition(".")[0] for each in self.checker.problems(defaults))
             paths = frozenset(each.path for each in fields)
             self._forms[known] = _RecipeForm(known, fields, paths, defaults, unsound)
@@ -289,7 +289,7 @@ class ChartCatalog:
         mine = {name: text for name, text in self.launchers.items() if name in own}
         if len(mine) <= len(wanted):
             raise Unreadable(f"The launcher of {recipe} is missing from launchers/.", "Install a4-console again.")
-        return overlay_values(overlay_values(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
+        return overlay_values(overlay_values(values_of_recipe(self.schema, recipe), plan.values), {"launchers": mine})
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +359,7 @@ class Launcher:
             removal.require_only(only, name, namespace)
         return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
 
-    async def removal(self, namespace: str, name: str) -> Removal:
+    async def removal(self, namespace: str, name: str) -> RemovalPlan:
         """What `stop` would remove and keep; raises the same errors."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")

@@ -32,7 +32,7 @@ from console.launch.run_record import (
 )
 from console.metrics.alarm import Alarm
 from console.metrics.seen_time import Span, decode_seen_time, list_seen, merge_spans
-from console.metrics.training.steps import RunPosition, position_of_steps
+from console.metrics.training.steps import RunPosition, find_run_position
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun
 
@@ -90,7 +90,7 @@ async def _read_pod_figures(cluster: WatchedCluster, pod: Pod, until: float) -> 
     reader.close()
     steps = [step for run in reading.training for step in run.steps]
     speeds = measures.tracks[-1].recent_speeds() if measures.tracks else {}
-    found = training_figures(position_of_steps(steps), speeds) if steps else {}
+    found = training_figures(find_run_position(steps), speeds) if steps else {}
     late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
     return found, late, list_seen([run.seen for run in measures.tracks], until)
 

@@ -41,7 +41,7 @@ from console.scheduling.quota_accounts import (
     QuotaAccount,
     QuotaHolder,
     QuotaLedger,
-    account,
+    flavor_account,
     ledger,
     quota_holder_of,
     quota_holders,
@@ -233,7 +233,7 @@ def _best_flavor_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
 
 
 def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> Forecast:
-    have, priority = account(fleet, queue.name, flavor), _priority(fleet, ask)
+    have, priority = flavor_account(fleet, queue.name, flavor), _priority(fleet, ask)
     own = max(0, have.nominal - have.used)
     ahead = (each for each in queue_order(fleet, queue.name).pending if each.priority >= priority)
     draft = Forecast(

@@ -130,14 +130,14 @@ def ledger(fleet: Fleet, flavor: str) -> QuotaLedger:
     return QuotaLedger(fleet, flavor)
 
 
-def account(fleet: Fleet, cluster_queue: str, flavor: str) -> QuotaAccount:
+def flavor_account(fleet: Fleet, cluster_queue: str, flavor: str) -> QuotaAccount:
     return ledger(fleet, flavor).account(cluster_queue)
 
 
 def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
     """A queue's account summed over all flavors; a pod still needs everything in one flavor."""
     names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
-    return sum((account(fleet, cluster_queue, each) for each in names), start=QuotaAccount())
+    return sum((flavor_account(fleet, cluster_queue, each) for each in names), start=QuotaAccount())
 
 
 _PAIRED = 10

@@ -23,7 +23,7 @@ from console.scheduling.kueue_snapshot import (
     queue_order,
     queue_position,
 )
-from console.scheduling.quota_accounts import account, best_flavor, explain_quota, job_name
+from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor_account, job_name
 from console.scheduling.why_answer import Category, Why
 
 _LOST = {
@@ -70,7 +70,7 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
         api_text=said.text,
         need=workload.total(GPU),
         flavor=flavor,
-        account=account(fleet, queue, flavor) if flavor and ("", queue) in fleet.cluster_queues else None,
+        account=flavor_account(fleet, queue, flavor) if flavor and ("", queue) in fleet.cluster_queues else None,
         position=position,
         ahead=tuple(map(job_name, queue_order(fleet, queue).pending[: max(0, position - 1)])),
     )
@@ -279,7 +279,7 @@ def _elsewhere(workload: Workload, fleet: Fleet, wish: TopologyDemand, answer: W
     """Of a workload that lacks quota in one flavor: another flavor of its queue that only lacks places; else empty."""
     queue = fleet.cluster_queue_of(workload)
     for flavor in gpu_flavors(queue):
-        if queue is None or flavor == answer.flavor or answer.need > account(fleet, queue.name, flavor).free:
+        if queue is None or flavor == answer.flavor or answer.need > flavor_account(fleet, queue.name, flavor).free:
             continue
         if lacking := eligible_nodes(fleet, wish.gpus, flavor).shortage(wish.pods, wish.label):
             return f"flavor {flavor} has quota for it, but {lacking}"

@@ -53,7 +53,7 @@ async def hang(options: HangOptions) -> int:
             warn(f"{place}: {size:,} bytes, secrets redacted.")
         if options.facts_of:
             facts = await session.hang_probe.read_process_fact(
-                session.namespace, options.job, chosen(report, options.rank), options.facts_of
+                session.namespace, options.job, find_process(report, options.rank), options.facts_of
             )
             print_line(facts.rstrip("\n"))
             return 0
@@ -97,7 +97,7 @@ async def _install(session: Session, options: HangOptions, *, recorder: bool) ->
 
 
 async def _record(session: Session, report: HangReport, options: HangOptions) -> int:
-    process = chosen(report, options.rank)
+    process = find_process(report, options.rank)
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
     size = await session.hang_probe.record_profile(session.namespace, options.job, process, tool, options.record, place)
@@ -107,7 +107,7 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
     return 0
 
 
-def chosen(report: HangReport, rank: int | None) -> TracedProcess:
+def find_process(report: HangReport, rank: int | None) -> TracedProcess:
     """The process of that rank, by default of the first suspect."""
     if rank is None:
         groups = report.suspects or report.groups

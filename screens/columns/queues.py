@@ -17,7 +17,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.health import Health, HealthLevel
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
-from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder, account, queue_account
+from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder, flavor_account, queue_account
 from console.scheduling.why import why
 from console.scheduling.why_answer import Why
 from screens import wording
@@ -207,7 +207,7 @@ def queue_lines(
 def queue_line(
     queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue, ...] = (), waiting: tuple[WaitingStart, ...] = ()
 ) -> QueueLine:
-    flavors = tuple((flavor, account(fleet, queue.name, flavor).free) for flavor in gpu_flavors(queue))
+    flavors = tuple((flavor, flavor_account(fleet, queue.name, flavor).free) for flavor in gpu_flavors(queue))
     return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors, waiting)
 
 

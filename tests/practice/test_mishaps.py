@@ -12,7 +12,7 @@ import pytest
 
 from console.logs.pyspy import parse_pyspy
 from console.metrics.training.parser import TrainingParser
-from console.metrics.training.steps import position_of_steps
+from console.metrics.training.steps import find_run_position
 from practice.node.fake_binaries import faulty_gpu, write_activity, write_fake_binaries
 from practice.programs import faults as faults_module
 from practice.programs.choice import RECIPES, choose_program
@@ -85,7 +85,7 @@ def test_what_is_printed_is_read_as_a_training(recipe: str, version: str) -> Non
         assert None not in (step.loss, step.lr, step.grad_norm)
     average_only = version.startswith("4") and recipe.startswith("swift")  # an average since the start is no step's
     assert (last.step_time_s is None) == average_only
-    assert not position_of_steps(run.steps).nan
+    assert not find_run_position(run.steps).nan
 
 
 @pytest.mark.parametrize("recipe", ["qwen3-30b-pretrain", "swift-dpo"])
@@ -93,7 +93,7 @@ def test_what_is_printed_is_read_as_a_training(recipe: str, version: str) -> Non
 def test_a_nan_is_an_alarm_in_every_format(recipe: str, version: str) -> None:
     where = place(A4_TRAIN_ITERATIONS="20", A4_SWIFT_VERSION=version, PRACTICE_FAULT="nan:12")
     run = trained(printed(RECIPES[recipe], where)[0])
-    assert position_of_steps(run.steps).nan_from == run.steps[11].step
+    assert find_run_position(run.steps).nan_from == run.steps[11].step
     assert run.steps[11].grad_norm is not None
     assert math.isnan(run.steps[11].grad_norm)
 

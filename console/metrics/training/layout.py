@@ -149,7 +149,7 @@ def _to_floats(column: Sequence[bytes]) -> list[float]:
         return [parse_number(each.decode()) or 0.0 for each in column]
 
 
-def find_layout(text: str, read: ParseLine) -> LineLayout | None:
+def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
     said = read(text)
     places = list(_NUMBER.finditer(text))

@@ -27,9 +27,9 @@ from console.metrics.training.formats.unknown_programs import (
     LearnedFormat,
     StepLineFinder,
     load_own_formats,
-    parse_own_formats,
+    parse_in_configured_formats,
 )
-from console.metrics.training.layout import LineLayout, find_layout
+from console.metrics.training.layout import LineLayout, learn_layout
 from console.metrics.training.reader import (
     BESIDE,
     BY_EPOCH,
@@ -210,7 +210,7 @@ class TrainingParser:
         return (
             any(word in text for word in _WORDS)
             or self.has_open_report()
-            or parse_own_formats(self._own, text) is not None
+            or parse_in_configured_formats(self._own, text) is not None
         )
 
     def has_open_report(self) -> bool:
@@ -222,7 +222,7 @@ class TrainingParser:
 
     def _parse_text(self, text: str, raw: bytes | None) -> None:
         """Parse a line; `raw`: its bytes, if similar lines may follow that can be parsed together."""
-        if self._own and (own := parse_own_formats(self._own, text)):
+        if self._own and (own := parse_in_configured_formats(self._own, text)):
             self._add_report(own, self._reporter_of(text, own.at))
             return
         if self.has_open_report() and self._continues_report(text):
@@ -355,7 +355,7 @@ class TrainingParser:
             found = read(words)
             return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
 
-        self._layout = find_layout(raw.decode("utf-8", "replace"), parse_alone) or self._layout
+        self._layout = learn_layout(raw.decode("utf-8", "replace"), parse_alone) or self._layout
 
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""

@@ -35,7 +35,7 @@ from console.metrics.training.steps import (
     RunPosition,
     Step,
     describe_nan,
-    position_of_steps,
+    find_run_position,
 )
 from console.scheduling.failure import RankFailure
 
@@ -486,7 +486,7 @@ class TrainingRun:
         with self.lock:
             steps = self.steps
             if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
-                self._standing = len(steps), steps[-1] if steps else None, position_of_steps(steps, self.times)
+                self._standing = len(steps), steps[-1] if steps else None, find_run_position(steps, self.times)
             where = self._standing[2]
         return where.with_nan_onset(self.earlier) if self.earlier is not None else where
 

@@ -83,7 +83,7 @@ def find_nan_since(where: RunPosition) -> str:
     return f"{since} (last good {where.loss:.4g}{at})"
 
 
-def position_of_steps(steps: Sequence[Step], times: Sequence[float] = ()) -> RunPosition:
+def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> RunPosition:
     """Where these steps end; `times`: when each was printed, if that is known."""
     at = len(steps)
     while at and steps[at - 1].nan:

@@ -22,7 +22,7 @@ from console.metrics.job_measures import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_L
 from console.metrics.job_monitor import sample_job
 from console.metrics.log_results import LogResults
 from console.metrics.measured_log import LogReader, read_lines
-from console.metrics.training.steps import Step, position_of_steps
+from console.metrics.training.steps import Step, find_run_position
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import run_facts
@@ -132,7 +132,7 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     assert alarm.since == 1020.0, "not since the last step"
     reading = LogResults()
     reading.feed("".join(f"{line.text}\n" for line in lines).encode())
-    where = position_of_steps(reading.training[-1].steps)
+    where = find_run_position(reading.training[-1].steps)
     run = RunRecord(
         "own-script", "llama", "default", step=where.step, loss=where.loss, loss_step=where.loss_step,
         nan=where.nan, nan_from=where.nan_from,
@@ -194,8 +194,8 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
 def test_a_step_without_figures_says_nothing_of_its_loss() -> None:
     """A bar that was read before the first loss: whether that was a number nobody knows."""
     lost = [Step(step=97, loss=math.nan, nan=True), Step(step=98, loss=math.nan, nan=True)]
-    assert position_of_steps([Step(step=96), *lost]).nan_words == "loss is NaN since step 97 or earlier"
-    assert position_of_steps([Step(step=96, grad_norm=1.0), *lost]).nan_words == "loss is NaN since step 97"
+    assert find_run_position([Step(step=96), *lost]).nan_words == "loss is NaN since step 97 or earlier"
+    assert find_run_position([Step(step=96, grad_norm=1.0), *lost]).nan_words == "loss is NaN since step 97"
 
 
 @pytest.mark.parametrize("failures", [1, MAX_FAILURES - 1, MAX_FAILURES])

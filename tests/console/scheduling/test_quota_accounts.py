@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, Cohort, Quota, Usage
-from console.scheduling.quota_accounts import QuotaAccount, account, ledger, queue_account
+from console.scheduling.quota_accounts import QuotaAccount, flavor_account, ledger, queue_account
 from tests.fakes import fleet_of
 
 
@@ -19,27 +19,29 @@ def queue(
 
 
 def test_a_queue_by_itself() -> None:
-    assert account(fleet_of(queue("a4", 64, 40)), "a4", "a4") == QuotaAccount(nominal=64, used=40, free=24, total=64)
+    assert flavor_account(fleet_of(queue("a4", 64, 40)), "a4", "a4") == QuotaAccount(
+        nominal=64, used=40, free=24, total=64
+    )
 
 
 def test_a_cohort_lends_what_nobody_uses() -> None:
     fleet = fleet_of(queue("a4", 64, 64, "lab"), queue("research", 32, 8, "lab"))
-    assert account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=64, free=24, total=96, can_borrow=24)
-    assert account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=24, total=96)
+    assert flavor_account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=64, free=24, total=96, can_borrow=24)
+    assert flavor_account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=24, total=96)
 
 
 def test_what_others_borrowed_is_lent_and_not_free() -> None:
     fleet = fleet_of(queue("a4", 64, 80, "lab"), queue("research", 32, 8, "lab"))
-    assert account(fleet, "a4", "a4").borrowed == 16
-    assert account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=8, total=96, lent=16)
+    assert flavor_account(fleet, "a4", "a4").borrowed == 16
+    assert flavor_account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=8, total=96, lent=16)
 
 
 def test_limits_of_borrowing_and_lending() -> None:
     fleet = fleet_of(queue("a4", 64, 64, "lab", borrow=8), queue("research", 32, 0, "lab", lend=16))
-    assert (account(fleet, "a4", "a4").free, account(fleet, "a4", "a4").total) == (8, 72)
+    assert (flavor_account(fleet, "a4", "a4").free, flavor_account(fleet, "a4", "a4").total) == (8, 72)
     unlimited = fleet_of(queue("a4", 64, 64, "lab"), queue("research", 32, 0, "lab", lend=16))
-    assert (account(unlimited, "a4", "a4").free, account(unlimited, "a4", "a4").total) == (16, 80)
-    assert account(unlimited, "research", "a4").free == 32
+    assert (flavor_account(unlimited, "a4", "a4").free, flavor_account(unlimited, "a4", "a4").total) == (16, 80)
+    assert flavor_account(unlimited, "research", "a4").free == 32
 
 
 def test_quota_of_a_cohort_and_of_the_one_above() -> None:
@@ -49,26 +51,28 @@ def test_quota_of_a_cohort_and_of_the_one_above() -> None:
         queue("a4", 64, 0, "lab"),
         queue("far", 32, 0, "org"),
     )
-    assert account(fleet, "a4", "a4").total == 64 + 8 + 16 + 32
+    assert flavor_account(fleet, "a4", "a4").total == 64 + 8 + 16 + 32
 
 
 def test_a_cohort_without_an_object_exists_all_the_same() -> None:
     fleet = fleet_of(queue("a4", 8, 0, "nowhere"), queue("b4", 8, 0, "nowhere"))
-    assert account(fleet, "a4", "a4").total == 16
+    assert flavor_account(fleet, "a4", "a4").total == 16
 
 
 def test_cohorts_in_a_circle_end() -> None:
     fleet = fleet_of(Cohort("x", parent="y"), Cohort("y", parent="x"), queue("a4", 8, 0, "x"))
-    assert account(fleet, "a4", "a4").nominal == 8
+    assert flavor_account(fleet, "a4", "a4").nominal == 8
 
 
 def test_a_cohort_may_be_named_like_its_queue() -> None:
     fleet = fleet_of(Cohort("a4"), queue("a4", 64, 32, "a4"))
-    assert account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=32, free=32, total=64)
+    assert flavor_account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=32, free=32, total=64)
 
 
 def test_more_used_than_there_is_leaves_nothing_free() -> None:
-    assert account(fleet_of(queue("a4", 8, 16)), "a4", "a4") == QuotaAccount(nominal=8, used=16, total=8, borrowed=8)
+    assert flavor_account(fleet_of(queue("a4", 8, 16)), "a4", "a4") == QuotaAccount(
+        nominal=8, used=16, total=8, borrowed=8
+    )
 
 
 def test_flavors_are_summed_up_for_a_queue() -> None:
@@ -95,7 +99,7 @@ def test_accounts_add_up(facts: list[tuple[int, int, int | None, int | None]]) -
     ]
     fleet = fleet_of(*queues)
     for each in queues:
-        found = account(fleet, each.name, "a4")
+        found = flavor_account(fleet, each.name, "a4")
         assert found.free >= 0
         assert found.total <= sum(nominal for nominal, _, _, _ in facts)
         assert found.lent + found.free - found.can_borrow <= max(0, found.nominal - found.used) or found.can_borrow == 0
@@ -108,7 +112,7 @@ def test_accounts_add_up(facts: list[tuple[int, int, int | None, int | None]]) -
 def test_in_a_cohort_without_limits_everybody_sees_the_same_total(facts: list[tuple[int, int]]) -> None:
     fleet = fleet_of(*(queue(f"q{n}", nominal, used, "lab") for n, (nominal, used) in enumerate(facts)))
     left = sum(nominal for nominal, _ in facts) - sum(used for _, used in facts)
-    assert {account(fleet, f"q{n}", "a4").free for n in range(len(facts))} == {max(0, left)}
+    assert {flavor_account(fleet, f"q{n}", "a4").free for n in range(len(facts))} == {max(0, left)}
 
 
 def test_the_figures_of_an_account_add_up() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from console.metrics.training.formats.megatron import parse_nemo
-from console.metrics.training.formats.unknown_programs import OwnFormat, parse_own_formats
+from console.metrics.training.formats.unknown_programs import OwnFormat, parse_in_configured_formats
 from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import (
     NUMBER,
@@ -323,7 +323,7 @@ _PLAIN = lazy_pattern(
 
 def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | None:
     """The step in a line, and the length of its bar (0: none), for every line of every rank; None without one."""
-    if own and (described := parse_own_formats(own, line)) and described.step.step is not None:
+    if own and (described := parse_in_configured_formats(own, line)) and described.step.step is not None:
         return described.step.step, 0
     if not any(word in line for word in _STEP_WORDS):
         return None

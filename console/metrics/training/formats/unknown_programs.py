@@ -193,7 +193,7 @@ def load_own_formats() -> tuple[OwnFormat, ...]:
     return tuple(OwnFormat(each.name, compiled(each.pattern)) for each in config_in_force().config.formats)
 
 
-def parse_own_formats(formats: tuple[OwnFormat, ...], text: str) -> values.StepReport | None:
+def parse_in_configured_formats(formats: tuple[OwnFormat, ...], text: str) -> values.StepReport | None:
     return next((found for each in formats if (found := each.parse_line(text))), None)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.metrics.training.parser import LONGEST, WORDS, TrainingParser
-from console.metrics.training.steps import Rollback, Step, position_of_steps
+from console.metrics.training.steps import Rollback, Step, find_run_position
 from tests.parsing import parse_training
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def test_a_missing_loss_is_an_alarm_unless_the_iteration_was_skipped() -> None:
     assert [(each.loss, each.nan, each.skipped) for each in run.steps] == [
         (2.5, False, 0), (None, True, 0), (None, False, 1), (2.5, False, 0),
     ]  # fmt: skip
-    assert not position_of_steps(run.steps).nan
-    assert position_of_steps(one(iteration(1) + iteration(2, "")).steps).nan_from == 2
+    assert not find_run_position(run.steps).nan
+    assert find_run_position(one(iteration(1) + iteration(2, "")).steps).nan_from == 2
 
 
 def test_infinity_is_an_alarm_and_keeps_its_value() -> None:
