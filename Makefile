@@ -55,10 +55,10 @@ lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 	$(PYTHON) -m tests.lab build
 	$(PYTHON) -m tests.lab up
 
-lab-test: .venv/.ready  ## the contract tests, on the practice cluster and on the real control plane
+lab-test: .venv/.ready  ## on the real control plane the contract tests that `make test` runs on the practice cluster
 	$(PYTHON) -m tests.programs
 	$(PYTHON) -m tests.lab build
-	$(PYTHON) -m pytest -q $(ON_LAB) || $(PYTHON) -m pytest -q $(ON_LAB) $(ALONE)
+	$(PYTHON) -m pytest -q -m "lab or programs" $(ON_LAB) || $(PYTHON) -m pytest -q -m "lab or programs" $(ON_LAB) $(ALONE)
 	$(PYTHON) -m pytest -q -m programs --ignore tests/contract --ignore tests/lab
 
 rehearsal: .venv/.ready  ## every recipe's pods for real on nodes made of namespaces; needs root (REHEARSE=COMMIT: of another commit)

@@ -58,6 +58,15 @@ def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600
         raise
 
 
+def check_new_file(place: Path) -> None:
+    """BadInput if no new file can be there, before work that would be lost for it."""
+    place = place.expanduser()
+    if place.exists():
+        raise BadInput(f"{place} already exists.", "Choose another name.")
+    if not (place.parent.is_dir() and os.access(place.parent, os.W_OK)):
+        raise BadInput(f"{place} cannot be written: {place.parent} is no folder to write to.", "Choose another place.")
+
+
 def write_new_file(place: Path, data: bytes) -> None:
     """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
     try:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from console.hang.report import HangReport
     from console.hang.slow_ranks import SlowReport
     from console.kube.kubeconfig import Kubeconfig
+    from console.kube.objects.jobset import JobSet
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from console.metrics.alarm import Alarm
     from console.metrics.alarms import AlarmService
     from console.metrics.gpu_reader import GpuReader
+    from console.metrics.job_measures import JobMeasures
+    from console.metrics.loss import SavedInFolder
     from console.metrics.measures import MeasureService
     from console.metrics.seen_time import Span
     from console.preflight.all_checks import Preflight
@@ -137,7 +140,7 @@ class Session:
     def launch(self) -> LaunchService:
         from console.launch.launcher import LaunchService
 
-        return LaunchService(self.watch, self._alarms_of, self._spans_of)
+        return LaunchService(self.watch, self._alarms_of, self._spans_of, self._measures_of, self._saved_in_folder)
 
     @cached_property
     def logs(self) -> LogService:
@@ -268,6 +271,9 @@ class Session:
         ]
         return [*found, *named]
 
+    def _measures_of(self, namespace: str, name: str) -> JobMeasures | None:
+        return self.alarms.find_measures(namespace, name) if self.alarms_enabled else None
+
     async def _inspect_own_job(self, key: tuple[str, str]) -> None:
         """Make a hang report of a job that this account launched, and its bundle where it names a cause.
 
@@ -296,6 +302,17 @@ class Session:
     def saved_state(self, key: tuple[str, str]) -> SavedState | None:
         """What was last read of a job's checkpoints, in this session."""
         return self.checkpoints.known.get(key) if "checkpoints" in vars(self) else None
+
+    def _saved_in_folder(self, namespace: str, name: str) -> SavedInFolder | None:
+        saved = self.saved_state((namespace, name))
+        return saved.in_folder if saved is not None else None
+
+    def has_checkpoint(self, jobset: JobSet) -> bool | None:
+        """Whether a launch could go on from a checkpoint of a job, by its log and its folder; None: not known."""
+        from console.metrics.loss import has_checkpoint
+
+        folder, measures = self._saved_in_folder(*jobset.key), self.measures.find_followed(jobset.key)
+        return has_checkpoint(jobset.recipe, measures, folder)
 
     def _last_hang_report(self, key: tuple[str, str]) -> HangReport | None:
         return self.hang_probe.reports.get(key) if "hang_probe" in vars(self) else None

@@ -234,6 +234,12 @@ def short_node(name: str) -> str:
     return f"{found[1]}/{found[2]}" if found else name
 
 
+def short_path(path: str) -> str:
+    """A path with ~ for the home folder."""
+    home = f"{Path.home()}/"
+    return f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+
+
 def short_nodes(text: str) -> str:
     """A text in which GKE's nodes have their short names."""
     return _GKE_NODE.sub(r"\1/\2", text)

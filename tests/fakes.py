@@ -26,6 +26,7 @@ from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import split_timestamps
 from console.logs.store import logs_folder
+from console.metrics.loss import has_checkpoint
 from console.metrics.measures import MeasureService
 from console.settings import Settings
 from tests.fakes_google import FakeGoogle
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from console.checkpoints.saved import SavedState
     from console.hang.slow_ranks import SlowReport
+    from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
     from console.logs.container_log import LogRequest, ResumeCursor
 
@@ -346,6 +348,11 @@ class FakeSession:
 
     def saved_state(self, key: tuple[str, str]) -> SavedState | None:
         return self.checkpoints.known.get(key)
+
+    def has_checkpoint(self, jobset: JobSet) -> bool | None:
+        saved = self.saved_state(jobset.key)
+        folder = saved.in_folder if saved is not None else None
+        return has_checkpoint(jobset.recipe, self.measures.find_followed(jobset.key), folder)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         return self.hang_probe.slow_reports.get(key)

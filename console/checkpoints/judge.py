@@ -350,7 +350,7 @@ def _judge_file(
 def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[str], unknown: list[str]) -> None:
     length = int.from_bytes(head[:8], "little")
     if length + 8 > file.size:
-        problems.append(f"{path} has {file.size:,} bytes, its header alone {length + 8:,}")
+        problems.append(f"{path} claims {length + 8:,} bytes up to the end of its header, the file has {file.size:,}")
         return
     if length > MAX_HEADER_BYTES:
         unknown.append(f"{path} has a header of {length >> 20} MiB, at most {MAX_HEADER_BYTES >> 20} are read")

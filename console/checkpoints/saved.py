@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.metrics.ledger import Unsaved, find_unsaved
+from console.metrics.loss import Loss, SavedInFolder, find_loss
 from console.metrics.seen_time import list_seen
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ class SavedState:
     def last_step(self) -> int | None:
         return self.survey.last_complete.step if self.survey is not None and self.survey.last_complete else None
 
+    @property
+    def in_folder(self) -> SavedInFolder | None:
+        last = self.survey.last_complete if self.survey is not None else None
+        return SavedInFolder(last.step, last.modified, self.at) if last is not None else None
+
     def is_due(self, now: float, measures: JobMeasures | None) -> bool:
         """Whether to read again: some time has passed, and the log tells of another save or the last was incomplete."""
         if now - self.at < EVERY:
@@ -54,22 +59,17 @@ def saved_folder(measures: JobMeasures | None) -> str:
     return next((track.saved_to for track in reversed(tracks) if track.saved_to), "")
 
 
-def find_loss(saved: SavedState | None, measures: JobMeasures | None, now: float) -> tuple[Unsaved, bool] | None:
-    """Since when work would be lost if the job ended now, and whether its folder tells that, not its log.
+def find_followed_loss(
+    saved: SavedState | None, measures: JobMeasures | None, now: float, ran: float = 0.0
+) -> Loss | None:
+    """What would be lost if the job ended now, whose log is followed; `ran`: since when its pods run.
 
     None if it trains nothing, or has ended well, or while its log of before is still read: a later save may follow.
     """
     if measures is not None and measures.is_reading_old_lines:
         return None
     seen = list_seen([track.seen for track in measures.tracks], now) if measures is not None else []
-    by_log = find_unsaved(seen)
-    last = saved.survey.last_complete if saved is not None and saved.survey is not None else None
-    told = last_saved(measures)
-    if by_log is None:
-        return None
-    if saved is None or last is None or last.step is None or (told is not None and told[1] > saved.at):
-        return by_log, False  # of what was saved since the folder was read, its log alone tells
-    return Unsaved(last.modified, last.step), True
+    return find_loss(seen, ran, saved.in_folder if saved is not None else None)
 
 
 def list_faults(survey: Survey) -> list[str]:

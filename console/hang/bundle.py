@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
+import re
 import tarfile
 import time
-from contextlib import aclosing
+from collections import deque
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from console.errors import BadInput, ConsoleError
-from console.folders import make_private, state_folder, write_new_file
+from console.errors import ConsoleError
+from console.folders import check_new_file, make_private, state_folder, write_new_file
 from console.hang.report import HangReport
 from console.hang.report_lines import describe_analysis, format_report, report_to_json
 from console.kube.find_job import find_job
@@ -25,6 +27,7 @@ from console.scheduling.ranks import Rank, ranks
 
 LOGS, LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
 READING = 20.0  # seconds for one log
+LAST_LINES = 100  # of each log
 KEPT = 30  # archives that were written unasked
 _WORDS = ("NCCL", "Xid", "ProcessGroup", "Watchdog")
 
@@ -51,6 +54,16 @@ async def write_unasked_bundle(cluster: WatchedCluster, namespace: str, report: 
         return replace(report, bundle=f"not written: {error}")
 
 
+def find_unasked_bundle(cluster: WatchedCluster, job: str, since: float) -> Path | None:
+    """The newest archive of a job that was written unasked since a moment; its names hold no namespace."""
+    name = re.compile(rf"{re.escape(job)}-\d{{8}}-\d{{6}}\.tar\.gz")
+    with suppress(OSError):
+        every = [each for each in (bundle_folder(cluster) / "unasked").iterdir() if name.fullmatch(each.name)]
+        written = {each: each.stat().st_mtime for each in every}
+        return max((each for each in every if written[each] >= since), key=lambda each: written[each], default=None)
+    return None
+
+
 def _remove_old(folder: Path) -> None:
     every = sorted(folder.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
     for path in every[:-KEPT]:
@@ -59,20 +72,22 @@ def _remove_old(folder: Path) -> None:
 
 async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport, place: Path) -> int:
     """Write the archive (.tar.gz), for this account only; its size in bytes. BadInput if the file is there."""
-    if await asyncio.to_thread(lambda: place.expanduser().exists()):
-        raise BadInput(f"{place} already exists.", "Choose another name.")
+    await asyncio.to_thread(check_new_file, place)
     every = ranks(find_job(cluster.fleet, namespace, report.job), cluster.fleet)
     suspects = {each.pod_rank for group in report.suspects for each in group.members}
     chosen = sorted(every, key=lambda rank: (rank.number not in suspects, rank.number))[:LOGS]
-    lines = await asyncio.gather(*(_nccl_lines(cluster, rank) for rank in chosen))
+    logs = await asyncio.gather(*(_read_log(cluster, rank) for rank in chosen))
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.at))
+    head = f"{report.job} in namespace {namespace}, inspected on {when}"
     nodes = {rank.node for rank in every}
     files: dict[str, Any] = {
-        "report.txt": "\n".join(format_report(report, stacks=True)),
+        "report.txt": "\n".join([head, "", *format_report(report, stacks=True), ""]),
         "report.json": report_to_json(report),
         "ras.txt": report.ras.text or f"{report.ras_problem}\n",
         "recorder.json": msgspec.to_builtins(report.dumps),
         "torch-analyser.txt": f"{describe_analysis(report)}\n\n{report.analysis.log if report.analysis else ''}",
-        "nccl-lines.txt": "\n".join(line for each in lines for line in each),
+        "nccl-lines.txt": "".join(f"{line}\n" for each in logs for line in each.of_nccl),
+        "last-lines.txt": "".join(f"{line}\n" for each in logs for line in each.last),
         "nodes.json": [msgspec.to_builtins(node) for node in cluster.fleet.nodes.values() if node.name in nodes],
     }
     data = await asyncio.to_thread(_packed, report, files)
@@ -80,27 +95,34 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
     return len(data)
 
 
-async def _nccl_lines(cluster: WatchedCluster, rank: Rank) -> list[str]:
-    """The lines of a pod's log that NCCL, PyTorch's watchdog or the driver printed, or why there are none."""
+class _LogLines(NamedTuple):
+    """Of a pod's log, below its name: the lines that NCCL, PyTorch's watchdog or the driver printed, and the last."""
+
+    of_nccl: list[str]
+    last: list[str]
+
+
+async def _read_log(cluster: WatchedCluster, rank: Rank) -> _LogLines:
     from console.logs.container_log import LogRequest, follow_log
 
-    head = f"── pod {rank.number} {rank.name}"
-    pod = rank.pod
+    head, pod = f"── pod {rank.number} {rank.name}", rank.pod
     if pod is None:
-        return [f"{head}: there is no such pod"]
+        return _LogLines(*[[f"{head}: there is no such pod"]] * 2)
     wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", LINES, follow=False)
-    found: list[str] = []
+    of_nccl, last = list[str](), deque[str](maxlen=LAST_LINES)
     try:
         async with (
             asyncio.timeout(READING),
             aclosing(follow_log(cluster.current_connection.client, wanted)) as printed,
         ):
             async for line in printed:
+                last.append(line.text)
                 if any(word in line.text for word in _WORDS):
-                    found.append(line.text)
+                    of_nccl.append(line.text)
     except (ConsoleError, TimeoutError) as error:
-        found.append(f"its log was not read to its end: {error or 'no answer'}")
-    return [head, *found]
+        why = f"its log was not read to its end: {error or 'no answer'}"
+        return _LogLines([head, *of_nccl, why], [head, *last, why])
+    return _LogLines([head, *of_nccl], [head, *last])
 
 
 def _packed(report: HangReport, files: dict[str, Any]) -> bytes:

@@ -91,13 +91,15 @@ class Finding:
     what: str  # "never entered all_gather #201 of the tensor group", to follow the ranks
     waiting: int
     frame: str = ""
+    in_another: bool = False  # the ranks wait in another collective, so that only the program left this one out
 
 
 NAMES = (
     ("expert", re.compile(r"EXPERT|\bep\b", re.IGNORECASE)), ("tensor", re.compile(r"TENSOR|\btp\b", re.IGNORECASE)),
     ("pipeline", re.compile(r"PIPELINE|\bpp\b", re.IGNORECASE)),
-    ("context", re.compile(r"CONTEXT|\bcp\b", re.IGNORECASE)),
+    # Megatron reduces gradients in DATA_PARALLEL_GROUP_WITH_CP.
     ("data", re.compile(r"DATA|FSDP|DDP|\bdp\b", re.IGNORECASE)),
+    ("context", re.compile(r"CONTEXT|\bcp\b", re.IGNORECASE)),
 )  # fmt: skip
 _PEER = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
 
@@ -169,6 +171,13 @@ class _Waits:
         number = int(found[4]) if found else -1
         return group[1][number] if 0 <= number < len(group[1]) else None
 
+    def count_through(self, name: str, seq: int, apart: Collection[Group]) -> int:
+        """How many ranks have that collective behind them in groups of that name, other than those `apart`."""
+        return sum(
+            last >= seq for group, entered in self.entered.items()
+            if group not in apart and self.named(group) == name for last in entered.values()
+        )  # fmt: skip
+
     def named(self, group: Group) -> str:
         return describe_group(self.descs.get(group, ""), len(group[1]))
 
@@ -223,7 +232,8 @@ def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
     here = f"#{seq:,} of {waits.named(group)}"
     lines = f" (called in {mine.frame}, not {theirs.frame})" if mine.frame != theirs.frame else ""
     waiting = len(waits.blocked.keys() - set(odd))
-    ordered = mine.kind != theirs.kind and "barrier" not in (mine.kind, theirs.kind)
+    # Of NCCL a barrier is called all_reduce_barrier.
+    ordered = mine.kind != theirs.kind and not any("barrier" in kind for kind in (mine.kind, theirs.kind))
     shaped = mine.kind == theirs.kind and not lines
     kind = Desync.ORDER if ordered else Desync.SHAPE if shaped else Desync.EPOCH
     if not others:
@@ -237,7 +247,7 @@ def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
     what = {
         Desync.ORDER: f"where {many} at {theirs.kind}: the order differs",
         Desync.SHAPE: f"with {mine.sizes}, where {many} at it with {theirs.sizes}",
-        Desync.EPOCH: f"where {many} at another {theirs.kind}: not in the same loop",
+        Desync.EPOCH: f"where {many} at {'another ' * (mine.kind == theirs.kind)}{theirs.kind}: not in the same loop",
     }[kind]
     comma = " " if shaped else ", "
     verb = "is" if len(odd) == 1 else "are"
@@ -272,16 +282,22 @@ def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
 
 
 def _left_behind(waits: _Waits) -> Finding | None:
-    """Of ranks that wait for each other the few whom one operation lacks, where the other one lacks many."""
+    """Of ranks that wait for each other the few whom one operation lacks, where the other one lacks many.
+
+    Of as many on both sides those whose operation is over in other groups of that name: of two replicas, say.
+    """
     lacked: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+    stuck: dict[tuple[str, str, int], set[Group]] = defaultdict(set)
     for rank, awaited in waits.of.items():
         group, at = waits.blocked[rank]
         if awaited and not at.p2p:
             lacked[waits.named(group), at.kind, at.seq].update(awaited)
+            stuck[waits.named(group), at.kind, at.seq].add(group)
     if len(lacked) < 2:
         return None
-    (few, ranks), (_, more), *_ = sorted(lacked.items(), key=lambda each: len(each[1]))
-    if len(ranks) == len(more) or not ranks <= waits.blocked.keys():
+    over = {key: waits.count_through(key[0], key[2], groups) for key, groups in stuck.items()}
+    (few, ranks), (other, more), *_ = sorted(lacked.items(), key=lambda each: (len(each[1]), -over[each[0]]))
+    if (len(ranks) == len(more) and over[few] == over[other]) or not ranks <= waits.blocked.keys():
         return None
     own = {(waits.named(group), at.kind, at.seq): at for rank in ranks for group, at in (waits.blocked[rank],)}
     if len(own) > 1 or few in own:
@@ -290,7 +306,7 @@ def _left_behind(waits: _Waits) -> Finding | None:
     verb = "waits" if len(ranks) == 1 else "wait"
     what = f"never entered {few[1]} #{few[2]:,} of {few[0]} and {verb} in {kind} #{seq:,} of {name}"
     desync = Desync.EPOCH if "barrier" in kind else Desync.MISSED
-    return Finding(desync, tuple(sorted(ranks)), what, len(waits.blocked) - len(ranks), at.frame)
+    return Finding(desync, tuple(sorted(ranks)), what, len(waits.blocked) - len(ranks), at.frame, True)
 
 
 def _cycle(waits: _Waits) -> Finding | None:
@@ -323,6 +339,8 @@ def describe_dumps(dumps: Iterable[RankDump]) -> str:
     for each in every:
         if each.why:
             reasons[each.why].append(each.rank)
-    failed = "; ".join(f"ranks {format_ranges(ranks)}: {why}" for why, ranks in list(reasons.items())[:3])
+    failed = "; ".join(
+        f"rank{'s' if len(ranks) > 1 else ''} {format_ranges(ranks)}: {why}" for why, ranks in list(reasons.items())[:3]
+    )
     told = f"{len(every) - sum(map(len, reasons.values()))} of {len(every)} ranks gave a dump"
     return f"{told} ({failed})" if failed else told

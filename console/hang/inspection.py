@@ -22,7 +22,7 @@ from console.attach.many_pods import (
     run_in_pods,
 )
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
-from console.folders import write_new_file
+from console.folders import check_new_file, write_new_file
 from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
@@ -122,7 +122,7 @@ class HangProbe:
     def on_context_changed(self) -> None:
         self.reports.clear()
         self._looks.clear()
-        self.slow_reports.clear()
+        self.slow_reports = {}  # what is still measured there goes into the old one
 
     async def _exec_in_pod(
         self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]
@@ -188,7 +188,7 @@ class HangProbe:
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
         pods, processes = list_processes(answers)
-        ras = ras.with_job_ranks(_rank_by_process(processes, every))
+        ras = ras.with_job_ranks(_rank_by_process(processes, every, ras))
         answers = await self._ask_suspects(answers, processes, ras)
         pods, processes = list_processes(answers)
         absent = self._absent_pods(namespace, name, every)
@@ -274,7 +274,7 @@ class HangProbe:
         ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links. Then
         py-spy looks where the slow ranks are, and one that is not, for half as long.
         """
-        every = self.running_ranks(namespace, name)
+        every, reports = self.running_ranks(namespace, name), self.slow_reports
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
         argv = (
@@ -303,7 +303,7 @@ class HangProbe:
         report = add_peer_times(report, await ask_peer_times(self._run, every))
         report = await self._add_data_waits(report, every, seconds / 2)
         report = replace(report, job=name, at=time.time())
-        self.slow_reports[namespace, name] = report
+        reports[namespace, name] = report
         return report
 
     async def _add_times(self, report: SlowReport, every: Sequence[Rank], argv: Sequence[str]) -> SlowReport:
@@ -333,7 +333,9 @@ class HangProbe:
         found = find_job(fleet, namespace, name)
         every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
         if not every:
-            raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to inspect.", f"a4 why {name}")
+            raise NotFound(
+                f"No pod of {name} runs ({found.state}): there is nothing to inspect.", f"a4 why {name} says why."
+            )
         return every
 
     async def _how_it_ended(self, namespace: str, name: str, rank: Rank) -> str:
@@ -412,8 +414,7 @@ class HangProbe:
         if py-spy could not record.
         """
         form = "speedscope" if place.suffix.lower() == ".json" else "flamegraph"
-        if await asyncio.to_thread(lambda: place.expanduser().exists()):
-            raise BadInput(f"{place} already exists.", "Choose another name.")
+        await asyncio.to_thread(check_new_file, place)
         if process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process to record.")
         if process.program:
@@ -447,12 +448,23 @@ class HangProbe:
         return said.decode(errors="replace")
 
 
-def _rank_by_process(processes: Sequence[TracedProcess], every: Sequence[Rank]) -> dict[tuple[str, int | None], int]:
-    """The rank by address and pid, as NCCL names a process; without those that are not told apart by these."""
+def _rank_by_process(
+    processes: Sequence[TracedProcess], every: Sequence[Rank], ras: RasReport
+) -> dict[tuple[str, int | None], int]:
+    """The rank by address and pid, as NCCL names a process; without those that are not told apart by these.
+
+    A process that NCCL misses in a pod where one rank has none is that rank's: it has ended.
+    """
     addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
     places = [(addresses.get(each.pod_rank, ""), each.pid) for each in processes]
     times = Counter(places)
-    return {place: each.rank for place, each in zip(places, processes, strict=True) if times[place] == 1}
+    found = {place: each.rank for place, each in zip(places, processes, strict=True) if times[place] == 1}
+    lost = {(each.node, each.pid) for each in ras.odd if each.missing} - found.keys()
+    ended = Counter(address for address, _ in lost)
+    return found | {
+        (address, pid): found[address, None] for address, pid in lost
+        if ended[address] == 1 and (address, None) in found
+    }  # fmt: skip
 
 
 def _explains_wait(process: TracedProcess) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from console.scheduling.ranks import format_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class RasRank:
     error: str = ""  # what went wrong in it, to follow its name; not that another one is gone
     stays: bool | None = None
     """Whether it was behind at the same operation a moment before; None: there was one look only, or it is missing."""
+    others: int | None = None  # up to which operation most ranks of its communicator have launched
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class RasReport:
     processes: int | None = None
     groups: tuple[RasGroup, ...] = ()
     odd: tuple[RasRank, ...] = ()  # those that are behind first, then the missing
-    most: int | None = None  # operation up to which most ranks have launched
+    most: int | None = None  # operation up to which most ranks have launched, in the communicator where most do
     text: str = ""
     located: bool = False  # ranks are numbers in the job, not in a communicator
 
@@ -77,11 +80,13 @@ class RasReport:
         return replace(self, odd=tuple(odd), located=True)
 
     def with_node_names(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
-        """This report with node names in place of addresses, looked up by rank and pid."""
+        """This report with node names in place of addresses, looked up by rank and pid, or by a rank of the job."""
         odd = (
-            replace(each, node=nodes.get((each.rank, each.pid), each.node)) if each.rank is not None else each
+            replace(each, node=nodes.get((each.rank, each.pid)) or nodes.get((each.rank, own)) or each.node)
+            if each.rank is not None else each
             for each in self.odd
-        )
+            for own in (None if self.located else each.pid,)
+        )  # fmt: skip
         return replace(self, odd=tuple(odd))
 
     @property
@@ -93,20 +98,32 @@ class RasReport:
             number = sum(group.communicators for group in self.groups)
             which = "its communicator" if number == 1 else f"all {number:,} communicators"
             return f"NCCL {self.version}: all ranks of {which} are at the same operation."
-        said = [self._format_rank(each) for each in self.odd[:4]]
-        if len(self.odd) > 4:
-            said.append(f"and {len(self.odd) - 4} more")
+        alike: dict[tuple[object, ...], list[RasRank]] = {}
+        for each in self.odd:
+            pid = each.pid if each.rank is None else None
+            mark = each.operations, each.others, each.collective, each.missing, each.error, pid
+            alike.setdefault(mark, []).append(each)
+        several = list(alike.values())
+        said = [self._format_ranks(ranks) for ranks in several[:4]]
+        if left := sum(map(len, several[4:])):
+            said.append(f"and {left} more")
         kinds = sorted({kind for group in self.groups for kind in group.errors.split(",") if kind not in ("OK", "")})
         moves = ", but they move on" if self.odd and all(each.stays is False for each in self.odd) else ""
         return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(said) or 'see its report'}{moves}."
 
-    def _format_rank(self, odd: RasRank) -> str:
-        name = f"rank {odd.rank}" if odd.rank is not None else f"process {odd.pid}"
-        where = f" on {odd.node}" if odd.node else ""
+    def _format_ranks(self, alike: Sequence[RasRank]) -> str:
+        """What the report says of ranks of which it says the same."""
+        odd, many = alike[0], len(alike) > 1
+        ranks = format_ranges(each.rank for each in alike if each.rank is not None)
+        name = f"rank{'s' if many else ''} {ranks}" if odd.rank is not None else f"process {odd.pid}"
+        nodes = dict.fromkeys(each.node for each in alike if each.node)
+        where = f" on {len(nodes)} nodes" if len(nodes) > 1 else f" on {next(iter(nodes))}" if nodes else ""
         if odd.missing or odd.error:
-            return f"{name}{where} {odd.error or 'does not answer'}"
-        beside = f", the others {self.most:,}" if self.most is not None else ""
-        return f"{name}{where} has launched {odd.operations:,} {odd.collective or 'operations'}{beside}"
+            silent = "do not answer" if many else "does not answer"
+            return f"{name}{where} {odd.error.replace('has ', 'have ', many) or silent}"
+        beside = f", the others {odd.others:,}" if odd.others is not None else ""
+        verb = "have" if many else "has"
+        return f"{name}{where} {verb} launched {odd.operations:,} {odd.collective or 'operations'}{beside}"
 
 
 MAX_RANKS = 50_000  # that a report may list: a line of ranges names millions
@@ -138,6 +155,8 @@ class _RasParser:
         self.processes: int | None = None
         self.groups: list[RasGroup] = []
         self.behind: list[RasRank] = []
+        self.most: tuple[int, ...] = ()  # how many ranks have launched the same, and up to which operation
+        self.listed: list[RasRank] = []  # with their operations, of one communicator and collective
         self.missing: list[RasRank] = []
         self.counts: list[tuple[int, int]] = []
         self.failed: list[RasRank] = []
@@ -155,14 +174,26 @@ class _RasParser:
             self.processes = int(found[1])
         return found is not None
 
+    def close_section(self) -> None:
+        """Keep of the ranks listed for one communicator and collective those that have launched less than most."""
+        listed, self.listed, counts, self.counts = self.listed, [], self.counts, []
+        # Of few ranks each has a line of its own: those behind are the ones that have launched less than the foremost.
+        most = max(counts)[1] if counts else max((each.operations or 0 for each in listed), default=None)
+        self.most = max([self.most, *counts])
+        self.behind += [
+            replace(each, others=most) for each in listed
+            if each.operations is None or most is None or each.operations < most
+        ]  # fmt: skip
+
     def parse_warning(self, line: str) -> None:
         if found := _COLLECTIVE.search(line):
+            self.close_section()
             self.collective = found[1]
         elif found := _MOST.match(line):
             self.operation = int(found[2] or 0)
             self.counts.append((int(found[1]), self.operation))
         elif found := _BEHIND.match(line):
-            self.behind += _find_behind(found, self.collective, MAX_RANKS - len(self.behind))
+            self.listed += _find_behind(found, self.collective, MAX_RANKS - len(self.behind) - len(self.listed))
         elif found := _REPORTED.match(line):
             self.reported = found[1]
         elif found := _FAILED.match(line):
@@ -172,7 +203,7 @@ class _RasParser:
         elif found:
             rank, gpu, pid = map(int, found.groups()[:3])
             # Below "6 ranks have launched up to operation 6649" such lines name these ranks.
-            several = self.missing if self.operation is None else self.behind
+            several = self.missing if self.operation is None else self.listed
             collective = "" if self.operation is None else self.collective
             several.append(RasRank(rank, self.operation, collective, pid, found[4], gpu, self.operation is None))
         elif found := _MISSING.match(line):
@@ -192,17 +223,15 @@ def parse_ras(text: str) -> RasReport:
     for line in text.splitlines():
         if not read.parse_table_line(line):
             read.parse_warning(line)
-    # Of few ranks each has a line of its own: those behind are the ones that have launched less than the foremost.
-    most = max(read.counts)[1] if read.counts else max((each.operations or 0 for each in read.behind), default=None)
-    behind = [each for each in read.behind if each.operations != most]
-    behind.sort(key=lambda each: (each.operations or 0, each.rank or 0))
+    read.close_section()
+    behind = sorted(read.behind, key=lambda each: (each.operations or 0, each.rank or 0))
     odd = (*behind, *_drop_duplicates(read.missing), *dict.fromkeys(read.failed))
     return RasReport(
         read.version,
         read.processes,
         tuple(read.groups),
         odd,
-        most,
+        read.most[1] if read.most else max((each.others or 0 for each in behind), default=None),
         text,
     )
 

@@ -164,11 +164,13 @@ def find_gdb() -> str:
     return "" if "A4_PROC" in os.environ else shutil.which("gdb") or ""
 
 
-def dump_stacks(tool: str, pid: int) -> tuple[str, str]:
+def dump_stacks(tool: str, each: dict[str, Any]) -> tuple[str, str]:
     """The stacks of a process, or an error message."""
+    # One that sleeps in the kernel until storage answers never comes to a halt, and py-spy would wait for it.
+    beside = ["--nonblocking"] if each["state"] == "D" else []
     try:
         done = subprocess.run(
-            [tool, "dump", "--pid", str(pid)], capture_output=True, timeout=DUMP_LIMIT,
+            [tool, "dump", *beside, "--pid", str(each["pid"])], capture_output=True, timeout=DUMP_LIMIT,
             check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -478,7 +480,7 @@ def tell_stacks(ranks: set[int]) -> None:
     tool = find_py_spy(found)
     told = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        dumps = pool.map(lambda each: dump_stacks(tool, each["pid"]), found if tool else [])
+        dumps = pool.map(lambda each: dump_stacks(tool, each), found if tool else [])
         told = [{"pid": each["pid"], "dump": dump, "error": error} for each, (dump, error) in zip(found, dumps)]
     json.dump({"processes": told}, sys.stdout)
 
@@ -561,7 +563,7 @@ def main() -> None:
         pythons = [each for each in found if not each["program"]]
         spared = [each for each in pythons if tool and each["rank"] is not None and "all-stacks" not in sys.argv]
         pythons = [each for each in pythons if each not in spared]
-        dumps = [pool.submit(dump_stacks, tool, each["pid"]) for each in pythons] if tool else []
+        dumps = [pool.submit(dump_stacks, tool, each) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()
         told = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from console.hang import flight_recorder
 from console.hang.flight_recorder import Desync, Finding, RankDump
 from console.hang.nccl_ras import RasReport
-from console.hang.stack_location import ADVICE, NO_STACK, NOT_ASKED, Activity, StackLocation
+from console.hang.stack_location import ADVICE, NO_STACK, NOT_ASKED, Activity, StackLocation, describe_place
 from console.hang.torch_analysis import TorchAnalysis
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
@@ -203,7 +203,7 @@ class HangGroup:
     def sentence(self) -> str:
         """The group in short, such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"."""
         bare = self.doing in (Activity.UNKNOWN, Activity.NOT_ASKED, Activity.COMPILED)
-        said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
+        said = f"{len(self.members)} {self.label if bare else describe_place(self.doing, self.label)}"
         return f"{said} ({self.format_short_members})" if self.suspect or len(self.members) <= 2 else said
 
     @property
@@ -385,7 +385,8 @@ class HangReport:
             return False
         if any(group.is_misused for group in self.suspects):
             return True
-        return self._stacks_explain or (self.recorded is not None and self.recorded.kind in PROGRAM_AT_FAULT)
+        found = self.recorded
+        return self._stacks_explain or (found is not None and (found.in_another or found.kind in PROGRAM_AT_FAULT))
 
 
 def group_processes(
@@ -439,7 +440,7 @@ def describe_largest_group(group: HangGroup) -> str:
     if group.doing is Activity.NOT_ASKED:
         return f"{who} {'wait' if several else 'waits'}"
     one, many = ("waits", "wait") if group.doing.waits_for_ranks else ("is", "are")
-    return f"{who} {many if several else one} in {group.label}"
+    return f"{who} {many if several else one} {describe_place(group.doing, group.label)}"
 
 
 def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
@@ -493,4 +494,4 @@ def _format_place(group: HangGroup) -> str:
     if group.doing is Activity.COMPILED:
         program, _, state = group.label.partition(", ")
         return state or f"in {program}"
-    return f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
+    return f"in the {group.label}" if group.label == "data loader" else describe_place(group.doing, group.label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 MAX_FRAMES = 12  # calls of a stack that are shown
 MAX_STACKS = 16  # processes of one group that are shown
 LAUNCHER_PROGRAMS = 8  # processes of MPI that are shown
+_COMMUNICATOR = re.compile(r"(#(\d{1,9})-\d+ \(\w+\))")
 ANALYSED_GROUPS = 8  # process groups in which PyTorch's own analyser found something that are shown
 
 
@@ -152,7 +154,20 @@ def _format_rdma_lines(report: HangReport) -> list[str]:
     lines.append(f"── Flight recorder: {report.recorder_words}")
     lines += format_analysis_lines(report)
     lines.append(f"── NCCL RAS: {report.ras.words or report.ras_problem}")
-    lines += [
-        f"   ✗ {each}" for each in report.ras.text.splitlines() if "launched up to operation" in each or "DEAD" in each
-    ]
+    return lines + _format_ras_lines(report)
+
+
+def _format_ras_lines(report: HangReport) -> list[str]:
+    """What NCCL itself says of ranks that are behind, each communicator that is not of all ranks with its name."""
+    lines, within = list[str](), ""
+    sizes = {group.number: group.ranks for group in report.ras.groups}
+    for line in report.ras.text.splitlines():
+        if found := _COMMUNICATOR.match(line):
+            size = sizes.get(int(found[2]), 0)
+            smaller = 0 < size < len(report.processes)
+            within = f"   {found[1]}, which numbers its {size} ranks from 0:" if smaller else ""
+        elif "launched up to operation" in line or "DEAD" in line:
+            lines += [within] if within else []
+            lines.append(f"   ✗ {line}")
+            within = ""
     return lines

@@ -1,8 +1,9 @@
 """A script that runs inside a pod: asks PyTorch's own flight recorder analyser about what the ranks of a job called.
 
-PyTorch has it as torch.distributed.flight_recorder since 2.9, before that wheels have it as tools.flight_recorder. The
-interpreter of a training process imports it, apart from that process and with the lowest priority. It is asked about
-each process group by itself, because one that it cannot analyse would end the analysis of all.
+PyTorch's wheels have it since 2.10, as torch.distributed.flight_recorder. Before, only its sources had it, as
+tools.flight_recorder: NVIDIA's images keep these in SOURCES. The interpreter of a training process imports it, apart
+from that process and with the lowest priority. It is asked about each process group by itself, because one that it
+cannot analyse would end the analysis of all.
 
 Its arguments are the lengths of this script, and of what is on standard input, which the API server does not always
 close: this script again, then JSON, where a collective is given by its place among `kinds`, and those that are
@@ -15,7 +16,7 @@ not named in `states` are completed:
 It prints one line of JSON: of each group the first collective in which the analyser finds ranks missing, or different
 from others:
 
-    {"torch": "2.9.1", "found": [{"group": 0, "seq": 41, "op": "nccl:all_reduce", "missing": [1], "culprits": {}}],
+    {"torch": "2.11.0", "found": [{"group": 0, "seq": 41, "op": "nccl:all_reduce", "missing": [1], "culprits": {}}],
      "failed": {"1": "why"}, "log": ""}
 
 It stands alone, for Python 3.7 and newer, and changes nothing.
@@ -33,6 +34,7 @@ from importlib import import_module
 from typing import Any, Dict, List, Tuple
 
 PROC = os.environ.get("A4_PROC", "/proc")
+SOURCES = os.environ.get("A4_TORCH_SOURCES", "/opt/pytorch/pytorch")
 LIMIT = 60
 """Seconds for importing PyTorch and for the analysis."""
 MODULES = ("torch.distributed.flight_recorder.components", "tools.flight_recorder.components")
@@ -60,7 +62,8 @@ def find_pythons() -> List[str]:
 
 def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
     """Analyse in another interpreter: its exit code, what it printed, and its last words."""
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
+    names = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "A4_TORCH_SOURCES")
+    env = {name: os.environ[name] for name in names if name in os.environ}
     env.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
@@ -80,23 +83,30 @@ def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
 
 
 def load_analyser() -> Tuple[Any, Any]:
-    """Its function that compares dumps, and the one that reads its options; exits where this PyTorch has none."""
+    """Its function that compares dumps, and its options; exits where this PyTorch has none whose findings can be read.
+
+    Of early ones these stand in their log only.
+    """
     import_module("torch")
+    sys.path.insert(0, SOURCES)
     for name in MODULES:
         try:
-            return import_module(name + ".builder").build_db, import_module(name + ".config_manager").JobConfig
+            build_db = import_module(name + ".builder").build_db
+            if hasattr(import_module(name + ".types").Collective, "missing_ranks"):
+                options = import_module(name + ".config_manager").JobConfig().parser.parse_known_args(["none"])[0]
+                options.allow_incomplete_ranks, options.mismatch_cap = True, 1000000
+                return build_db, options
         except ImportError:
             continue
     sys.exit(NO_ANALYSER)
 
 
 def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
-    build_db, options = load_analyser()
+    build_db, args = load_analyser()
     log = Log()
     own = logging.getLogger("Flight Recorder")
     own.handlers = [log]
     own.setLevel(logging.INFO)
-    args = options().parse_args(["none", "--allow-incomplete-ranks", "--mismatch_cap", "1000000"])
     found, failed = [], {}
     for place, group in enumerate(asked["groups"]):
         log.note("group %s %s of ranks %s" % (group["name"], group["desc"], group["ranks"]))
@@ -169,7 +179,7 @@ def main() -> None:
             print(told)
             return
         if code == NO_ANALYSER:
-            why = "PyTorch of this image has no flight recorder analyser"
+            why = "PyTorch of this image has no flight recorder analyser that tells its findings"
         elif "No module named 'torch'" in why:
             why = "no Python in the pod has PyTorch"
     json.dump({"why": why}, sys.stdout)

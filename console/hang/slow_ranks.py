@@ -30,8 +30,9 @@ MIN_STEPS = 8  # times that operations were launched, and a rank was late
 MIN_TIMES_LATE = 5
 MIN_LATE_SHARE = 0.025  # what is told from chance: of 34 healthy runs on an H100, 4 had more than 0.017
 ABOVE_OTHERS = 3  # times as late as the usual rank
-BLOCKS, STUDENT = 20, 2.093
-"""The polls are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
+LARGEST_BOUND = 0.05  # a slower rank than that has to be ruled out before none is said to be slow
+STUDENT = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
+"""Student's factors of 95 % for the means of 8 to 20 blocks into which the polls are cut: a step each, or more."""
 NORMAL = 1.96
 MOST_FLAGS = 20_000_000  # of processes and polls together: those of 10,000 ranks in 2,000 polls
 
@@ -133,9 +134,15 @@ class SlowReport:
         return tuple(each for each in self.late if each.slow)
 
     @property
+    def first(self) -> str:
+        """The slowest rank, as a phrase; empty if none is slow."""
+        return describe_slow_rank(self.slow[0]).removesuffix(".") if self.slow else ""
+
+    @property
     def has_verdict(self) -> bool:
         """Whether there is a verdict."""
-        return not self.problem and (bool(self.slow) or not any(each.runs_ahead for each in self.late))
+        told = self.bound <= LARGEST_BOUND or any(each.partly for each in self.late)
+        return not self.problem and (bool(self.slow) or (told and not any(each.runs_ahead for each in self.late)))
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -162,6 +169,12 @@ class SlowReport:
             return (
                 f"No verdict: {_format_rank(ahead[0])}{more} often launches later than the others, but these go on "
                 "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
+            )
+        if self.bound > LARGEST_BOUND:
+            return (
+                f"No verdict: no rank stands out in {self.seconds:.0f} s, but one for which the others wait for "
+                f"{format_share(self.bound)} of each step cannot be ruled out; look longer: --seconds "
+                f"{3 * max(self.seconds, MIN_ASKED_SECONDS):.0f}.",
             )
         return (
             f"No host is slow: none launches later than the others for more than {format_share(self.bound)} of"
@@ -205,7 +218,7 @@ def format_wait(late: LateRank) -> str:
     """The share of the step that the others wait for it at most, and between what that is with 95 % confidence."""
     low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
     if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
-        return f"the others wait up to {high} of each step for it, how long is not known ({low} to {high})"
+        return f"the others wait for it, how long is not known, at most {high} of each step"
     return f"the others wait up to {format_share(late.share)} of each step for it ({low} to {high})"
 
 
@@ -267,7 +280,7 @@ def find_slow_ranks(read: RasPolls) -> SlowReport:
     shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
     judged = [_judge_rank(each, times, least, _median_of_others(shares, each.share)) for each, times in late]
     judged.sort(key=lambda each: (not each.slow, -each.share))
-    never = _confidence_interval([False] * len(polls), 0.0)[1]
+    never = _confidence_interval([False] * len(polls), 0.0, report.steps)[1]
     bound = max((each.high for each in judged if not each.slow), default=never)
     return replace(report, late=tuple(judged), bound=max(bound, never))
 
@@ -322,7 +335,7 @@ def _measure_lateness(
     everywhere = _is_late_everywhere(process, times_late, read.active)
     flags = [at in times_late for at in range(len(read.polls))]
     share = statistics.fmean(flags)
-    low, high = _confidence_interval(flags, share)
+    low, high = _confidence_interval(flags, share, sum(told) if told else None)
     # Not the very next interval: the others may be amid a burst of launches.
     meanwhile = [bool(went) for late, went in zip(flags, moved[1:], strict=False) if late and went is not None]
     expected = statistics.fmean(told) * len(meanwhile) if told else 0.0
@@ -361,7 +374,7 @@ def _is_late_everywhere(
     return all(2 * sum(each in several for several in late) >= len(late) for each in own)
 
 
-def _confidence_interval(flags: Sequence[bool], share: float) -> tuple[float, float]:
+def _confidence_interval(flags: Sequence[bool], share: float, steps: int | None) -> tuple[float, float]:
     """Where the share is with 95 % confidence: Wilson's interval, or what the means of blocks tell, if that is wider.
 
     Answers that follow each other are of the same step, so that they are fewer than they seem.
@@ -369,8 +382,10 @@ def _confidence_interval(flags: Sequence[bool], share: float) -> tuple[float, fl
     count = len(flags)
     middle = (share + NORMAL**2 / (2 * count)) / (1 + NORMAL**2 / count)
     half = NORMAL / (1 + NORMAL**2 / count) * (share * (1 - share) / count + NORMAL**2 / (4 * count**2)) ** 0.5
-    means = [statistics.fmean(flags[at * count // BLOCKS : (at + 1) * count // BLOCKS]) for at in range(BLOCKS)]
-    scatter = STUDENT * statistics.stdev(means) / BLOCKS**0.5
+    most = len(STUDENT) + MIN_STEPS - 1
+    blocks = most if steps is None else max(MIN_STEPS, min(most, steps))
+    means = [statistics.fmean(flags[at * count // blocks : (at + 1) * count // blocks]) for at in range(blocks)]
+    scatter = STUDENT[blocks - MIN_STEPS] * statistics.stdev(means) / blocks**0.5
     return max(0.0, min(middle - half, share - scatter)), min(1.0, max(middle + half, share + scatter))
 
 

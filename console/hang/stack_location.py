@@ -38,8 +38,8 @@ class Activity(StrEnum):
 
 
 ADVICE: dict[Activity, str] = {
-    Activity.DATA: "Data loader: look at the data set, at the storage that it is read from, and at the loader's worker "
-    "(fewer loader workers, preprocessed data); then launch again from the last checkpoint. Other nodes seldom help.",
+    Activity.DATA: "Data loader: look at the data set, at the storage that it is read from, and at the loader's "
+    "workers (fewer of them, preprocessed data); then launch again from the last checkpoint. Other nodes seldom help.",
     Activity.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
     "helps only if they are merely slow.",
     Activity.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach "
@@ -68,8 +68,13 @@ ADVICE: dict[Activity, str] = {
 @dataclass(frozen=True, slots=True)
 class StackLocation:
     doing: Activity
-    label: str  # as it stands after "in": "all_reduce", "data loader"
+    label: str  # as `describe_place` takes it: "all_reduce", "data loader"
     frame: Frame | None = None  # the call by which that was told, in the program's own code if there is any
+
+
+def describe_place(doing: Activity, label: str) -> str:
+    """A place to follow a verb: "in all_reduce", "waiting for a lock"."""
+    return f"{'waiting for' if doing is Activity.LOCK else 'in'} {label}"
 
 
 NO_STACK = StackLocation(Activity.UNKNOWN, "no stack")
@@ -104,7 +109,10 @@ _GPU = re.compile(r"torch/cuda/")
 _GPU_CALL = re.compile(r"synchronize|wait|item|tolist|cpu")
 _LOCK = re.compile(r"acquire|_wait_for_tstate_lock|__enter__|lock|flock")
 _WAIT = re.compile(r"wait\w*|select|poll|sleep|join|accept|recv\w*|read\w*|communicate|connect|getaddrinfo|get")
-_LIBRARY = re.compile(r"torch/|site-packages/|multiprocessing/|(?:threading|selectors|socket|subprocess|queue)\.py$")
+_LIBRARY = re.compile(
+    r"torch/|site-packages/|multiprocessing/|(?:^|/)logging/__init__\.py$|"
+    r"(?:threading|selectors|socket|subprocess|queue)\.py$"
+)
 
 
 def locate_process(process: ProcessStacks) -> StackLocation:

@@ -102,6 +102,8 @@ class TorchAnalysis:
         who = f"PyTorch's own analyser ({self.torch})"
         number = f"{len(self.failed):,} of {self.asked:,}"
         failed = f" It failed for {number} groups: {self.failed[0]}." if self.failed else ""
+        if self.failed and len(self.failed) == self.asked:
+            return f"{who} failed: {self.failed[0]}."
         if not self.found:
             return f"{who} finds no collective that ranks miss or call otherwise.{failed}"
         chosen = next((each for each in self.found if set(named) & set(each.ranks)), self.found[0])

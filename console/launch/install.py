@@ -255,8 +255,16 @@ class ChartCatalog:
             return notes
         told = get_path(values, f"env.{FAULT_VARIABLE}")
         steps = iterations(values) if "recipe.train.tp" in paths else None
-        pods = max(1, int(str(get_path(values, "gpus") or 0)) // 8)
-        return (*notes, *impossible_faults(str(told or ""), fault_kinds_of(plan.recipe), steps=steps, pods=pods))
+        gpus = int(str(get_path(values, "gpus") or 0))
+        tensor, pipeline, context = (
+            next((int(str(get_path(values, path))) for path in several if path in paths), 1)
+            for several in (("recipe.train.tp", "recipe.swift.tp"), ("recipe.train.pp",), ("recipe.train.cp",))
+        )
+        never = impossible_faults(
+            str(told or ""), fault_kinds_of(plan.recipe), steps=steps, pods=max(1, gpus // 8),
+            sizes=(gpus, tensor, pipeline, context),
+        )  # fmt: skip
+        return (*notes, *never)
 
     def require_valid(self, plan: LaunchPlan) -> None:
         """Raise BadInput that lists every problem of the plan, if it has any."""

@@ -20,7 +20,7 @@ from console.config import Actions, HangAction
 from console.errors import BadInput, ConsoleError
 from console.kube.nested_values import get_path, overlay_values
 from console.metrics.alarm import Alarm
-from console.metrics.ledger import format_unsaved
+from console.metrics.loss import find_loss, find_start
 from console.metrics.step_cadence import format_duration
 from console.settings import login_name
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from console.launch.stop import JobStopper
     from console.launch.value_checks import MeasuredSaves
     from console.metrics.alarm import Alarm
+    from console.metrics.job_measures import JobMeasures
+    from console.metrics.loss import SavedInFolder
     from console.metrics.seen_time import Span
     from console.scheduling.what_if import WhatIf
     from console.scheduling.why_answer import Why
@@ -57,9 +59,16 @@ class LaunchService:
         cluster: WatchedCluster,
         alarms: Callable[[str, str, float], tuple[Alarm, ...]],
         spans: Callable[[str, str], Sequence[Span]],
+        measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
+        folder: Callable[[str, str], SavedInFolder | None] = lambda *_: None,
     ) -> None:
-        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time."""
+        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time.
+
+        `measures`: of a job whose log this session follows, once it is read up to now. `folder`: what was read of its
+        checkpoints in this session.
+        """
         self._cluster, self._alarms, self._spans = cluster, alarms, spans
+        self._measures, self._folder = measures, folder
         self._loaded: ChartCatalog | None = None
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
@@ -100,7 +109,7 @@ class LaunchService:
     def runs(self) -> Runs:
         from console.launch.runs import Runs
 
-        made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms, self._spans)
+        made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms, self._spans, self._measures)
         self._cluster.when_left.append(made.on_context_changed)
         return made
 
@@ -117,9 +126,12 @@ class LaunchService:
         return JobStopper(self._cluster, self._launcher, self.find_unsaved)
 
     async def find_unsaved(self, namespace: str, name: str, gpus: int) -> str:
-        """What of a job's work is not in a checkpoint, by what was read of its log now or before; empty: not known."""
+        """What of a job's work is not in a checkpoint, by what was read of its log and its folder; empty: not known."""
         spans = self._spans(namespace, name) or await self.runs.read_spans(namespace, name)
-        return format_unsaved(spans, time.time(), gpus)
+        fleet = self._cluster.fleet
+        ran = find_start(fleet.jobsets.get((namespace, name)), fleet)
+        loss = find_loss(spans, ran, self._folder(namespace, name))
+        return loss.sentence(time.time(), gpus) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
         """Of each job with pods on a node what of its work is in no checkpoint: "NAME: the work since step 40 …"."""

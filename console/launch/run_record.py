@@ -72,6 +72,7 @@ class RunRecord:
     alarms: tuple[Alarm, ...] = ()  # all that rang while it ran, the oldest first
     seen: str = ""  # what consoles saw of its time, as `SeenTime.encode` writes it
     now: Health | None = None  # how its job is at this moment, where a page knows it; not remembered
+    looked: float = 0.0  # up to when this session knows an open run; not remembered
 
     @property
     def key(self) -> tuple[str, str]:
@@ -140,10 +141,10 @@ class RunRecord:
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
 
     def ledger(self, now: float) -> Ledger:
-        """What its GPU-time went into, up to now or to its end."""
+        """What its GPU-time went into, up to its end, or to when it was last looked at, else to `now`."""
         seen = decode_seen_time(self.seen)
         wasted = self.outcome in {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
-        end = self.ended or (now if self.open else 0.0)
+        end = self.ended or ((self.looked or now) if self.open else 0.0)
         moments = RunMoments(self.gpus, seen.created or self.launched, self.started, end, not self.open, wasted)
         return reckon_ledger(moments, seen, self.alarms)
 
@@ -309,6 +310,20 @@ def is_run_of_job(run: RunRecord, jobset: JobSet) -> bool:
     if run.key != jobset.key:
         return False
     return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCK_TOLERANCE
+
+
+def running_runs(
+    runs: Iterable[RunRecord], jobsets: Mapping[tuple[str, str], JobSet], server: str
+) -> tuple[RunRecord, ...]:
+    """Those whose job is in this cluster and has not ended, so that more is yet to be recorded of them."""
+    return tuple(
+        run
+        for run in runs
+        if run.server == server
+        and (jobset := jobsets.get(run.key)) is not None
+        and not jobset.finished
+        and is_run_of_job(run, jobset)
+    )
 
 
 _RECENT_SECONDS = 900.0  # seconds before the end in which what had happened may be why somebody stopped it

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from console.config import config_in_force
 from console.errors import ConsoleError, NotThere
 from console.kube.actions import read_jobset
 from console.kube.nested_values import Value, merge_values
@@ -31,7 +32,7 @@ from console.launch.run_record import (
     update_seen,
 )
 from console.metrics.alarm import Alarm
-from console.metrics.seen_time import Span, decode_seen_time, list_seen, merge_spans
+from console.metrics.seen_time import Span, decode_seen_time, merge_spans
 from console.metrics.training.steps import RunPosition, find_run_position
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from console.launch.install import ChartCatalog, Launcher
     from console.launch.recipes import LaunchPlan
     from console.logs.line import LogLine
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.results import NcclTest
 
 TAIL_BYTES = 20_000  # lines at the end of a log in which its last figures stand
@@ -59,7 +61,7 @@ async def read_last_figures(
                 found, late, spans = await _read_pod_figures(cluster, pod, jobset.finished_at or time.time())
         except (ConsoleError, TimeoutError):
             continue  # a log that is gone or slow: the run is complete without
-        if found:
+        if found or spans:
             return found, late, spans
     return {}, "", []
 
@@ -82,17 +84,20 @@ async def _read_pod_figures(cluster: WatchedCluster, pod: Pod, until: float) -> 
     await asyncio.to_thread(reading.feed, "\n".join([*(line.text for line in lines), ""]).encode())
     reading.close()
     tests = bandwidth_figures(reading.nccl)
-    if tests or not reading.training:
-        return tests, "", []
+    if not (reading.nccl or reading.training):
+        return {}, "", []
     measures = JobMeasures((pod.namespace, pod.name))
     reader = LogReader(measures, 1)
     await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])
     reader.close()
+    spans = measures.list_spans(until, config_in_force().config.alarms)
+    if tests:
+        return tests, "", spans
     steps = [step for run in reading.training for step in run.steps]
     speeds = measures.tracks[-1].recent_speeds() if measures.tracks else {}
     found = training_figures(find_run_position(steps), speeds) if steps else {}
     late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
-    return found, late, list_seen([run.seen for run in measures.tracks], until)
+    return found, late, spans
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
@@ -115,6 +120,15 @@ def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingPr
     }  # fmt: skip
 
 
+def latest_figures(measures: JobMeasures) -> dict[str, Any]:
+    """What was measured of a job so far, by field of RunRecord."""
+    found = bandwidth_figures(tuple(each.test for each in measures.tests))
+    track = measures.track
+    if track is not None and track.last is not None:
+        found |= training_figures(track.position(), track.recent_speeds())
+    return found
+
+
 REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other consoles launched
 POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
 STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have said so
@@ -135,9 +149,13 @@ class Runs:
         launcher: Callable[[], Launcher],
         alarms: Callable[[str, str, float], tuple[Alarm, ...]] = lambda *_: (),
         spans: Callable[[str, str], Sequence[Span]] = lambda *_: (),
+        measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
     ) -> None:
-        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time."""
-        self._alarms, self._spans = alarms, spans
+        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time.
+
+        `measures`: of a job whose log this session follows, once it is read up to now.
+        """
+        self._alarms, self._spans, self._measures = alarms, spans, measures
         self._seen: dict[int, float] = {}  # when it was last noted what a run's time goes into
         self._cluster, self._catalogue, self._launcher = cluster, catalogue, launcher
         self._histories: dict[Path, RunHistory] = {}
@@ -169,14 +187,29 @@ class Runs:
         self._speeds_at = float("-inf")
 
     async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
-        """All recorded runs of all clusters (of a recipe if one is given), newest first."""
-        return await self.history.list_runs(recipe)
+        """All recorded runs of all clusters (of a recipe if one is given), newest first, as this session knows them."""
+        return tuple(map(self._with_present, await self.history.list_runs(recipe)))
+
+    def _with_present(self, run: RunRecord) -> RunRecord:
+        """An open run with what this session knows by now, as its record is written at intervals only."""
+        if not run.open or run.server != self._target.cluster.server:
+            return run
+        fleet, now = self._cluster.fleet, time.time()
+        jobset = fleet.jobsets.get(run.key)
+        if jobset is None or not is_run_of_job(run, jobset):
+            return run
+        known = replace(self._with_alarms(run), looked=now, **self._figures_of(run))
+        return update_seen(known, jobset, fleet, self._spans(*run.key))
+
+    def _figures_of(self, run: RunRecord) -> dict[str, Any]:
+        measures = self._measures(*run.key)
+        return latest_figures(measures) if measures is not None else {}
 
     async def past(self, server: str) -> list[PastRun]:
         """Runs of a cluster that ended by themselves, which say how long jobs run."""
         return [
             PastRun(each.recipe, short_name(each.who), each.gpus, *each.ran)
-            for each in await self.list_runs()
+            for each in await self.history.list_runs()
             if each.server == server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
         ]
 
@@ -284,7 +317,7 @@ class Runs:
         """Speeds by that metric in each run of the recipe on so many GPUs that has ended on this cluster."""
         if time.monotonic() > self._speeds_at + SPEEDS_SECONDS:
             self._speeds_at, self._speeds = time.monotonic(), {}
-            for run in await self.list_runs():
+            for run in await self.history.list_runs():
                 if run.open or run.server != self._target.cluster.server:
                     continue
                 for name, speed in (("tflops_per_gpu", run.tflops), ("tokens_per_s", run.tokens_per_s)):
@@ -337,13 +370,15 @@ class Runs:
     async def _record_state(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
         now = self._with_alarms(update_from_cluster(run, jobset, fleet))
+        due = time.monotonic() > self._seen.get(run.number, 0.0) + SEEN_SECONDS or len(now.alarms) > len(run.alarms)
+        if due or not now.open:
+            now = replace(now, **self._figures_of(run))
         spans = self._spans(*run.key)
         if not now.open:
-            if now.average_busbw is None:
-                found, _, last = await read_last_figures(self._cluster, jobset, fleet)
-                now, spans = replace(now, **found), merge_spans(spans, last)
+            found, _, last = await read_last_figures(self._cluster, jobset, fleet)
+            now, spans = replace(now, **found), merge_spans(spans, last)
             now = finish_record(now)
-        if not now.open or time.monotonic() > self._seen.get(run.number, 0.0) + SEEN_SECONDS:
+        if due or not now.open:
             self._seen[run.number] = time.monotonic()
             now = update_seen(now, jobset, fleet, spans)
         await self._write(run, now)

@@ -96,17 +96,25 @@ class Alarm:
         return self.more.removeprefix(INSPECTED) if inspected else ""
 
     def next_step(
-        self, owner: str = "", *, may_stop: bool = True, look: str = "", stop: str = "", act: str = ""
+        self,
+        owner: str = "",
+        *,
+        may_stop: bool = True,
+        look: str = "",
+        stop: str = "",
+        act: str = "",
+        has_checkpoint: bool = False,
     ) -> str:
         """What to do next; `owner`: who launched the job, "you" for this person.
 
         `look`, `stop` and `act`, which lists all that can be done: what does that where it is told, instead of
-        commands.
+        commands. `has_checkpoint`: whether a launch could go on from one.
         """
         verb, why = _NEXT[self.kind]
         shows = f"{look or f'a4 {verb} {self.job}'} {why}"
         if self.verdict and act and may_stop:
-            shows = f"{act} lists what can be done, such as to launch it again from its last checkpoint"
+            begins = " from its last checkpoint" if has_checkpoint else ""
+            shows = f"{act} lists what can be done, such as to launch it again{begins}"
         elif self.verdict:
             shows = (
                 f"{look} shows where each rank is" if look else f"a4 hang {self.job} --bundle FILE keeps the evidence"
@@ -130,6 +138,10 @@ class Alarm:
 def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
     """What to do next about an alarm; stopping is suggested only if allowed, with the job's owner."""
     jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
+    if jobset is None and alarm.ended and alarm.job:  # it was there, and is gone
+        return with_namespace_option(
+            f"a4 history {alarm.job} shows its run, if you launched it", watch.namespace_option(alarm.namespace)
+        )
     owner = watch.whose(jobset.owner) if jobset is not None else ""
     said = alarm.next_step(owner, may_stop=not watch.read_only)
     return with_namespace_option(said, watch.namespace_option(alarm.namespace))

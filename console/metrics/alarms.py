@@ -15,13 +15,14 @@ from console.kube.objects.pod import Pod
 from console.metrics.alarm import Alarm, AlarmReport, Coverage
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
-from console.metrics.seen_time import Span, list_seen
+from console.metrics.seen_time import Span
 
 if TYPE_CHECKING:
     from console.hang.report import HangReport
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.gpu_reader import GpuReader
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.measures import MeasureService
 
     Key = tuple[str, str]
@@ -188,10 +189,12 @@ class AlarmService:
     def list_spans(self, namespace: str, name: str, now: float) -> list[Span]:
         """What the log of a watched job told of its time up to now."""
         heard = self._find_monitor((namespace, name))
-        if heard is None or heard.is_lagging:
-            return []
-        heard_to = now if not heard.refused and heard.trouble is None else 0.0
-        return list_seen([run.seen for run in heard.measures.tracks], heard_to)
+        return heard.list_spans(now) if heard is not None else []
+
+    def find_measures(self, namespace: str, name: str) -> JobMeasures | None:
+        """The measurements of a watched job; None while its log of before is read."""
+        heard = self._find_monitor((namespace, name))
+        return heard.measures if heard is not None and not heard.is_lagging else None
 
     @property
     def latest_alarms(self) -> list[Alarm]:

@@ -51,11 +51,13 @@ def job_health(
     job_progress: JobProgress | None = None,
     faults: Sequence[str] = (),
     verdict: str = "",
+    slow: str = "",
 ) -> Health:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
-    are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait.
+    are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
+    `slow`: for which slow rank they wait in each step.
     """
     state, reason = jobset.state, why_jobset(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -69,6 +71,8 @@ def job_health(
         found = _health_by_alarms(state, alarms) or _health_by_log(state, late, job_progress, heard=heard)
         if found is None and faults:
             found = Health(state, HealthLevel.BAD, faults[0])
+        if found is None and slow and state is JobState.RUNNING:
+            found = Health(state, HealthLevel.LATE, slow)
         if found is not None:
             return structs.replace(found, verdict=verdict) if found.state in NO_STEPS else found
     if state is JobState.SUCCEEDED:

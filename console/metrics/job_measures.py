@@ -27,6 +27,8 @@ from console.metrics.job_progress import (
 )
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
+from console.metrics.seen_time import Span, TableRecorder, list_seen
+from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training.formats.programs import parse_step
 from console.metrics.training.formats.unknown_programs import load_own_formats
 from console.metrics.training.run import TrainingRun
@@ -34,6 +36,7 @@ from console.metrics.training.steps import RunPosition
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
+    from console.config import Thresholds
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.gpu_metrics import RankGpus
     from console.scheduling.failure import RankFailure
@@ -98,6 +101,7 @@ class JobMeasures:
         self.recipe = ""
         self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
         self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
+        self.tables = TableRecorder()  # when the tables of the tests of one rank were printed
         self.tracks: tuple[TrainingRun, ...] = ()  # in the order they began; one goes on over restarts
         self.gpus: Sequence[RankGpus] = ()  # the last reading of its GPUs, where anybody reads them
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}  # by "nccl", "training": rank, lines
@@ -118,6 +122,18 @@ class JobMeasures:
     @property
     def track(self) -> TrainingRun | None:
         return self.tracks[-1] if self.tracks else None
+
+    def list_spans(self, until: float, limits: Thresholds) -> list[Span]:
+        """What its log told of its time; `until`: up to when the log is known to have no more, 0.0: to its last line.
+
+        The next step or row is late from when the alarms say so.
+        """
+        track = self.track
+        rhythm = track.cadence() if track else cadence_of_rows(self.tests[-1].test) if self.tests else None
+        late_after = rhythm.late_after(limits) if rhythm is not None else limits.warm_up
+        if track is not None and track.seen.is_pausing:
+            late_after = max(late_after, limits.pause)
+        return list_seen([self.tables, *(each.seen for each in self.tracks)], until, late_after)
 
     @property
     def needs_nan_search(self) -> bool:
@@ -204,7 +220,7 @@ class JobMeasures:
 
     def reset(self) -> None:
         """Drop all measurements, because another job of the same name begins."""
-        self.tests, self.tracks, self.unreadable = (), (), {}
+        self.tests, self.tracks, self.tables, self.unreadable = (), (), TableRecorder(), {}
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
         self.ranks = RankProgress()
 

@@ -22,11 +22,13 @@ from console.logs.line import RankLine
 from console.logs.line_splitter import decode_line
 from console.metrics.alarm import INSPECTED, AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
+from console.metrics.blame import find_blame
 from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl.results import NcclResult, judge_test
+from console.metrics.seen_time import Span
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training.run import RunEventKind
 from console.metrics.training.steps import RunPosition
@@ -103,7 +105,7 @@ def sample_job(
         failed=_failure_text(jobset, fleet) if jobset else "",
         stopped=jobset is None or bool(jobset.deleting_since),
         pod_nodes=tuple(rank.node for rank in every),
-        blamed_nodes=report.suspected_nodes if report is not None and not report.blames_program else (),
+        blamed_nodes=find_blame((), report).nodes,
         faulty_nodes=tuple(
             dict.fromkeys(each.node for each in measures.gpus if each.node and any(gpu.faults for gpu in each.gpus))
         ),
@@ -170,6 +172,7 @@ class JobMonitor:
         self._number = 0
         self._reader = LogReader(self.measures, 0)
         self._teller: int | None = None  # the rank that tells of steps or tests
+        self._follows_some = False  # whether it reads a log or two, and not the logs of all pods
         self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}  # by pod uid, rank, restarts
         self._streams: dict[int, LogStream] = {}  # of each rank the log that is read
         self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
@@ -196,6 +199,13 @@ class JobMonitor:
         return self.watch.is_reading_old_lines(time.time()) or any(
             stream.is_lagging for stream in self._streams.values()
         )
+
+    def list_spans(self, now: float) -> list[Span]:
+        """What its log told of its time up to now, or to its last line while nobody follows it; [] while it lags."""
+        if self.is_lagging:
+            return []
+        heard = self.is_followed if self._follows_some else self.trouble is None
+        return self.measures.list_spans(now if heard else 0.0, self._thresholds)
 
     @property
     def progress(self) -> JobProgress | None:
@@ -289,6 +299,7 @@ class JobMonitor:
 
     def update_streams(self, streams: int) -> bool:
         """Evaluate the alarms, following at most `streams` logs; returns whether the job still runs."""
+        self._follows_some = True
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None and jobset is self._seen and not (streams or self._tasks):

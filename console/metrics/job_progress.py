@@ -72,7 +72,7 @@ class JobProgress(Struct, frozen=True):
         if self.rhythm is None or not self.stepped or self.finished:
             return ""
         quiet = self.at - self.stepped
-        if quiet <= self.rhythm.late_after(config_in_force().config.alarms):
+        if quiet <= self.rhythm.soonest_late or quiet <= self.rhythm.late_after(config_in_force().config.alarms):
             return ""
         if self.step is None and self.size is not None:
             return format_late_row(quiet, self.size, self.rhythm.pace)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from console.config import Thresholds
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.seen_time import EVENTS, SeenTime, Span, SpanKind, cut_span
-from console.metrics.step_cadence import StepCadence, format_duration
+from console.metrics.step_cadence import StepCadence
 
 
 class Box(StrEnum):
@@ -39,10 +39,11 @@ class Box(StrEnum):
 
 _WORDS = {  # each begins with the word that is the title of its column, and its key in JSON
     Box.PULL: "pull (pods and images)", Box.INIT: "init (until the first step)", Box.COMPILE: "compile (first step)",
-    Box.SLOW: "slow (because of a rank)", Box.LOST: "lost (since the last checkpoint)",
+    Box.SLOW: "slow (because of a rank)", Box.LOST: "lost (not saved, or done again)",
     Box.IDLE: "idle (after the end)",
 }  # fmt: skip
-_WORK = frozenset({Box.COMPILE, Box.PRODUCTIVE, Box.SLOW, Box.CHECKPOINT, Box.EVALUATION})  # what a failure loses
+# What a failure loses. What a slow rank took is gone in any case: that box stays as it was while the run went on.
+_WORK = frozenset({Box.COMPILE, Box.PRODUCTIVE, Box.CHECKPOINT, Box.EVALUATION})
 _FIRST_LINES = 60.0  # seconds after the start of its pods within which the first line of a run is printed
 _NAMED_LATER = 600.0  # seconds for which a rank that was found to be slow explains earlier slow steps, and later ones
 
@@ -104,29 +105,15 @@ class Unsaved(Struct, frozen=True):
     since: float
     step: int | None = None  # the one that was saved then; None: none was, as far as it is known
 
-    def gpu_time(self, now: float, gpus: int) -> str:
-        return format_gpu_time(max(0.0, now - self.since) * gpus)
-
 
 def find_unsaved(spans: Iterable[Span]) -> Unsaved | None:
     """What a log tells of the work that is not saved; None without steps, or once the training is over."""
     every = list(spans)
-    steps = [span for span in every if span.kind is SpanKind.FIRST or span.steps]
+    steps = [span for span in every if _trains(span)]
     saved = next((span for span in reversed(every) if span.kind is SpanKind.SAVED), None)
     if not steps or any(span.kind is SpanKind.IDLE for span in every):
         return None
     return Unsaved(saved.start, saved.last) if saved is not None else Unsaved(steps[0].start)
-
-
-def format_unsaved(spans: Iterable[Span], now: float, gpus: int) -> str:
-    """What a stop would lose: "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"; empty without steps."""
-    found = find_unsaved(spans)
-    if found is None:
-        return ""
-    ago, time = format_duration(max(0.0, now - found.since)), found.gpu_time(now, gpus)
-    if found.step is None:
-        return f"up to {time}: its log tells of no checkpoint in the last {ago}"
-    return f"the work since step {found.step:,} was saved {ago} ago: {time}"
 
 
 def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
@@ -135,8 +122,12 @@ def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ())
     end = max(begin, _ms(run.end))
     took = dict.fromkeys(Box, 0)
     if begin:
-        for start, stop, box in _Reckoning(run, seen, tuple(alarms)).list_parts():
-            took[box] += max(0, min(end, _ms(stop)) - max(begin, _ms(start)))
+        reckoned_to = begin  # nothing counts twice: the clocks of nodes and of the API server are not the same
+        for start, stop, box in sorted(_Reckoning(run, seen, tuple(alarms)).list_parts(), key=lambda part: part[:2]):
+            low, high = max(reckoned_to, _ms(start)), min(end, _ms(stop))
+            if low < high:
+                took[box] += high - low
+                reckoned_to = high
         took[Box.UNSEEN] += end - begin - sum(took.values())
     return Ledger(run.gpus, {box: run.gpus * each for box, each in took.items()})
 
@@ -158,14 +149,19 @@ class _Reckoning:
         named = [span for span in seen.spans if span.kind is SpanKind.NAMED]
         self._named = [(each.start - _NAMED_LATER, each.start + _NAMED_LATER, each.share) for each in named]
         self._named += [(a.since, a.over or run.end, 0.0) for a in alarms if a.kind is AlarmKind.BEHIND]
+        self._trains = any(map(_trains, self._spans))
         steady = [span for span in self._spans if span.kind is SpanKind.STEPS]
         counted = sum(span.steps for span in steady)
         self._usual = sum(span.end - span.start for span in steady) / counted if counted else 0.0
         self._limit = StepCadence(self._usual).alarm_after(Thresholds())  # seconds without a step that are a hang
+        # Kubernetes tells of whole seconds, and a line may be printed before: no step begins before all pods run.
+        steps_from = next((span.start for span in self._spans if span.kind is not SpanKind.BEFORE), run.end)
+        self._ready = min(seen.ready, max(run.admitted, steps_from))
+        self._lost = list(self._find_lost())  # from when to when work was done that a failure lost
 
     def list_parts(self) -> list[Part]:
         """The parts of the run in order; what lies between them was not seen."""
-        run, ready = self._run, self._seen.ready
+        run, ready = self._run, self._ready
         if not run.admitted:
             return [(run.created, run.end, Box.QUEUED)] if self._spans == [] and not ready else []
         parts: list[Part] = [(run.created, run.admitted, Box.QUEUED)]
@@ -174,7 +170,7 @@ class _Reckoning:
         for before, span in zip([None, *self._spans], self._spans, strict=False):
             parts += self._parts_of(span, before)
         parts = [part for part in parts if part[0] < part[1]]
-        for start, end in self._lost():
+        for start, end in self._lost:
             parts = _repaint(parts, start, end, Box.LOST, only=_WORK)
         for span in self._seen.spans:
             if span.kind is SpanKind.QUEUED:
@@ -193,6 +189,8 @@ class _Reckoning:
                 return [(span.start, rest, Box(span.kind)), (rest, span.end, Box.PRODUCTIVE)]
             case SpanKind.STEPS | SpanKind.SLOW:
                 return self._step_parts(span, 1 - busy / (span.end - span.start) if span.steps else 0.0)
+            case SpanKind.ROWS:
+                return [(span.start, span.end, Box.PRODUCTIVE)]
             case SpanKind.IDLE:
                 return [(span.start, span.end, Box.IDLE)]
             case _:
@@ -205,7 +203,8 @@ class _Reckoning:
         """
         named = [each for each in self._named if each[0] < span.end and span.start < each[1]]
         least = longer if named and span.kind is SpanKind.SLOW else 0.0
-        edges = {min(max(edge, span.start), span.end) for low, high, _ in named for edge in (low, high)}
+        cuts = [*((low, high) for low, high, _ in named), *self._lost]
+        edges = {min(max(edge, span.start), span.end) for cut in cuts for edge in cut}
         parts: list[Part] = []
         for start, end in pairwise(sorted({span.start, span.end, *edges})):
             slow = max(least, *(share for low, high, share in named if low < end and start < high), 0.0)
@@ -217,15 +216,16 @@ class _Reckoning:
         if before is not None:  # a console that came later, or the first line of another attempt
             restarted = any(before.end <= failed <= span.end for failed in self._failures)
             return [(span.start, span.end, Box.RESTART)] if restarted else []
-        ready = self._seen.ready
+        ready = self._ready
         if span.last < 1 or (ready and span.start <= ready + _FIRST_LINES):
             return [(ready or span.start, span.end, Box.INIT)]
         return []
 
     def _standstill_parts(self, span: Span) -> list[Part]:
         """A pause, the way back to a checkpoint, or what follows the last step."""
-        after = span.kind is SpanKind.AFTER
-        steps = {SpanKind.AFTER: 0, SpanKind.BACK: 1, SpanKind.NEXT: 0}.get(span.kind, span.steps)
+        late = span.kind is SpanKind.LATE
+        after = late or span.kind is SpanKind.AFTER
+        steps = 0 if after else {SpanKind.BACK: 1, SpanKind.NEXT: 0}.get(span.kind, span.steps)
         begins = max(span.start, span.end - steps * self._usual)  # when the next step began
         failed = next((each for each in sorted(self._failures) if span.start <= each <= span.end), None)
         stall = next(((low, high) for low, high in self._stalls if low < begins and span.start < high), None)
@@ -235,30 +235,37 @@ class _Reckoning:
             failed = min(begins, stall[1]) if stall is not None else span.start
         until = failed if failed is not None else begins
         limit = max(self._limit, 3 * span.steps * self._usual) if after else self._limit
-        if stall is not None or until - span.start > limit:
+        if late and failed is not None:  # it was late when that was noted, which was after the failure
+            limit = StepCadence(self._usual).late_after(Thresholds())
+        elif late:
+            limit = 0.0
+        hangs = until - span.start > limit and (late or not after or self._trains)
+        began = span.start  # of what is told of `until`
+        if stall is not None or hangs:
             still = Box.HANG
+            began = min(until, span.start + span.steps * self._usual) if after else began
         elif failed is not None or (after and self._run.wasted):
             still = Box.LOST
         else:
             still = Box.IDLE if after and self._run.over else Box.PRODUCTIVE
         down = Box.IDLE if after and self._run.over else Box.RESTART
-        return [(span.start, until, still), (until, begins, down), (begins, span.end, Box.PRODUCTIVE)]
+        step = (span.start, began, Box.PRODUCTIVE)
+        return [step, (began, until, still), (until, begins, down), (begins, span.end, Box.PRODUCTIVE)]
 
-    def _lost(self) -> Iterable[tuple[float, float]]:
-        """From when to when work was done that a failure lost."""
+    def _find_lost(self) -> Iterable[tuple[float, float]]:
         done = 0  # the last step before each span
         for at, span in enumerate(self._spans):
             failed = any(span.start <= each <= span.end for each in self._failures)
             back = span.kind is SpanKind.BACK or (span.kind is SpanKind.NEXT and failed)
             again = span.first if back else span.last + 1
-            if (back or span.kind is SpanKind.BEFORE) and at and again <= done:
+            if (back or span.kind is SpanKind.BEFORE) and at and done and again <= done:
                 yield self._saved_at(again - 1, self._spans[:at], self._spans[0].start), span.start
             done = again if back else max(done, span.last)
         saves = [span for span in self._seen.spans if span.kind is SpanKind.SAVED and span.start <= self._run.end]
         if self._run.wasted and saves:
             yield self._saved_at(saves[-1].last, self._spans, saves[-1].start), self._run.end
-        elif self._run.wasted and self._spans and all(span.kind is not SpanKind.IDLE for span in self._spans):
-            yield self._spans[0].start, self._run.end  # nothing of it was kept
+        elif self._run.wasted and self._trains and all(span.kind is not SpanKind.IDLE for span in self._spans):
+            yield next(span.start for span in self._spans if _trains(span)), self._run.end  # nothing of it was kept
 
     def _saved_at(self, step: int, spans: Sequence[Span], otherwise: float) -> float:
         """When the last checkpoint of a step was complete, as far as it held up the run."""
@@ -270,6 +277,10 @@ class _Reckoning:
                     return after.end - min(self._usual * after.steps, after.end - after.start)
                 return span.start + (span.end - span.start) * (step - span.first) / span.steps
         return otherwise
+
+
+def _trains(span: Span) -> bool:
+    return span.kind is SpanKind.FIRST or span.steps > 0
 
 
 def _repaint(

@@ -6,7 +6,7 @@ with many ranks only those two are read. Steps that several ranks tell are told 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from console.logs.line import LogLine, RankLine
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.nccl.results import NcclTest
+from console.metrics.seen_time import TableRecorder
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
 
@@ -62,6 +63,7 @@ def _count_steps(training: TrainingParser) -> tuple[int, int]:
 
 MAX_RANKS_READ_ALL = 16  # ranks up to which all are read
 _TIMED_LINES = 16  # lines after which it is noted when they were printed
+_TIMED_SECONDS = 0.5  # the same, between two of them
 
 
 def choose_ranks(number: int) -> set[int] | None:
@@ -69,22 +71,38 @@ def choose_ranks(number: int) -> set[int] | None:
     return None if number <= MAX_RANKS_READ_ALL else {0, number - 1}
 
 
+def _split_by_time(lines: Sequence[RankLine]) -> Iterator[Sequence[RankLine]]:
+    """Parts of few lines that were printed about the same time."""
+    start = 0
+    for at in range(1, len(lines) + 1):
+        if at == len(lines) or at - start == _TIMED_LINES or lines[at].time - lines[at - 1].time > _TIMED_SECONDS:
+            yield lines[start:at]
+            start = at
+
+
 class _NcclTables:
     """Parses the tests in the log of one rank."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun: float) -> None:
+        """`begun`: when the first line that was read was printed."""
         self.done: list[MeasuredTest] = []
+        self.recorder = TableRecorder(begun)
         self.parser = NcclParser()
         self._of: tuple[int, str, str] | None = None
         self._tests: list[MeasuredTest] = []
 
-    def feed_lines(self, of: tuple[int, str, str], rank: int, texts: Sequence[str], time: float) -> bool:
+    def feed_lines(self, of: tuple[int, str, str], rank: int, lines: Sequence[RankLine]) -> bool:
         """Parse lines of one run of its container; returns whether anything was found."""
         if of != self._of:
             self.done += self._tests
             self.parser, self._of, self._tests = NcclParser(), of, []
-        found = self.parser.feed("\n".join([*texts, ""]).encode())
-        return self._store_tests(found, of[0], rank, time)
+        found = self.parser.feed("\n".join([*(line.text for line in lines), ""]).encode())
+        changed = self._store_tests(found, of[0], rank, lines[-1].time)
+        for each in self._tests if changed else ():
+            test = each.test
+            ended = test.finished or test.error is not None
+            self.recorder.feed_table(each.index, len(test.rows), lines[0].time, lines[-1].time, ended=ended)
+        return changed
 
     def _store_tests(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
         if not changed:
@@ -120,8 +138,8 @@ class LogReader:
 
     def feed_lines(self, lines: Sequence[RankLine]) -> bool:
         """Parse the next lines in order of time; returns whether anything changed."""
-        changed = self._feed_tables(lines)
         self._begun = self._begun or (lines[0].time if lines else 0.0)
+        changed = self._feed_tables(lines)
         for line in lines:
             name = line.rank, line.attempt, line.pod, line.container
             number = self._lines[name] = self._lines.get(name, 0) + 1
@@ -145,11 +163,9 @@ class LogReader:
         changed = False
         for name, group in groups.items():
             rank = name[0]
-            tables = self._tables.setdefault(rank, _NcclTables())
-            for start in range(0, len(group), _TIMED_LINES):
-                some = group[start : start + _TIMED_LINES]
-                texts = [line.text for line in some]
-                changed |= tables.feed_lines(name[1:], rank, texts, some[-1].time)
+            tables = self._tables.setdefault(rank, _NcclTables(self._begun))
+            for some in _split_by_time(group):
+                changed |= tables.feed_lines(name[1:], rank, some)
             if (unread := tables.parser.unreadable) is not None:
                 self._measures.unreadable["nccl"] = rank, unread
         if changed:
@@ -161,6 +177,8 @@ class LogReader:
         # A test that another rank printed too, or of which another rank tells only that it failed.
         whole = [each for each in every if each.test.rows] or every
         self._measures.tests = tuple(whole)
+        if every:
+            self._measures.tables = self._tables[(whole or every)[0].rank].recorder
 
     def _feed_line(self, line: RankLine, number: int) -> bool:
         before = self._training.unreadable

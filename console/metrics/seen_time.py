@@ -24,6 +24,8 @@ class SpanKind(StrEnum):
     BACK = "back"  # until the first step that was done again
     NEXT = "next"  # from the last step of one training to the first one of the next, whose steps are counted anew
     AFTER = "after"  # from the last step on, as far as the log was read
+    LATE = "late"  # the same, where the next step is late by the rule of the alarms
+    ROWS = "rows"  # of an NCCL test, from its first line to its last row
     IDLE = "idle"  # from when the program said that training is over
     SAVED = "saved"  # a moment: a checkpoint of step `last` was complete
     FAILED = "failed"  # a moment: a pod failed
@@ -56,7 +58,7 @@ class Span(Struct, frozen=True, array_like=True):
 
     @property
     def steps(self) -> int:
-        without = {SpanKind.BACK, SpanKind.NEXT, SpanKind.NAMED}
+        without = {SpanKind.BACK, SpanKind.NEXT, SpanKind.NAMED, SpanKind.ROWS}
         return 0 if self.kind in without else max(0, self.last - self.first)
 
     @property
@@ -156,26 +158,87 @@ class TimeRecorder:
         else:
             self._spans.append(Span(at, time, kind, before, number))
 
-    def list_spans(self, until: float = 0.0) -> list[Span]:
-        """All spans; `until`: up to when the log is known to have no more."""
+    @property
+    def is_pausing(self) -> bool:
+        """Whether since the last step its log has told of a checkpoint or an evaluation."""
+        return bool(self._phases)
+
+    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[Span]:
+        """All spans; `until`: up to when the log is known to have no more.
+
+        `late_after`: seconds after the last step after which the next one is late.
+        """
         if self._last is None:
             return []
         number, at = self._last
         found, end = list(self._spans), self._finished or until
         if end > at:
             kind = self._phases[0][1] if self._phases else SpanKind.AFTER
-            found.append(Span(at, end, kind, number, number + self._each * (kind is SpanKind.AFTER)))
+            if not self._finished and end - at > late_after:
+                kind = SpanKind.LATE
+            awaited = self._each if kind in {SpanKind.AFTER, SpanKind.LATE} else 0
+            found.append(Span(at, end, kind, number, number + awaited))
         if self._finished and until > self._finished:
             found.append(Span(max(at, self._finished), until, SpanKind.IDLE, number, number))
         return found
 
 
-def list_seen(recorders: Sequence[TimeRecorder], until: float = 0.0) -> list[Span]:
-    """The spans of the trainings of one job, one after the other; `until`: up to when its log is known."""
+class _Table(Struct, frozen=True):
+    begun: float  # when its first line was printed
+    last: float  # its last row
+    ended: float = 0.0  # 0.0: it goes on
+    rows: int = 0
+
+
+class TableRecorder:
+    """Makes spans of the tables of NCCL tests in one log, in the order in which they are read."""
+
+    def __init__(self, since: float = 0.0) -> None:
+        """`since`: when the first line that was read was printed."""
+        self._since = since
+        self._tables: dict[int, _Table] = {}  # by their place in the log
+
+    def feed_table(self, place: int, rows: int, begun: float, time: float, *, ended: bool) -> None:
+        """Take what is known of a table by now; `begun`, `time`: when the lines were printed that told it."""
+        known = self._tables.get(place)
+        if known is None:
+            if ended and not rows:  # a failure, and no table
+                return
+            known = _Table(begun, begun)
+        last = time if rows > known.rows else known.last
+        self._tables[place] = _Table(known.begun, last, known.ended or (time if ended else 0.0), rows)
+
+    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[Span]:
+        """As `TimeRecorder.list_spans`, with rows instead of steps."""
+        found: list[Span] = []
+        at = self._since
+        ended = 0.0
+        for table in self._tables.values():
+            for kind, end in (
+                (SpanKind.NEXT if found else SpanKind.BEFORE, table.begun), (SpanKind.ROWS, table.last),
+                (SpanKind.PAUSE, table.ended),
+            ):  # fmt: skip
+                found.append(Span(at, max(at, end), kind))
+                at = max(at, end)
+            ended = table.ended
+        if found:
+            late = until - at > late_after
+            found.append(Span(at, until, SpanKind.IDLE if ended else SpanKind.LATE if late else SpanKind.AFTER))
+        return [span for span in found if span.start < span.end]
+
+
+def list_seen(
+    recorders: Sequence[TimeRecorder | TableRecorder], until: float = 0.0, late_after: float = FAR_APART
+) -> list[Span]:
+    """The spans of the tests and trainings of one job, one after the other; `until`: up to when its log is known.
+
+    `late_after`: seconds after the last step or row after which the next one is late.
+    """
     found: list[Span] = []
     with_steps = [each for each in recorders if each.list_spans()]
+    with_steps.sort(key=lambda each: each.list_spans()[-1].end)
     for recorder in with_steps:
-        spans = recorder.list_spans(until if recorder is with_steps[-1] else 0.0)
+        spans = recorder.list_spans(until, late_after) if recorder is with_steps[-1] else recorder.list_spans()
         if found:
             before = max((span for span in found if span.kind not in EVENTS), key=lambda span: span.end)
             spans[0] = Span(before.end, max(before.end, spans[0].end), SpanKind.NEXT, spans[0].last + 1, before.last)
@@ -230,6 +293,8 @@ def merge_spans(before: Iterable[Span], later: Iterable[Span]) -> list[Span]:
         for part in (cut_span(span, end=low), cut_span(span, start=max(low, high)))
         if part is not None
     ]
+    # A first step that was under way at the first line: nothing was printed before it, but its pods were starting.
+    kept += [span for span in before if span.kind is SpanKind.BEFORE and span.start == span.end <= low]
     covered = max((span.end for span in kept if span.end <= low), default=-FAR_APART)
     for span in fresh:  # what came before the first step of the later reading is known where the earlier one saw it
         start = min(max(span.start, covered), span.end) if span.kind is SpanKind.BEFORE else span.start

@@ -45,11 +45,16 @@ class StepCadence(Struct, frozen=True):
         """Seconds that a step usually takes: as is printed, or from one to the next where that is longer."""
         return max(self.pace, printed or 0.0)
 
+    @property
+    def soonest_late(self) -> float:
+        """Seconds after the last step before which the next one is not late by any settings, which need not be read."""
+        return max(_LATE_LINES * self.between, _LATE_PAUSES * self.pause)
+
     def late_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the next one counts as late."""
         soonest = max(min(_MIN_LATE, limits.late), min(limits.late_steps, _MIN_LATE_STEPS) * self.pace)
         usual = min(limits.late, limits.late_steps * self.pace)
-        return max(soonest, usual, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)
+        return max(soonest, usual, self.soonest_late)
 
     def alarm_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the missing step raises an alarm."""

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from console.errors import BadInput, NotThere
 from console.kube.find_job import find_job
+from console.kube.find_node import find_node
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue
@@ -312,14 +313,8 @@ def _drained(fleet: Fleet, names: Iterable[str]) -> Iterator[tuple[Key, Node]]:
     for name in names:
         found = {key: node for key, node in fleet.nodes.items() if name in {node.name, node.pool, node.host}}
         if not found:
-            pool, _, end = name.rpartition("/")  # as screens shorten names: 0013, a4-pool/0013
-            found = {
-                key: node
-                for key, node in fleet.nodes.items()
-                if node.name.rpartition("-")[2] == end and pool in node.name
-            }
-            if len(found) > 1:
-                raise BadInput(f"{name} is the end of several nodes' names: {', '.join(key[1] for key in found)}.")
+            node = find_node(fleet.nodes, name)
+            found = {("", node.name): node} if node is not None else {}
         if not found:
             pools = sorted({node.pool for node in fleet.nodes.values() if node.pool})
             raise NotThere(

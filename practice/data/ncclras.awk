@@ -1,34 +1,63 @@
 # The answer of NCCL RAS in JSON, printed as client_support.cc of NCCL 2.28.9 does it: `launches` operations a step of
-# `period` seconds, all at once at its begin, by rank `late` after `share` of it; or `stuck` has launched one fewer for
-# ever. There are `nodes` of `gpus` ranks, `each` GPUs to a process, the first of them process number `first`.
-function rank_of(number, launched) {
-    printf "        {\n          \"rank\": %d,\n          \"host\": \"10.0.0.%d\",\n", number, int(number / gpus) + 1
-    printf "          \"pid\": %d,\n", first + int(number % gpus / each)
-    printf "          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n", number % gpus, number % gpus
+# `period` seconds, all at once at its begin, by rank `late` after `share` of it. In a job that hangs all have launched
+# `hung` for ever, `stuck` one fewer, and `missing` gives no answer; the ranks `members` have a communicator beside it, in
+# which they have launched `within`, but `odd` as many fewer as it `lacks`. There are `nodes` of `gpus` ranks, `each` GPUs
+# to a process, the first of them process number `first`.
+function place_of(rank) {
+    printf "          \"host\": \"10.0.0.%d\",\n", int(rank / gpus) + 1
+    printf "          \"pid\": %d,\n", first + int(rank % gpus / each)
+    printf "          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n", rank % gpus, rank % gpus
+}
+function rank_of(number, rank, launched) {
+    printf "        {\n          \"rank\": %d,\n", number
+    place_of(rank)
     printf "          \"status\": {\n            \"init_state\": 0,\n            \"async_error\": 0,\n"
     printf "            \"finalize_called\": false,\n            \"destroy_flag\": false,\n"
     printf "            \"abort_flag\": false\n          },\n          \"collective_counts\": {\n"
     printf "            \"Broadcast\": 9,\n            \"Reduce\": 0,\n            \"AllGather\": 0,\n"
     printf "            \"ReduceScatter\": 0,\n            \"AllReduce\": %d\n          }\n        }", launched
 }
+function open_communicator(hash, second, size, absent) {
+    printf "    {\n      \"hash\": \"%s\",\n", hash
+    printf "      \"secondary_hash\": \"%s\",\n      \"size\": %d,\n      \"ranks_count\": %d,\n", second, size, \
+        size - absent
+    printf "      \"missing_ranks_count\": %d,\n      \"ranks\": [\n", absent
+}
 BEGIN {
     moment = now % 1000000
     step = int(moment / period)
-    done = stuck == "" ? (step + 1) * launches : 4117
-    is_late = stuck == "" && late != "" && moment - step * period < share * period
+    done = hung == "" ? (step + 1) * launches : hung
+    is_late = hung == "" && late != "" && moment - step * period < share * period
     printf "{\n  \"nccl_version\": \"2.28.9\",\n  \"cuda_runtime_version\": 13000,\n"
     printf "  \"cuda_driver_version\": 13000,\n  \"timestamp\": \"%s\",\n", stamp
-    printf "  \"communicators_count\": 1,\n  \"communicators\": [\n    {\n      \"hash\": \"0xc454a3c31c8de38c\",\n"
-    printf "      \"secondary_hash\": \"0x5be4f2:0x8f3c1a\",\n      \"size\": %d,\n      \"ranks_count\": %d,\n", \
-        nodes * gpus, nodes * gpus
-    printf "      \"missing_ranks_count\": 0,\n      \"ranks\": [\n"
+    printf "  \"communicators_count\": %d,\n  \"communicators\": [\n", members == "" ? 1 : 2
+    open_communicator("0xc454a3c31c8de38c", "0x5be4f2:0x8f3c1a", nodes * gpus, missing != "")
     for (number = 0; number < nodes * gpus; number++) {
-        if (number) printf ",\n"
+        if (missing != "" && number == missing) continue
+        if (printed++) printf ",\n"
         launched = done
         if (is_late && number == late) launched -= launches
         if (stuck != "" && number == stuck) launched--
-        rank_of(number, launched)
+        rank_of(number, number, launched)
     }
-    printf "\n      ],\n      \"missing_ranks\": [\n\n      ]\n    }\n  ],\n"
+    printf "\n      ],\n      \"missing_ranks\": [\n"
+    if (missing != "") {
+        printf "        {\n          \"rank\": %d,\n", missing
+        place_of(missing)
+        printf "          \"status\": {\n            \"unresponsive\": true,\n            \"considered_dead\": false\n"
+        printf "          }\n        }"
+    }
+    printf "\n      ]\n    }"
+    if (members != "") {
+        printf ",\n"
+        count = split(members, ranks, ",")
+        open_communicator("0x5e31a8b2c7f40d19", "0x2a61d0:0x77b1e4", count, 0)
+        for (at = 1; at <= count; at++) {
+            rank_of(at - 1, ranks[at], within - (ranks[at] == odd ? lacks : 0))
+            if (at < count) printf ",\n"
+        }
+        printf "\n      ],\n      \"missing_ranks\": [\n\n      ]\n    }"
+    }
+    printf "\n  ],\n"
     printf "  \"ras\": {\n    \"collection_time_sec\": 0.001,\n    \"timeouts_count\": 0\n  }\n}\n"
 }

@@ -1,11 +1,12 @@
 # Made-up readings of the GPUs of a practice pod: calm while nothing runs, busy while it trains; in a test, and in a hang
-# all but the stuck one, at full use and little power. The one that is sick, if any, has uncorrected errors.
+# all but the `stuck` one that has nothing to do, at full use and little power. The one that is sick, if any, has uncorrected errors.
 # They are printed as by `nvidia-smi --query-gpu=... --format=csv`, with mode=list as by `nvidia-smi -L`, and with
 # mode=table as by `nvidia-smi` alone, whose processes have `program` as their name, from process number `first` on.
 function any(low, high) { return low + rand() * (high - low) }
 function value(name, gpu) {
-    quiet = doing == "idle" || (doing == "data" && gpu == stuck)
-    waits = (doing == "nccl" || doing == "data" || doing == "test") && !quiet
+    quiet = doing == "idle" || (stuck != "" && gpu == stuck)
+    waits = doing != "train" && !quiet
+    gone = doing == "dead" && quiet
     if (name == "index") return gpu
     if (name == "name" || name == "gpu_name") return "NVIDIA B200"
     if (name == "uuid" || name == "gpu_uuid") return names_of[gpu + 1]
@@ -13,7 +14,7 @@ function value(name, gpu) {
     if (name == "driver_version") return driver
     if (name ~ /bus_id/) return sprintf("00000000:%02X:00.0", 15 + 16 * gpu)
     if (name == "utilization.gpu") return (quiet ? 0 : waits ? 100 : int(any(93, 100))) " %"
-    if (name == "memory.used") return (doing == "idle" ? 4 : doing == "test" ? 33700 : 141200 + 37 * gpu) " MiB"
+    if (name == "memory.used") return (doing == "idle" || gone ? 4 : doing == "test" ? 33700 : 141200 + 37 * gpu) " MiB"
     if (name == "memory.total") return "183359 MiB"
     if (name == "temperature.gpu") return int(quiet ? any(31, 34) : waits ? any(38, 42) : any(58, 67)) + gpu % 3
     if (name == "power.draw") return sprintf("%.2f W", quiet ? any(140, 150) : waits ? any(285, 310) : any(820, 940))
@@ -63,7 +64,7 @@ function table(gpu, cells) {
     print "|        ID   ID                                                               Usage      |"
     print "|" line("=", 89) "|"
     if (program == "") print "|  No running processes found                                                             |"
-    else for (gpu = 0; gpu < gpus; gpu++)
+    else for (gpu = 0; gpu < gpus; gpu++) if (doing != "dead" || gpu != stuck)
         printf "|%5d   N/A  N/A %15d      C   %-36s %7dMiB |\n", gpu, first + gpu, substr(program, 1, 36),
             number("memory.used", gpu) - 4
     print "+" line("-", 89) "+"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from practice.node.fake_binaries import activity_of, faulty_gpu, gpu_uuid
-from practice.node.proc_files import stuck_gpu
 from practice.objects.resources import PODS
+from practice.programs.hangs import quiet_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -56,7 +56,7 @@ class Tenant:
     container: str
     gpus: int
     activity: str
-    stuck_gpus: int
+    quiet: int | None  # local rank whose GPU waits for nothing in a hang
     sick: int | None
     seed: int
 
@@ -71,9 +71,10 @@ def list_tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
             continue
         run = kubelets.find_container(meta["namespace"], meta["name"], "")
         place = run.place
-        doing, stuck, sick = (activity_of(place), stuck_gpu(place), faulty_gpu(place)) if place else ("idle", 0, None)
+        doing, sick = (activity_of(place), faulty_gpu(place)) if place else ("idle", None)
+        quiet = quiet_gpu(place, doing) if place else None
         found.append((meta["creationTimestamp"], Tenant(
-            meta["namespace"], meta["name"], run.name, gpus, doing, stuck, sick, place.rank if place else 0,
+            meta["namespace"], meta["name"], run.name, gpus, doing, quiet, sick, place.rank if place else 0,
         )))  # fmt: skip
     return [tenant for _, tenant in sorted(found, key=lambda each: each[0])]
 
@@ -89,7 +90,7 @@ async def metrics_page(node: str, tenants: Sequence[Tenant]) -> str:
     for tenant in tenants:
         readings += await _read_tenant(node, tenant, len(readings))
     if len(readings) < GPUS:
-        nobody = Tenant("", "", "", GPUS - len(readings), "idle", 0, None, len(node))
+        nobody = Tenant("", "", "", GPUS - len(readings), "idle", None, None, len(node))
         readings += await _read_tenant(node, nobody, len(readings))
     lines = []
     for place, (name, kind, help_) in enumerate(_METRICS):
@@ -101,7 +102,7 @@ async def metrics_page(node: str, tenants: Sequence[Tenant]) -> str:
 async def _read_tenant(node: str, tenant: Tenant, first: int) -> list[_Reading]:
     command = [
         "awk", "-v", f"fields=--query-gpu={_FIELDS}", "-v", f"doing={tenant.activity}", "-v", f"gpus={tenant.gpus}",
-        "-v", f"stuck={tenant.stuck_gpus}", "-v", f"seed={tenant.seed}",
+        "-v", f"stuck={'' if tenant.quiet is None else tenant.quiet}", "-v", f"seed={tenant.seed}",
         "-v", f"sick={'' if tenant.sick is None else tenant.sick}", "-f", str(_READINGS),
     ]  # fmt: skip
     # In a thread: who asked may go at any moment, and a process of the loop would be left to nobody.

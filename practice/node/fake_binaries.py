@@ -9,19 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from practice.node.counters import counter_scripts, nvlink_case
-from practice.node.proc_files import (
-    FIRST_PID,
-    mpi_program,
-    rank_count,
-    stuck_gpu,
-    test_command,
-    write_proc_files,
-    write_ras,
-)
+from practice.node.proc_files import environment, mpi_program, test_command, write_proc_files, write_ras
+from practice.node.ras_status import FIRST_PID, rank_count
 from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
-from practice.programs.failure_modes import HUNG_FACT, SICK_FACT
+from practice.programs.failure_modes import SICK_FACT
 from practice.programs.faults import slow_rank
+from practice.programs.hangs import HUNG_FACT, doing_in_hang
 from practice.programs.nccl import is_single_process
 from practice.programs.stages import own_script_trains
 
@@ -52,7 +46,7 @@ case "$doing" in
     test) program={test} ;;
     *) program=/usr/bin/python3 ;;
 esac
-exec awk -v mode="$mode" -v fields="$*" -v doing="$doing" -v gpus={gpus} -v stuck={stuck} -v seed={rank} \\
+exec awk -v mode="$mode" -v fields="$*" -v doing="$doing" -v gpus={gpus} -v stuck="$(cat {quiet})" -v seed={rank} \\
     -v sick="$(cat {sick})" -v program="$program" -v first={first} -v uuids={uuids} -f {live}
 """
 
@@ -72,7 +66,7 @@ elif [ "$doing" != idle ]; then
     echo "root        1100  0.3  0.1 {torchrun}"
     pid=1201
     while [ "$pid" -lt {last} ]; do
-        echo "root        $pid 99.0  1.2 {training}"
+        [ -d {proc}/"$pid" ] && echo "root        $pid 99.0  1.2 {training}"
         pid=$((pid + 1))
     done
 fi
@@ -82,18 +76,19 @@ for word in "$@"; do pattern="$word"; done
 {ps} | tail -n +2 | grep -E -- "$pattern" | while read -r user pid rest; do echo "$pid"; done
 """
 _PY_SPY = """#!/bin/sh
-command="$1" output=profile.svg form=flamegraph pid=""
+command="$1" output=profile.svg form=flamegraph pid="" halts=yes
 while [ $# -gt 0 ]; do
     case "$1" in
         -p|--pid) pid="$2"; shift ;;
         -o|--output) output="$2"; shift ;;
         -f|--format) form="$2"; shift ;;
+        -n|--nonblocking) halts="" ;;
     esac
     shift
 done
 if [ "$command" = --version ]; then echo "py-spy 0.4.1"; exit; fi
 doing="$(cat {state})"
-if [ "$doing" = idle ] || [ "${{pid:-0}}" -lt 1201 ] || [ "$pid" -ge {last} ]; then
+if [ "$doing" = idle ] || [ "${{pid:-0}}" -lt 1201 ] || [ "$pid" -ge {last} ] || [ ! -d {proc}/"$pid" ]; then
     echo "Error: No such process (os error 3)" >&2
     exit 1
 fi
@@ -101,6 +96,13 @@ if [ "$doing" = test ]; then
     echo "Error: Failed to find python version from target process" >&2
     exit 1
 fi
+case "$(grep ^State {proc}/"$pid"/status)" in
+    *T*stopped*)
+        printf 'Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to suspend process\n' >&2
+        echo "    1: unexpected waitpid result PtraceEvent(Pid($pid), SIGSTOP, 128) to $pid" >&2
+        exit 1 ;;
+    *D*disk*) [ "$halts" ] && exec sleep 3600 ;;  # it is told to stop, and does not come out of the kernel to do so
+esac
 echo "practice cluster: these stacks are made up" >&2
 if [ "$command" = record ]; then
     case "$form" in
@@ -115,8 +117,7 @@ if [ "$command" = record ]; then
         *) exec cp {flame}_speedscope.json "$output" ;;
     esac
 fi
-if [ "$doing" = data ] && [ "$pid" -ne {stuck} ]; then doing=nccl; fi
-exec sed "s/@PID@/$pid/g" {stacks}"$doing.txt"
+exec sed "s/@PID@/$pid/g" {stacks}"$(cat {places}"$pid").txt"
 """
 _TRAINING = frozenset({"train", "train-json"})
 
@@ -129,8 +130,7 @@ def activity_of(place: ProgramContext) -> str:
         return "test"
     if steps is None or not (steps.current in _TRAINING or (steps.current == "script" and own_script_trains(place))):
         return "idle"
-    culprit = place.room.facts.get(HUNG_FACT)
-    return "train" if culprit is None else "data" if culprit == place.rank else "nccl"
+    return "train" if place.room.facts.get(HUNG_FACT) is None else doing_in_hang(place)
 
 
 def _is_running_tests(steps: LauncherSteps | None) -> bool:
@@ -151,8 +151,8 @@ def write_activity(folder: Path, place: ProgramContext) -> None:
     if not known.exists() or known.read_text() != doing:
         write_proc_files(folder, place, doing)
         known.write_text(doing)
-    elif doing == "test":
-        write_ras(folder, place, doing)  # which may hang by this time
+    elif doing not in ("idle", "train"):
+        write_ras(folder, place, doing)  # a test may hang by this time, and other pods tell their addresses
 
 
 _RAS = """#!/bin/sh
@@ -198,19 +198,20 @@ def write_fake_binaries(
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
-    last = FIRST_PID + place.gpus
+    proc, last = shlex.quote(environment(folder)["A4_PROC"]), FIRST_PID + place.gpus
     calls = {}
-    for doing in ("train", "nccl", "data"):
-        dump = (_DATA / f"pyspy_{doing}.txt").read_text().replace("@COMMAND@", " ".join(stacks.program_command(place)))
+    for doing, recorded in stacks.PLACES.items():
+        dump = (
+            (_DATA / f"pyspy_{recorded}.txt").read_text().replace("@COMMAND@", " ".join(stacks.program_command(place)))
+        )
         below = "\n    ".join(stacks.stack_frames(place, doing))
-        dump = dump.replace("@FRAMES@", f"    {below}")
+        dump = dump.replace("@FRAMES@", f"    {below}" if below else "")
         (bin_folder / f"pyspy_{doing}.txt").write_text(dump)
         main = dump.partition('"MainThread"\n')[2].partition("\nThread")[0]
         calls[doing] = ";".join(reversed([line.strip() for line in main.splitlines() if line.strip()]))
     slow = slow_rank(place)
     loading = slow is not None and slow.cause == "data" and slow.rank // place.gpus == place.rank
     dumps, flame = shlex.quote(str(bin_folder / "pyspy_")), shlex.quote(str(_DATA / "pyspy"))
-    stuck = FIRST_PID + stuck_gpu(place)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
     node = (place.pod.get("spec") or {}).get("nodeName", "")
     scripts = {
@@ -219,8 +220,8 @@ def write_fake_binaries(
             nvlink=nvlink_case(bin_folder),
             state=state,
             sick=sick,
+            quiet=shlex.quote(str(bin_folder / "quiet")),
             gpus=place.gpus,
-            stuck=stuck_gpu(place),
             rank=place.rank,
             first=FIRST_PID,
             uuids=",".join(gpu_uuid(node, gpu) for gpu in range(place.gpus)),
@@ -234,6 +235,7 @@ def write_fake_binaries(
         "nc": _NC.format(state=state),
         "ps": _PS.format(
             state=state,
+            proc=proc,
             last=last,
             torchrun=" ".join(stacks.torchrun_command(place)),
             training=" ".join(stacks.program_command(place)),
@@ -244,8 +246,9 @@ def write_fake_binaries(
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
         "py-spy": _PY_SPY.format(
             state=state,
+            proc=proc,
             last=last,
-            stuck=stuck,
+            places=shlex.quote(str(bin_folder / "stack_")),
             stacks=dumps,
             flame=flame,
             loading=calls["data"],

@@ -1,7 +1,7 @@
 """PyTorch's flight recorder of a practice pod: each rank has the pipe that the chart names, and dumps what it holds.
 
 The collectives are made up, in the form of PyTorch 2.11: four all_reduce in each step, in which all ranks are for as
-long as the last one lets them wait.
+long as the last one lets them wait. In a job that hangs they are as practice/programs/hangs.py says.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import pickle
 import random
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from practice.programs.failure_modes import HUNG_FACT
 from practice.programs.faults import slow_rank
+from practice.programs.hangs import ALL_RANKS, BUCKETS, DATA_GROUP, DEAF, LISTENS, STEP, find_hang
 from practice.programs.stacks import stack_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from practice.programs.hangs import HungJob
     from practice.programs.steps import ProgramContext
 
 PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
@@ -32,7 +33,8 @@ _A_STEP, _SECONDS, _MOST = 4, 90.0, 2000
 _BUSY, _BUSY_NETWORK = 0.02, 0.08
 """Share of the time in which all ranks are in a collective, and that with a slow NIC."""
 _NANOSECONDS = 10**9
-_HUNG_AT = 4117  # as NCCL RAS tells
+_SIZE = 67108864  # elements of a gradient
+_STEPS_AFTER = 3  # that a job makes when a rank has reduced another size
 
 
 def recorder_variables(folder: Path, place: ProgramContext) -> dict[str, str]:
@@ -46,74 +48,188 @@ class FlightRecorders:
     """Listens at the pipes of all pods in which somebody has run a command."""
 
     def __init__(self) -> None:
-        self._open: dict[Path, int] = {}
+        self._open: dict[Path, list[int]] = {}
 
     def listen(
         self, folder: Path, place: ProgramContext, doing: Callable[[], str], step: float, ends: set[Callable[[], None]]
     ) -> None:
-        """Listen at the pipes of a pod, once, until `close` or what is added to `ends` is called."""
+        """Listen at the pipes of a pod until `close` or what is added to `ends` is called; call it at each look."""
         home = folder / _FOLDER
-        if not recorder_variables(folder, place) or home in self._open:
+        if not recorder_variables(folder, place):
             return
-        shutil.rmtree(home, ignore_errors=True)  # of the container's run before
-        home.mkdir()
-        os.mkfifo(home / _PIPE_NAME)
         ranks = range(place.rank * place.gpus, (place.rank + 1) * place.gpus)
-        for rank in ranks:
-            (home / f"pipe-{rank}.pipe").symlink_to(_PIPE_NAME)
-        door = self._open[home] = os.open(home / _PIPE_NAME, os.O_RDWR | os.O_NONBLOCK)
+        if home not in self._open:
+            shutil.rmtree(home, ignore_errors=True)  # of the container's run before
+            home.mkdir()
+            os.mkfifo(home / _PIPE_NAME)
+            for rank in ranks:
+                _pipe_of(home, rank).symlink_to(_PIPE_NAME)
+            door = os.open(home / _PIPE_NAME, os.O_RDWR | os.O_NONBLOCK)
+            self._open[home] = [door]
 
-        def dump() -> None:
-            os.read(door, 65536)
-            for rank in ranks if doing() != "idle" else ():
-                beside = home / f".{rank}"
-                beside.write_bytes(pickle.dumps(make_dump(place, doing(), rank, step, time.time()), 2))
-                beside.replace(home / f"dump-{rank}")
+            def dump() -> None:
+                os.read(door, 65536)
+                hung = find_hang(place)
+                for rank in ranks if doing() != "idle" else ():
+                    if hung is not None and hung.recorder_of(rank) != LISTENS:
+                        continue
+                    beside = home / f".{rank}"
+                    beside.write_bytes(pickle.dumps(make_dump(place, doing(), rank, step, time.time()), 2))
+                    beside.replace(home / f"dump-{rank}")
 
-        asyncio.get_running_loop().add_reader(door, dump)
-        ends.add(lambda: self._close(home))
+            asyncio.get_running_loop().add_reader(door, dump)
+            ends.add(lambda: self._close(home))
+        if (hung := find_hang(place)) is not None:
+            self._fall_silent(home, {rank: hung.recorder_of(rank) for rank in ranks})
+
+    def _fall_silent(self, home: Path, recorders: dict[int, str]) -> None:
+        """Give those recorders that do not answer pipes of their own, which nobody reads, or nobody has open."""
+        for rank, recorder in recorders.items():
+            pipe = _pipe_of(home, rank)
+            if recorder == LISTENS or not pipe.is_symlink():
+                continue
+            pipe.unlink()
+            os.mkfifo(pipe)
+            if recorder == DEAF:
+                self._open[home].append(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
 
     def _close(self, home: Path) -> None:
-        if (door := self._open.pop(home, None)) is not None:
-            asyncio.get_running_loop().remove_reader(door)
-            os.close(door)
+        if doors := self._open.pop(home, []):
+            asyncio.get_running_loop().remove_reader(doors[0])
+            for door in doors:
+                os.close(door)
 
     def close(self) -> None:
         for home in list(self._open):
             self._close(home)
 
 
+def _pipe_of(home: Path, rank: int) -> Path:
+    return home / f"pipe-{rank}.pipe"
+
+
+class _Group(NamedTuple):
+    name: str
+    desc: str
+    ranks: Sequence[int]
+
+    def as_told(self) -> dict[str, str]:
+        return {"name": self.name, "desc": self.desc, "ranks": str(list(self.ranks))}
+
+
+class _Recorder:
+    """What the recorder of a rank fills in: an entry for each operation of a group."""
+
+    def __init__(self, place: ProgramContext) -> None:
+        self._place = place
+        self._frames: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self.entries: list[dict[str, Any]] = []
+
+    def add(
+        self, group: _Group, number: int, at: float, *, op: str = "all_reduce", state: str = "completed",
+        size: int = _SIZE, frame: str = "nccl", each: float = 0.0, took: float = 0.0, p2p: bool = False,
+    ) -> None:  # fmt: skip
+        """Add an operation that was launched `at`, was over `each` seconds later, and took so long on the GPU."""
+        frames = self._called(op.partition(" ")[0], frame)
+        ended, begun = state == "completed", state != "scheduled"
+        self.entries.append({
+            "record_id": len(self.entries), "pg_id": int(group.name), "process_group": (group.name, group.desc),
+            "collective_seq_id": 0 if p2p else number, "p2p_seq_id": number if p2p else 0, "op_id": number,
+            "profiling_name": f"nccl:{op}", "time_created_ns": int(at * _NANOSECONDS), "input_sizes": [[size]],
+            "input_dtypes": ["BFloat16"], "output_sizes": [[size]], "output_dtypes": ["BFloat16"], "state": state,
+            "time_discovered_started_ns": int(at * _NANOSECONDS) if begun else None,
+            "time_discovered_completed_ns": int((at + each) * _NANOSECONDS) if ended else None, "retired": ended,
+            "timeout_ms": 600000, "is_p2p": p2p, "frames": frames,
+        } | ({"duration_ms": 1000 * took} if ended else {}))  # fmt: skip
+
+    def _called(self, call: str, frame: str) -> list[dict[str, Any]]:
+        if (call, frame) not in self._frames:
+            function, _, where = stack_frames(self._place, frame)[0].rstrip(")").partition(" (")
+            file, _, line = where.partition(":")
+            self._frames[call, frame] = [
+                {"name": call, "filename": "/usr/lib/torch/distributed/distributed_c10d.py", "line": 2696},
+                {"name": function, "filename": file, "line": int(line or 0)},
+            ]
+        return self._frames[call, frame]
+
+
 def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: float) -> dict[str, Any]:
     """Return what the recorder of a rank holds."""
-    world = place.nodes * place.gpus
-    hung = place.room.facts.get(HUNG_FACT)
-    culprit = None if hung is None else hung * place.gpus + min(1, place.gpus - 1)
+    hung = find_hang(place)
     each, count = step / _A_STEP, min(_MOST, int(_SECONDS / step * _A_STEP))
-    last = _HUNG_AT if hung is not None else int(now % 10**6 / each)
-    function, _, where = stack_frames(place, "nccl")[0].rstrip(")").partition(" (")
-    file, _, line = where.partition(":")
-    frames = [
-        {"name": "all_reduce", "filename": "/usr/lib/torch/distributed/distributed_c10d.py", "line": 2696},
-        {"name": function, "filename": file, "line": int(line or 0)},
-    ]
-    entries = []
-    for number in range(last - count + 1, last + 1):
-        if number == _HUNG_AT and rank == culprit:
-            break
-        waits = number == _HUNG_AT and hung is not None
-        at = now - (last - number) * each
-        entries.append({
-            "record_id": number, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": number,
-            "p2p_seq_id": 0, "op_id": number, "profiling_name": "nccl:all_reduce",
-            "time_created_ns": int(at * _NANOSECONDS), "input_sizes": [[67108864]], "input_dtypes": ["BFloat16"],
-            "output_sizes": [[67108864]], "output_dtypes": ["BFloat16"], "state": "started" if waits else "completed",
-            "time_discovered_started_ns": int(at * _NANOSECONDS),
-            "time_discovered_completed_ns": None if waits else int((at + each) * _NANOSECONDS), "retired": not waits,
-            "timeout_ms": 600000, "is_p2p": False, "frames": frames,
-        } | ({} if waits else {"duration_ms": 1000 * _took(place, rank, number, step)}))  # fmt: skip
-    ranks = str(list(range(world)))
-    group = {"name": "0", "desc": "default_pg", "ranks": ranks}
-    return {"version": "2.10", "nccl_version": "2.28.9", "pg_config": {"0": group}, "pg_status": {}, "entries": entries}
+    every = _Group("0", "default_pg", range(place.nodes * place.gpus))
+    recorder, groups = _Recorder(place), [every]
+    if hung is not None and hung.hang.group != ALL_RANKS:
+        groups += _own_groups(hung, rank)
+        _record_groups(recorder, hung, rank, groups, now, each, count // _A_STEP)
+    else:
+        last = int(now % 10**6 / each) if hung is None else STEP - 1
+        for number in range(last - count + 1, last + 1):
+            at = now - (last - number) * each
+            recorder.add(every, number, at, each=each, took=_took(place, rank, number, step))
+        for call in hung.calls_of(rank) if hung is not None else ():
+            recorder.add(every, STEP, now, state=call.state, frame=call.frame)
+    told = {group.name: group.as_told() for group in groups}
+    entries = recorder.entries
+    return {"version": "2.10", "nccl_version": "2.28.9", "pg_config": told, "pg_status": {}, "entries": entries}
+
+
+def _own_groups(hung: HungJob, rank: int) -> list[_Group]:
+    """Return the data group of a rank and, where one hangs in it, its pipeline, by Megatron's names."""
+    several = hung.groups.data_groups()
+    data, pipeline = hung.groups.data_group_of(rank), hung.groups.pipeline_of(rank)
+    found = [_Group(str(1 + several.index(data)), "DATA_PARALLEL_GROUP_WITH_CP", data)]
+    if hung.hang.sends:
+        found.append(_Group(str(1 + len(several) + pipeline[0]), "PIPELINE_MODEL_PARALLEL_GROUP", pipeline))
+    return found
+
+
+def _record_groups(
+    recorder: _Recorder, hung: HungJob, rank: int, groups: Sequence[_Group], now: float, each: float, steps: int
+) -> None:
+    """Fill in steps of all groups of a rank, and how far it came in the one that hangs."""
+    every, data, *pipeline = groups
+    for step in range(STEP - steps, STEP + 1):
+        at = now - (STEP - step) * _A_STEP * each
+        for group in pipeline:
+            _record_sends(recorder, hung, rank, group, step, at, each)
+        calls = hung.calls_of(rank) if step == STEP else ()
+        launched = {DATA_GROUP: BUCKETS * (step - 1), ALL_RANKS: step - 1}
+        # Those who have launched nothing of their data group any more have it behind them, unless they skipped it.
+        done = step < STEP or not (hung.is_stuck(rank) or any(call.group == DATA_GROUP for call in calls))
+        for _ in range(BUCKETS) if done else ():
+            launched[DATA_GROUP] += 1
+            odd = hung.hang.resizes and step == STEP - _STEPS_AFTER and hung.is_stuck(rank)
+            size = _SIZE * 3 // 2 if odd else _SIZE
+            recorder.add(data, launched[DATA_GROUP], at, frame="grads", size=size, each=each, took=_BUSY * each)
+        if step < STEP:
+            recorder.add(every, step, at, frame="norm", size=1, each=each, took=_BUSY * each)
+        for call in calls:
+            launched[call.group] += 1
+            group, size = (every, 1) if call.group == ALL_RANKS else (data, _SIZE)
+            recorder.add(
+                group, launched[call.group], at, op=call.op, state=call.state, size=size, frame=call.frame, each=each
+            )
+
+
+def _record_sends(
+    recorder: _Recorder, hung: HungJob, rank: int, group: _Group, step: int, at: float, each: float
+) -> None:
+    """Fill in what a pipeline stage receives and sends in a step; a late stage has only received its input."""
+    stage, late, last = (*map(hung.groups.stage_of, (rank, hung.rank)), len(group.ranks) - 1)
+    before = [f"recv {stage}<-{stage - 1}"] if stage else []
+    after = [f"send {stage}->{stage + 1}", f"recv {stage}<-{stage + 1}"] if stage < last else []
+    back = [f"send {stage}->{stage - 1}"] if stage else []
+    every = before + after + back
+    done = len(every)
+    if step == STEP and rank == hung.rank:
+        every, done = before, len(before)
+    elif step == STEP and hung.waits_to_receive(rank):
+        done = 0 if stage > late else len(before) + 1
+    for at_place, op in enumerate(every):
+        state = "completed" if at_place < done else "started" if at_place == done else "scheduled"
+        number = (step - 1) * (len(before + after + back)) + at_place + 1
+        recorder.add(group, number, at, op=op, state=state, frame="receive", each=each, p2p=True)
 
 
 def _took(place: ProgramContext, rank: int, number: int, step: float) -> float:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from practice.programs.faults import parse_faults
+from practice.programs.hangs import ADDRESSES_FACT, DATA, HOW_FACT, HUNG_FACT
 from practice.programs.stacks import stack_frames
 from practice.programs.steps import Exit, Pause, PrintLine
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from practice.programs.faults import Fault
     from practice.programs.steps import ProgramContext, Step
 
-HUNG_FACT = "hung"
-"""The fact in which the pods of a job know that they hang: the number of the pod that the others wait for."""
 SICK_FACT = "a GPU has a fault: pod"
 """The fact, with the number of the pod behind it, by which a pod knows that one of its GPUs has a fault."""
 _FOREVER = 10.0**8
@@ -77,6 +76,9 @@ def _print_cuda_error(place: ProgramContext, number: int) -> Iterator[Step]:
 
 def _hang_until_timeout(place: ProgramContext, fault: Fault, number: int, *, mine: bool) -> Iterator[Step]:
     culprit = place.nodes - 1 if fault.rank is None else fault.rank
+    address = (place.pod.get("status") or {}).get("podIP")
+    place.room.facts.setdefault(ADDRESSES_FACT, {})[place.rank] = address
+    place.room.post(HOW_FACT, fault.how or DATA)
     place.room.post(HUNG_FACT, culprit)
     if mine or fault.kind == "hang":
         yield Pause(_FOREVER)

@@ -2,9 +2,9 @@
 
 The opening scene says so by annotations of its pods; whoever launches a job, by variables: PRACTICE_FAULT=nan:118,
 PRACTICE_PACE=0.5. A fault is ``kind:step`` or ``kind:step:pod``, several are separated by commas, and ``@n`` behind one
-means the n-th attempt of the job only (0 is the first). The pod is its number in the job. One that is there all the
-time has a rank and a share of the step instead: ``slowrank:41:7%``, or ``slowrank:41:7%:data`` for another cause than
-its host. KINDS says what there is.
+means the n-th attempt of the job only (0 is the first). The pod is its number in the job. How a rank hangs is the last
+word: ``hang:20:1:skip`` or ``hang:20:skip``. A fault that is there all the time has a rank and a share of the step
+instead: ``slowrank:41:7%``, or ``slowrank:41:7%:data`` for another cause than its host. KINDS says what there is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from practice.programs.hangs import DATA, HOW, REPLICAS, STAGES
+from practice.programs.process_groups import ProcessGroups, process_groups
 
 if TYPE_CHECKING:
     from practice.programs.steps import ProgramContext
@@ -35,7 +38,9 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "fail": ((TRAINING,), "the pod (without a number: the last) ends with a traceback, the others wait for it"),
     "hang": (
         (TRAINING, TEST),
-        "the pod (as above) stops for ever in its data loader, the others in the next all_reduce; a test in that row",
+        "a rank of the pod (as above) stops for ever in its data loader, the others in the next all_reduce; a test in "
+        "that row. In a training a word behind it says another way, as hang:20:1:skip: "
+        f"{', '.join(how for how in HOW if how != DATA)}",
     ),
     "wrong": ((TEST,), "a test has wrong values in that row"),
     "xid": (
@@ -52,7 +57,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 """Kind -> in which programs it happens, and what. Rows of a test are counted from 0."""
 _TESTING = frozenset({"nccl-all-reduce", "nccl-one-pod"})
 _CONVERTING = frozenset({"qwen3-to-mcore", "qwen3-to-hf", "qwen3-next-to-mcore", "qwen3-download", "qwen3-eval"})
-_FAULT = re.compile(r"(?P<kind>[^:@]+):(?P<step>\d+)(?::(?P<pod>\d+))?(?:@(?P<attempt>\d+))?")
+_FAULT = re.compile(r"(?P<kind>[^:@]+):(?P<step>\d+)(?::(?P<pod>\d+))?(?::(?P<how>[a-z]+))?(?:@(?P<attempt>\d+))?")
 _SLOW_RANK = re.compile(
     r"slowrank:(?P<rank>\d+):(?P<percent>[1-9]\d?)%(?::(?P<cause>host|gpu|data|network))?(?:@(?P<attempt>\d+))?"
 )
@@ -65,15 +70,22 @@ class Fault:
     kind: str
     step: int
     rank: int | None = None  # number of the pod; None: not said
+    how: str = ""  # a rank hangs; empty: not said
 
 
 def parse_faults(place: ProgramContext) -> tuple[Fault, ...]:
-    """Return the faults of this attempt of the job in all its pods, without invalid ones."""
+    """Return the faults of this attempt of the job in all its pods, without invalid ones and hangs it cannot have."""
     read = (_FAULT.fullmatch(text) for text in _split_faults(_requested_faults(place)))
+    groups, recipe = process_groups(place), place.env.get("A4_RECIPE", "")
     return tuple(
-        Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None)
+        Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None, found["how"] or "")
         for found in read
-        if found is not None and found["attempt"] in (None, _attempt_id(place))
+        if found is not None
+        and found["attempt"] in (None, _attempt_id(place))
+        and (
+            not found["how"]
+            or (found["kind"] == "hang" and not _why_no_such_hang(found["how"], fault_kinds_of(recipe), groups))
+        )
     )
 
 
@@ -107,25 +119,29 @@ def fault_kinds_of(recipe: str) -> str:
     return TRAINING if trains else ""
 
 
-def impossible_faults(text: str, work: str, *, steps: int | None, pods: int) -> list[str]:
+def impossible_faults(
+    text: str, work: str, *, steps: int | None, pods: int, sizes: tuple[int, int, int, int] | None = None
+) -> list[str]:
     """Return why faults of this text will never happen, a sentence each.
 
-    `steps`: iterations of a training, rows of a test; None: not known.
+    `steps`: iterations of a training, rows of a test. `sizes`: ranks of a training, and sizes of its tensor, pipeline
+    and context parallelism. None: not known.
     """
-    return [why for each in _split_faults(text) if (why := _why_impossible(each, work, steps, pods))]
+    groups = None if sizes is None else ProcessGroups(*sizes)
+    return [why for each in _split_faults(text) if (why := _why_impossible(each, work, steps, pods, groups))]
 
 
 def impossible_faults_of(place: ProgramContext, work: str, steps: int | None) -> list[str]:
     """Return why faults in a pod's environment will never happen, a sentence each."""
-    return impossible_faults(_requested_faults(place), work, steps=steps, pods=place.nodes)
+    return impossible_faults(_requested_faults(place), work, steps=steps, pods=place.nodes, sizes=process_groups(place))
 
 
-def _why_impossible(text: str, work: str, steps: int | None, pods: int) -> str:
+def _why_impossible(text: str, work: str, steps: int | None, pods: int, groups: ProcessGroups | None) -> str:
     head = f"{FAULT_VARIABLE}: "
     if text.partition(":")[0] == "slowrank":
         return _why_slow_rank_impossible(text, work, pods)
     found = _FAULT.fullmatch(text)
-    if found is None:
+    if found is None or (found["how"] and found["kind"] in KINDS and found["kind"] != "hang"):
         return f'{head}"{text}" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.'
     if found["kind"] not in KINDS:
         return f"{head}there is no fault {found['kind']}; there are {', '.join(KINDS)}."
@@ -139,7 +155,20 @@ def _why_impossible(text: str, work: str, steps: int | None, pods: int) -> str:
         return f"{head}{text} never happens: the test has {steps} rows, counted from 0."
     if found["pod"] and int(found["pod"]) >= pods:
         return f"{head}{text} never happens: the job has {pods} {'pod' if pods == 1 else 'pods'}, counted from 0."
+    if found["how"] and (why := _why_no_such_hang(found["how"], work, groups)):
+        return f"{head}{text} never happens: {why}"
     return ""
+
+
+def _why_no_such_hang(how: str, work: str, groups: ProcessGroups | None) -> str:
+    """Return why no rank of a job hangs in that way; empty if one can."""
+    if work == TEST:
+        return "a test hangs in one way only."
+    if how not in HOW:
+        return f"no rank hangs by {how}; there are {', '.join(HOW)}."
+    known = {} if groups is None else {REPLICAS: groups.replicas, STAGES: groups.stages}
+    needed = HOW[how].needs
+    return "" if known.get(needed, 2) > 1 else f"it takes two {needed}, and the training has one."
 
 
 def _why_slow_rank_impossible(text: str, work: str, pods: int) -> str:

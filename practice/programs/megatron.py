@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from practice.programs.failure_modes import fail_at_step, failing_steps
 from practice.programs.faults import fault_at, step_seconds
-from practice.programs.stacks import model_parallel_sizes
+from practice.programs.process_groups import model_parallel_sizes
 from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _run_training(place: ProgramContext, name: str, total: int, line: Line) -> I
         yield WaitForFact(f"{name} started {index}")
     over = f"{name} ended"
     if place.rank != place.nodes - 1:
-        yield from _run_quiet_rank(place, over)
+        yield from _run_quiet_rank(place, over, total)
         return
     for step in _run_iterations(place, total, line):
         if isinstance(step, Exit):
@@ -94,12 +94,12 @@ def _start_up(place: ProgramContext) -> Iterator[Step]:
     yield Pause(6.0)
 
 
-def _run_quiet_rank(place: ProgramContext, over: str) -> Iterator[Step]:
+def _run_quiet_rank(place: ProgramContext, over: str, total: int) -> Iterator[Step]:
     rank, past = place.rank * place.gpus, 0.0
     yield PrintLine(f"[rank {rank}] ready; the last rank prints the iterations")
     yield Pause(step_seconds(place, STEP_SECONDS) * (1 + _START_SECONDS))
     yield PrintLine(_format_memory(rank))
-    for number in failing_steps(place):
+    for number in (step for step in failing_steps(place) if step <= total):
         yield Pause(step_seconds(place, STEP_SECONDS) * (number - past))
         past = number
         yield from fail_at_step(place, number)

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from practice.programs import computed_tables
-from practice.programs.failure_modes import HUNG_FACT
-from practice.programs.faults import fault_at, parse_faults, step_seconds, test_count
+from practice.programs.faults import Fault, parse_faults, step_seconds, test_count
+from practice.programs.hangs import HUNG_FACT
 from practice.programs.recipes import worker_host_names
 from practice.programs.recordings import NCCL_FILE, NCCL_SOURCE, all_reduce_header, all_reduce_rows, lines
 from practice.programs.steps import Exit, Pause, PrintLine
@@ -60,10 +60,12 @@ def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
     yield Pause(1.5)
     for line in header:
         yield PrintLine(_fill_settings(line, sizes, place))
-    hang, wrong, shown = fault_at(place, "hang"), fault_at(place, "wrong"), []
+    hang, fault, shown = _find_fault(place, "hang"), _find_fault(place, "wrong"), []
+    wrong = fault.step if fault is not None else None
     for number, row in enumerate(rows):
-        if number == hang:
-            place.room.post(HUNG_FACT, place.rank if is_single_process(place) else place.nodes - 1)
+        if hang is not None and number == hang.step:
+            last = place.rank if is_single_process(place) else place.nodes - 1
+            place.room.post(HUNG_FACT, last if hang.rank is None else hang.rank)
             yield Pause(10.0**8)
         yield Pause(step_seconds(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
         shown.append(row if number != wrong else _with_wrong_values(row))
@@ -80,6 +82,13 @@ def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
     yield PrintLine("#")
     if spoilt:
         yield Exit(1)
+
+
+def _find_fault(place: ProgramContext, kind: str) -> Fault | None:
+    """The first fault of that kind: of a test of all pods one pod prints the rows, whichever is at fault."""
+    alone = is_single_process(place)
+    found = (each for each in parse_faults(place) if each.kind == kind)
+    return next((each for each in found if not alone or each.rank in (None, place.rank)), None)
 
 
 def _calculated_table(

@@ -7,26 +7,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from practice.programs.process_groups import model_parallel_sizes
+
 if TYPE_CHECKING:
     from practice.programs.steps import ProgramContext
 
 PYTHON = "/usr/bin/python3"
 _SITE = "/usr/local/lib/python3.12/dist-packages"
+_SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
+_TRAINING, _CHECKPOINTING = "megatron/training/training.py", "megatron/core/dist_checkpointing"
+_FILESYSTEM = "torch/distributed/checkpoint/filesystem.py"
 _SCRIPT = {
     "train": ["backward (torch/_tensor.py:648)", "main (train.py:187)"],
     "nccl": ["average_loss (train.py:143)", "main (train.py:191)"],
+    "norm": ["average_loss (train.py:143)", "main (train.py:191)"],
+    "grads": ["reduce_gradients (train.py:129)", "main (train.py:189)"],
+    "params": ["share_buffers (train.py:135)", "main (train.py:188)"],
     "data": ["main (train.py:181)"],
+    "checkpoint": [
+        f"_write_files_from_queue ({_FILESYSTEM}:408)",
+        f"write_data ({_FILESYSTEM}:702)",
+        "save_checkpoint (train.py:118)",
+        "main (train.py:195)",
+    ],
+    "lock": ["log_step (train.py:152)", "main (train.py:193)"],
+    "barrier": ["main (train.py:199)"],
 }
-_SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
-
-
-def model_parallel_sizes(place: ProgramContext) -> tuple[int, int, int]:
-    """Return the sizes of tensor, pipeline and context parallelism; SWIFT's recipes set the first alone."""
-    swift = place.env.get("A4_SWIFT_TP")
-    if swift:
-        return int(swift), 1, 1
-    tensor, pipeline, context = (int(place.env.get(name) or 1) for name in ("A4_TP", "A4_PP", "A4_CP"))
-    return tensor, pipeline, context
+_MEGATRON = {
+    "norm": [
+        "get_grad_norm_fp32 (megatron/core/optimizer/clip_grads.py:121)",
+        "get_grad_norm (megatron/core/optimizer/optimizer.py:229)",
+        "step (megatron/core/optimizer/optimizer.py:1302)",
+    ],
+    "params": ["broadcast_params (megatron/core/distributed/distributed_data_parallel.py:548)"],
+    "checkpoint": [
+        f"write_preloaded_data ({_CHECKPOINTING}/strategies/filesystem_async.py:386)",
+        f"save ({_CHECKPOINTING}/serialization.py:404)",
+        "save_checkpoint (megatron/training/checkpointing.py:540)",
+        f"save_checkpoint_and_time ({_TRAINING}:1745)",
+    ],
+    "lock": [f"training_log ({_TRAINING}:1631)"],
+    "barrier": [f"print_datetime ({_TRAINING}:178)"],
+}
+"""Frames outside the schedule of forward and backward."""
+PLACES = {
+    "train": "train", "nccl": "nccl", "norm": "nccl", "data": "data", "checkpoint": "checkpoint", "lock": "lock",
+    "barrier": "barrier", "compile": "compile", "teardown": "teardown",
+}  # fmt: skip
+"""Where a process can be -> the file of data/ with PyTorch's part of its stack."""
 
 
 def torchrun_command(place: ProgramContext) -> list[str]:
@@ -53,26 +81,37 @@ def program_command(place: ProgramContext) -> list[str]:
 
 
 def stack_frames(place: ProgramContext, doing: str) -> list[str]:
-    """Return the stack frames above PyTorch's, innermost first, while training, waiting in NCCL or for data."""
+    """Return the stack frames above PyTorch's, innermost first, of a process at one of PLACES, or of a collective."""
+    if doing == "teardown":
+        return []
     if not is_megatron(place):
-        return [*_SCRIPT[doing], "<module> (train.py:212)"]
+        return [*_SCRIPT.get(doing, _SCRIPT["train"]), "<module> (train.py:212)"]
     swift = _is_swift(place)
+    callers = _swift_callers(place) if swift else [*_LOOP, "<module> (pretrain_qwen.py:164)"]
+    if doing in _MEGATRON:
+        # A step is one call of the loop; what is behind the loop is not in it.
+        left = {"checkpoint": 1, "lock": 1, "barrier": 2}.get(doing, 0)
+        return [*_MEGATRON[doing], *callers[min(left, 1) if callers[0] not in _LOOP else left :]]
     schedule = "forward_backward_no_pipelining"
     if model_parallel_sizes(place)[1] > 1:
         schedule = "forward_backward_pipelining_without_interleaving"
+    reduces = [
+        "finish_grad_sync (megatron/core/distributed/param_and_grad_buffer.py:405)",
+        "finalize_model_grads (megatron/core/distributed/finalize_model_grads.py:265)",
+    ]
+    forward = f"forward_step ({'swift/megatron/trainers/trainer.py:83' if swift else 'pretrain_qwen.py:98'})"
     inner = {
         "train": [f"custom_backward ({_SCHEDULES}:151)", f"backward_step ({_SCHEDULES}:424)"],
-        "nccl": [
-            "finish_grad_sync (megatron/core/distributed/param_and_grad_buffer.py:405)",
-            "finalize_model_grads (megatron/core/distributed/finalize_model_grads.py:265)",
-        ],
+        "nccl": reduces,
+        "grads": reduces,
         "data": [
             f"get_batch_on_this_tp_rank ({'swift/megatron/trainers' if swift else 'megatron/training'}/utils.py:385)",
-            f"forward_step ({'swift/megatron/trainers/trainer.py:83' if swift else 'pretrain_qwen.py:98'})",
+            forward,
         ],
+        "compile": [forward, f"forward_step ({_SCHEDULES}:402)"],
+        "receive": ["recv_forward (megatron/core/pipeline_parallel/p2p_communication.py:448)"],
     }[doing]
-    callers = _swift_callers(place) if swift else [*_LOOP, "<module> (pretrain_qwen.py:164)"]
-    line = {"train": 2009, "nccl": 2041, "data": 1938}[doing]
+    line = {"train": 2009, "nccl": 2041, "grads": 2041, "data": 1938, "compile": 1951, "receive": 1966}[doing]
     return [*inner, f"{schedule} ({_SCHEDULES}:{line})", *callers]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, in_read_only_mode
 from console.kube.find_job import require_listed
+from console.kube.find_node import find_node
 from screens import wording
 from screens.cli.arguments import (
     EXIT_CODES,
@@ -224,20 +225,22 @@ def _limits(text: str) -> tuple[int, int] | None:
 
 async def report(options: ReportOptions) -> int:
     async with open_session(options, ("nodes", "pods")) as session:
-        session.google.node_pools.require_reportable(options.node, options.fault)
-        pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
+        found = find_node(session.fleet.nodes, options.node)
+        name = found.name if found is not None else options.node
+        session.google.node_pools.require_reportable(name, options.fault)
+        pods = [pod for pod in session.fleet.pods_by_node.get(name, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
-            lines += [f"Lost of {each}" for each in await session.launch.list_unsaved(options.node)]
+            lines += [f"Lost of {each}" for each in await session.launch.list_unsaved(name)]
             lines += ["Its local disks are wiped; another machine takes its place in 10 to 12 minutes."]
-            question = f"Report the host of {options.node} as faulty ({options.fault})?"
+            question = f"Report the host of {name} as faulty ({options.fault})?"
             if not await confirm(lines, question, "Add --yes."):
                 return 1
-        await session.google.node_pools.report_fault(options.node, options.fault)
-        state = await session.google.node_pools.wait_until_replaced(options.node) if options.wait else "reported"
-    told = {"kind": "report", "node": options.node, "fault": options.fault, "state": state}
+        await session.google.node_pools.report_fault(name, options.fault)
+        state = await session.google.node_pools.wait_until_replaced(name) if options.wait else "reported"
+    told = {"kind": "report", "node": name, "fault": options.fault, "state": state}
     more = "" if options.wait else " `a4 nodes` shows the progress."
-    return print_result(options.json, told, f"{options.node}: {state}.{more}")
+    return print_result(options.json, told, f"{name}: {state}.{more}")
 
 
 def until_done() -> Any:
@@ -268,7 +271,7 @@ async def set_cordon(options: UncordonOptions) -> int:
 
 
 def _find_node(session: Session, name: str) -> Node:
-    node = session.fleet.nodes.get(("", name))
+    node = find_node(session.fleet.nodes, name)
     if node is None:
         require_listed(session.fleet, "nodes", f"Whether there is a node {name}")
         raise NotThere(f"There is no node {name}.", "`a4 nodes` lists them.")
@@ -289,14 +292,17 @@ def _cordon_line(told: dict[str, Any], *, dry_run: bool) -> str:
         state = f"{state} already" if told["cordoned"] else "not cordoned"
     verb = "would be " if dry_run and told["changed"] else "is "
     why = f" ({one_line(told['reason'])})" if told["reason"] else ""
-    stay = f"; {wording.count(len(told['pods']), 'pod')} with {told['gpus_used']} GPUs stay" if told["pods"] else ""
-    return f"{told['node']} {verb}{state}{why}{stay if told['cordoned'] else ''}."
+    number = len(told["pods"])
+    stay = f"; {wording.count(number, 'pod')} with {told['gpus_used']} GPUs {'stays' if number == 1 else 'stay'}"
+    return f"{told['node']} {verb}{state}{why}{stay if told['cordoned'] and number else ''}."
 
 
 _CORDON_KEYS = (
     "JSON: kind, dry_run, items with node, cordoned (as it is then), changed, reason, gpus, gpus_used, pods (with "
     f"GPUs, that stay).\n{EXIT_CODES}"
 )
+
+SHORT_NAME = "its name, or the short one that screens show: a4-pool/0011"
 
 
 class ClustersOptions(Options):
@@ -326,7 +332,7 @@ class ResizeOptions(Options):
 
 
 class ReportOptions(Options):
-    node: str = word("NODE")
+    node: str = word("NODE", help=SHORT_NAME)
     fault: str = option(
         "--for", metavar="FAULT", default="unspecified", help="PERFORMANCE, SDC, XID or unspecified (default)"
     )
@@ -336,13 +342,13 @@ class ReportOptions(Options):
 
 
 class UncordonOptions(Options):
-    nodes: tuple[str, ...] = word("NODE", nargs="+")
+    nodes: tuple[str, ...] = word("NODE", nargs="+", help=SHORT_NAME)
     dry_run: bool = flag("--dry-run", help="say what would change; change nothing")
     json: bool = json_flag()
 
 
 class CordonOptions(UncordonOptions):
-    nodes: tuple[str, ...] = word("NODE", nargs="+")
+    nodes: tuple[str, ...] = word("NODE", nargs="+", help=SHORT_NAME)
     reason: str = option(
         "--reason", metavar="TEXT", help="kept with the node (annotation a4.console/cordon-reason) and shown beside it"
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import NotFound, NotThere
+from console.folders import check_new_file
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import format_analysis_lines, format_report, report_to_json
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 async def hang(options: HangOptions) -> int:
     """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
+    await _check_files(options)
     async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
         agreed = await _may_dump(session, options)
         if options.install:
@@ -67,10 +69,17 @@ async def hang(options: HangOptions) -> int:
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
+async def _check_files(options: HangOptions) -> None:
+    for file in (options.bundle, options.out if options.record else ""):
+        if file:
+            await asyncio.to_thread(check_new_file, Path(file))
+
+
 async def _may_dump(session: Session, options: HangOptions | SlowOptions) -> bool:
     """Whether flight recorders may be asked: those of a job of one's own, else with --yes or after a question."""
     await session.wait_until_listed(*KINDS)
     jobset = find_job(session.fleet, session.namespace, options.job)
+    session.watch.connection_for_change(f"inspect {options.job}")
     session.hang_probe.running_ranks(session.namespace, options.job)  # where none runs, nothing can be halted
     owner = session.watch.whose(jobset.owner)
     if owner == YOU or options.yes:
@@ -206,7 +215,7 @@ class HangOptions(Options):
     )  # fmt: skip
     bundle: str = option(
         "--bundle", metavar="FILE",
-        help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers and lines, dumps, facts of nodes",
+        help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers, dumps, ends of logs, nodes",
     )  # fmt: skip
     yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()

@@ -5,21 +5,21 @@ from __future__ import annotations
 import csv
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from console.errors import BadInput, BadKubeconfig, ConsoleError, NotThere
+from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotThere
 from console.kube.objects.meta import short_name
-from console.launch.run_record import RunRecord, compare_values, find_run, last_success
+from console.launch.run_record import RunRecord, compare_values, find_run, last_success, running_runs
 from console.metrics.alarm import GLYPH
 from console.metrics.ledger import Box, Ledger, sum_ledgers
 from console.metrics.seen_time import decode_seen_time
 from console.session import Session, load_catalog
-from console.settings import login_name
+from console.settings import YOU, login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 async def history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or delete some."""
-    async with remembered(options) as kept:
+    async with remembered(options) as (kept, _):
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
         if (
             lists
@@ -77,8 +77,10 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 
 
 @asynccontextmanager
-async def remembered(options: Options, *, read_logs: bool = False) -> AsyncIterator[RunHistory]:
-    """The run history of the cluster, with open runs completed first; without a kubeconfig as stored.
+async def remembered(
+    options: Options, *, read_logs: bool = False
+) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]]]]:
+    """The run history of the cluster, with open runs completed first, and who asks; without a kubeconfig as stored.
 
     `read_logs`: their logs tell what their time went into, where no console follows them.
     """
@@ -87,13 +89,16 @@ async def remembered(options: Options, *, read_logs: bool = False) -> AsyncItera
             kept = session.launch.runs.history
             if await session.launch.runs.has_open_runs():
                 await complete(session, read_logs=read_logs)
-            yield kept
+            yield kept, session.watch.me
     except BadKubeconfig:
         if options.kubeconfig or options.context:
             raise
         from console.launch.run_database import RunHistory, default_path
 
-        yield RunHistory(default_path())
+        async def me() -> str:
+            return login_name()
+
+        yield RunHistory(default_path()), me
 
 
 async def complete(session: Session, *, read_logs: bool = False) -> None:
@@ -119,7 +124,7 @@ def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
 
 def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     """A run as JSON; `state` is the outcome, or while it runs the active alarm."""
-    known = {name: value for name, value in asdict(run).items() if name not in {"now", "seen"}}
+    known = {name: value for name, value in asdict(run).items() if name not in {"now", "seen", "looked"}}
     return {**known, "state": run.state, "seconds": run.seconds(now)}
 
 
@@ -176,11 +181,29 @@ def default(text: str | None) -> str:
 
 
 async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
-    chosen = {pick(runs, word).number for word in options.forgotten}
+    wanted = [pick(runs, word) for word in options.forgotten]
+    if going := await _running(options, [run for run in wanted if run.open]):
+        names = ", ".join(dict.fromkeys(run.name for run in going))
+        raise Conflict(
+            f"Nothing was forgotten: the job of {names} still runs, and its record is written until it ends.",
+            f"a4 stop {going[0].name} ends it.",
+        )
+    chosen = {run.number for run in wanted}
     gone = await kept.delete_runs(sorted(chosen))
     told = {"forgotten": sorted(chosen) if gone else []}
     print_result(options.json, told, f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1
+
+
+async def _running(options: HistoryOptions, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+    """Those whose job still runs in this cluster; none of a cluster that does not answer."""
+    if not runs:
+        return ()
+    with suppress(ConsoleError):
+        async with open_session(options, KINDS) as session:
+            fleet = await session.wait_until_listed(*KINDS)
+            return running_runs(runs, fleet.jobsets, session.watch.server)
+    return ()
 
 
 BY = ("owner", "queue", "recipe", "node")
@@ -193,9 +216,10 @@ async def ledger(options: LedgerOptions) -> int:
     if options.job and options.by:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
     since = moment(options.since)
-    async with remembered(options, read_logs=True) as kept:
+    now = time.time()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
+    async with remembered(options, read_logs=True) as (kept, asks):
         runs = await kept.list_runs()
-    now = time.time()
+        me = short_name(await asks()) if options.by == "owner" else ""
     if options.job:
         return _show_run(pick(runs, options.job), now, options)
     runs = tuple(
@@ -207,15 +231,14 @@ async def ledger(options: LedgerOptions) -> int:
     title = (options.by or "run").upper()
     if options.json:
         told = [{title.lower(): name, "runs": len(rows[name]), **ledger_item(each)} for name, each in ledgers.items()]
-        print_json(
-            {"kind": "ledger", "since": since, "items": told, "total": ledger_item(sum_ledgers(ledgers.values()))}
-        )
+        total = {"runs": len(runs), **ledger_item(sum_ledgers(ledgers.values()))}
+        print_json({"kind": "ledger", "since": since, "items": told, "total": total})
     elif options.csv:
-        _write_csv(title.lower(), ledgers)
+        _write_csv(title.lower(), [(name, len(rows[name]), cost) for name, cost in ledgers.items()])
     elif not ledgers:
         print_line("No run in the history since then.")
     else:
-        _print_groups(title, rows, ledgers, len(runs))
+        _print_groups(title, rows, ledgers, len(runs), me)
     return 0
 
 
@@ -239,12 +262,13 @@ def ledger_item(cost: Ledger) -> dict[str, Any]:
     return {"gpus": cost.gpus, "allocated_gpu_seconds": cost.allocated / 1000, "gpu_seconds": boxes}
 
 
-def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int) -> None:
+def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int, me: str) -> None:
     total = sum_ledgers(ledgers.values())
     used = [box for box in Box if total.boxes.get(box)]
     cells = [
         [
-            name, str(len(rows[name]) if name in rows else runs), hours_words(cost.allocated),
+            YOU if me and name == me else name,
+            str(len(rows[name]) if name in rows else runs), hours_words(cost.allocated),
             *(hours_words(cost.boxes.get(box, 0)) if box is Box.QUEUED else _format_percent(cost.share(box))
               for box in used),
         ]
@@ -265,7 +289,7 @@ def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:
         told = {"name": run.name, "number": run.number, "outcome": run.outcome, "why": run.why, "alarms": alarms}
         print_json({**told, "restarts": seen.restarts, "nodes": seen.nodes, **ledger_item(cost)})
     elif options.csv:
-        _write_csv("run", {f"{run.number} {run.name}": cost})
+        _write_csv("run", [(f"{run.number} {run.name}", 1, cost)])
     else:
         print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.mode_words}")
         for line in cost_lines(cost):
@@ -277,12 +301,12 @@ def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:
     return 0
 
 
-def _write_csv(title: str, ledgers: dict[str, Ledger]) -> None:
+def _write_csv(title: str, rows: Iterable[tuple[str, int, Ledger]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([title, "gpus", "allocated_gpu_seconds", *(str(box).replace(" ", "_") for box in Box)])
-    for name, cost in ledgers.items():
+    writer.writerow([title, "gpus", "allocated_gpu_seconds", *(str(box).replace(" ", "_") for box in Box), "runs"])
+    for name, runs, cost in rows:
         boxes = (cost.boxes.get(box, 0) / 1000 for box in Box)
-        writer.writerow([name, cost.gpus, cost.allocated / 1000, *boxes])
+        writer.writerow([name, cost.gpus, cost.allocated / 1000, *boxes, runs])
 
 
 class HistoryOptions(Options):
@@ -329,11 +353,12 @@ values, left_out.""",
         epilog="""\
 Exit codes: 0 ok, 1 no such run, 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: kind, since, items (run, owner, queue, recipe or node; runs, gpus, allocated_gpu_seconds, gpu_seconds),
-total; of one job: name, number, outcome, why, alarms, restarts, nodes, gpus, allocated_gpu_seconds,
-gpu_seconds: queued (not allocated), pull, init, compile, productive, slow, checkpoint, evaluation, hang,
-lost, restart, idle, not_seen.
+total (the same of all, each run counted once); of one job: name, number, outcome, why, alarms, restarts,
+nodes, gpus, allocated_gpu_seconds, gpu_seconds: queued (not allocated), pull, init, compile, productive, slow,
+checkpoint, evaluation, hang, lost, restart, idle, not_seen.
 Slow is what steps took longer while a rank was known to be slow, or the share of each step in which the others waited
-for it; lost is work since the last checkpoint that was
-done again or never saved; not_seen is what no console saw and no log told.""",
+for it, whether saved or not; lost is other work since the last checkpoint, or since the first step, that was
+done again or never saved; productive are the steps, and the rows of an NCCL test; hang is the time since the last
+step or row once the next is late; not_seen is what no console saw and no log told.""",
     ),
 }

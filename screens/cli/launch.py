@@ -12,7 +12,8 @@ from pathlib import Path
 import yaml
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.kube.nested_values import Value, overlay_values
+from console.kube.find_node import find_node
+from console.kube.nested_values import Value, get_path, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import DiffKind, format_unified
@@ -52,6 +53,7 @@ READ_OUT = 10.0
 """Seconds for which the log of a job that has ended may still be read for alarms."""
 SPOILS = (AlarmKind.NAN, AlarmKind.BUSBW)
 """Alarms that speak of the result of a job, however well it ended: a restart or a spike may be overcome."""
+NODE_FIELDS = ("placement.avoidNodes", "placement.targetNodes")
 _PAST = "Kueue is bypassed: the pods start without its quota and topology"
 _LONGEST = 1 << 20
 """Bytes of a values file."""
@@ -83,6 +85,7 @@ async def launch(options: LaunchOptions) -> int:
             session.watch.connection_for_change(f"launch {options.name or options.recipe or options.like or 'a job'}")
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like=options.like, profile=profile)
+        plan = await with_whole_node_names(session, plan)
         if problems := session.launch.problems(plan):
             raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await with_queue(session, plan)
@@ -165,6 +168,26 @@ async def make_plan(
         values["queue"] = "" if options.queue == PAST else options.queue
     name = options.name or session.launch.suggest_name(recipe.id)
     return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
+
+
+async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPlan:
+    """The plan with the names of nodes in place of the short ones that screens show; others stay as they are."""
+    given = {path: get_path(plan.values, path) for path in NODE_FIELDS}
+    named = {path: found for path, found in given.items() if isinstance(found, list) and found}
+    if not named:
+        return plan
+    try:
+        nodes = (await session.wait_until_listed("nodes")).nodes
+    except ConsoleError:  # a preview needs no cluster
+        return plan
+    values = plan.values
+    for path, words in named.items():
+        group, field = path.split(".")
+        found = [(word, find_node(nodes, word)) for word in map(str, words)]
+        values = overlay_values(
+            values, {group: {field: [node.name if node is not None else word for word, node in found]}}
+        )
+    return replace(plan, values=values)
 
 
 async def with_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:

@@ -16,7 +16,7 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import find_saved_folder, survey_bucket, survey_container
 from console.errors import BadInput, NotFound, NotThere
 from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
-from console.metrics.ledger import format_gpu_time
+from console.metrics.loss import Loss, find_start
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
@@ -160,7 +160,8 @@ async def checkpoints(options: CheckpointsOptions) -> int:
         # GPUs that the job holds now; 0 if it does not run.
         jobset = session.fleet.jobsets.get((session.namespace, place.job))
         pods = session.fleet.pods_by_jobset.get(jobset.uid, []) if jobset else []
-        return _print_survey(found, options, now, sum(pod.holds_gpus for pod in pods))
+        ran = find_start(jobset, session.fleet)
+        return _print_survey(found, options, now, sum(pod.holds_gpus for pod in pods), ran)
 
 
 async def _told_by_log(session: Session, job: str) -> RemotePath:
@@ -177,9 +178,9 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
 PROBLEMS = 5  # of one checkpoint that are printed
 
 
-def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: int) -> int:
+def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: int, ran: float = 0.0) -> int:
     last = found.last_complete
-    lost = (now - last.modified) / 3600 * gpus if last and gpus else None
+    lost = (now - max(last.modified, ran)) / 3600 * gpus if last and gpus else None
     if options.json:
         print_json({
             "kind": "checkpoints", "place": options.place, "last_complete": last.step if last else None,
@@ -195,7 +196,7 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: 
                 print_line(f"    and {len(each.problems) - PROBLEMS} more; --json lists them all")
         for note in found.notes:
             print_line(one_line(note))
-        print_line(_summary(found, last, now, gpus))
+        print_line(_summary(found, last, now, gpus, ran))
     wrong = found.notes or any(each.state is CheckpointState.INCOMPLETE for each in found.checkpoints)
     return 1 if wrong or last is None else 0
 
@@ -209,7 +210,7 @@ def _format_checkpoint(each: Checkpoint) -> str:
     )
 
 
-def _summary(found: Survey, last: Checkpoint | None, now: float, gpus: int) -> str:
+def _summary(found: Survey, last: Checkpoint | None, now: float, gpus: int, ran: float) -> str:
     if not found.checkpoints:
         return "There are no checkpoints in a format that is known here."
     if last is None:
@@ -217,8 +218,10 @@ def _summary(found: Survey, last: Checkpoint | None, now: float, gpus: int) -> s
     step = f"step {last.step:,}" if last.step is not None else last.path or "this folder"
     words = f"The last complete one is {step}, {wording.duration(now - last.modified)} old."
     if gpus:
-        lost = format_gpu_time((now - last.modified) * gpus)
-        words += f" {lost} ({wording.count(gpus, 'GPU')}) would be lost if the job ended now."
+        loss = Loss(max(last.modified, ran), last.step or 0, last.modified, by_folder=True)
+        before = f" It is older than the job's pods, which have run for {wording.duration(loss.seconds(now))}."
+        words += before if loss.is_all else ""
+        words += f" {loss.cost(now, gpus)} ({wording.count(gpus, 'GPU')}) would be lost if the job ended now."
     return words
 
 

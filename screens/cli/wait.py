@@ -38,8 +38,8 @@ from screens.cli.job import ALARM, alarm_json, alarm_line
 from screens.cli.job import KINDS as JOB_KINDS
 from screens.cli.lists import read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_table, warn
+from screens.columns.alarms import ALARMS
 from screens.columns.column import as_text
-from screens.columns.jobs import ALARMS
 from screens.columns.live import alarms_of_session
 from screens.wording import count
 

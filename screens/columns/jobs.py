@@ -19,7 +19,7 @@ from console.scheduling.why_answer import WAIT_KINDS, Why
 from console.scheduling.why_job import why_jobset
 from console.settings import YOU
 from screens import wording
-from screens.columns.column import CREATED, PAGE, Column, Layout, fact, since
+from screens.columns.column import CREATED, Column, Layout, fact, since
 from screens.wording import Cell, Span, runs_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class JobLine:
     slow: SlowReport | None = None  # for which ranks the others wait, if somebody has asked NCCL
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
     saved: SavedState | None = None  # what was last read of its checkpoints
+    has_checkpoint: bool = False  # whether its log or its folder tells of one; looked up for jobs with an alarm only
     planned: str = ""  # what was announced to happen to it by itself: "stops in 4 min"
 
     @cached_property
@@ -62,9 +63,10 @@ class JobLine:
 
     @cached_property
     def health(self) -> Health:
+        slow = self.slow.first if self.slow else ""
         return job_health(
             self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard,
-            job_progress=self.job_progress, faults=self.faults, verdict=self.verdict,
+            job_progress=self.job_progress, faults=self.faults, verdict=self.verdict, slow=slow,
         )  # fmt: skip
 
     @property
@@ -292,7 +294,9 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
         look = SHOWN_IN[alarm.kind]
-        said = alarm.next_step(line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X")
+        said = alarm.next_step(
+            line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
+        )
         runs.append(Span(f"{GLYPH} {alarm.text}. {said}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
@@ -487,14 +491,4 @@ JOBS: Layout[JobLine] = Layout(
              lambda line: line.jobset.finished_at or None),
         since("AGE", lambda line: line.jobset.created, *CREATED),
     ),
-)  # fmt: skip
-
-ALARMS: tuple[Column[Alarm], ...] = (
-    since("AGO", lambda alarm: alarm.since),
-    Column("", lambda alarm: wording.ALARM if alarm.is_active else wording.IDLE, only=PAGE, width=1),
-    Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32, cut="middle",
-           sort=lambda alarm: alarm.job),
-    Column("ALARM", lambda alarm: alarm.kind.label, width=8, sort=True),
-    Column("WHAT", lambda alarm: alarm.text + (f" ({alarm.ended_text})" if alarm.over else ""), fill=True, least=20),
-    Column("NAMESPACE", lambda alarm: alarm.namespace, least=9, most=16, drop=2, ink="dim"),
 )  # fmt: skip

@@ -31,8 +31,10 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     if not session.alarms_enabled:
         return line
     alarms = session.alarms
+    active = alarms.active_alarms(*key)
+    saves = bool(active) and bool(session.has_checkpoint(jobset))
     return replace(
-        line, alarms=alarms.active_alarms(*key), late=alarms.late_text(*key), heard=alarms.follows_steps(*key),
+        line, alarms=active, has_checkpoint=saves, late=alarms.late_text(*key), heard=alarms.follows_steps(*key),
         verdict=alarms.verdict(*key),
     )  # fmt: skip
 

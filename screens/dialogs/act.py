@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -18,7 +19,8 @@ from console.folders import make_private
 from console.hang.bundle import bundle_folder, bundle_name, write_bundle
 from console.hang.report import HangReport
 from console.kube.objects.jobset import JobSet
-from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.alarm import Alarm
+from console.metrics.blame import Blame, find_blame
 from screens.base import LiveScreen
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import stop_jobs
@@ -45,7 +47,6 @@ REMEDIES = (
     Remedy("stop", "x", "Stop"),
     Remedy("wait", "w", "Wait"),
 )
-OF_NODE = frozenset({"without", "cordon", "report"})  # what is to be done where the node is the cause
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
     "X", "act", "Act", key_display="X", id="job.act",
@@ -60,13 +61,8 @@ class Trouble:
 
     jobset: JobSet
     words: str
-    nodes: tuple[str, ...] = ()  # where the cause is
+    blame: Blame
     report: HangReport | None = None  # the last inspection of its processes
-    blames_node: bool = False  # whether an alarm tells that a node is at fault
-
-    @property
-    def where(self) -> str:
-        return first_names([short_node(each) for each in self.nodes], 2)
 
 
 def trouble_of(
@@ -79,28 +75,27 @@ def trouble_of(
     report = made if made is not None and made.suspects else None
     if not alarms and report is None:
         return None
-    nodes = dict.fromkeys(node for alarm in alarms for node in alarm.nodes)
-    nodes |= dict.fromkeys(report.suspected_nodes if report is not None and not nodes else ())
+    blame = find_blame(alarms, report)
     words = f"{alarms[-1].kind.label}: {alarms[-1].text}" if alarms else report.short if report is not None else ""
-    blames_node = any(alarm.kind is AlarmKind.GPU for alarm in alarms)
-    return Trouble(jobset, words, tuple(nodes), report, blames_node)
+    return Trouble(jobset, words, blame, report)
 
 
 def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
     """What can be done, and what each will do."""
-    name, where, ended = trouble.jobset.name, trouble.where, trouble.jobset.finished
+    name, ended, blame = trouble.jobset.name, trouble.jobset.finished, trouble.blame
+    where, beside = _short_names(blame.nodes), _short_names(blame.beside)
     nodes = screen.app.fleet.nodes
-    known = [nodes["", each] for each in trouble.nodes if ("", each) in nodes]
+    known = [nodes["", each] for each in blame.nodes if ("", each) in nodes]
     pools = screen.session.google.node_pools
     why_not = next((why for each in known if (why := pools.why_not_reportable(each))), "")
-    values = f"the form with {name}'s values, from its last complete checkpoint where the recipe takes one"
     saved = screen.session.saved_state(trouble.jobset.key)
     whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
     again = FROM_SAVED if whole else "Launch again"
+    seldom = f"seldom helps: not a node but the program, its data or storage is at fault; {beside} is where it shows"
     can = {
-        "without": f"as {again}, but not on {where}" if trouble.nodes else "",
-        "again": values,
-        "cordon": f"no new pods on {where}; running pods stay" if trouble.nodes else "",
+        "without": f"as {again}, but not on {where}" if where else seldom if beside else "",
+        "again": f"the form with {name}'s values, {_where_it_begins(screen.session.has_checkpoint(trouble.jobset))}",
+        "cordon": f"no new pods on {where}; running pods stay" if where else "",
         "report": "" if not known else f"not possible: {why_not.rstrip('.')}" if why_not
         else f"has Google replace the host of {where}, whose pods are evicted; cordons it and writes the bundle",
         "bundle": "stacks, dumps, log lines and node facts as .tar.gz; secrets redacted" if trouble.report else "",
@@ -108,9 +103,19 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "wait": "nothing is done; what was announced to happen by itself is cancelled",
     }  # fmt: skip
     found = [(each, can[each.name]) for each in REMEDIES if can[each.name]]
-    if trouble.report is not None and trouble.report.blames_program and not trouble.blames_node:
-        found.sort(key=lambda each: (each[0].name == "wait", each[0].name in OF_NODE))
+    if beside:
+        found.sort(key=lambda each: (each[0].name == "wait", each[0].name == "without"))
     return [(replace(each, title=FROM_SAVED) if whole and each.name == "again" else each, does) for each, does in found]
+
+
+def _short_names(nodes: Sequence[str]) -> str:
+    return first_names([short_node(each) for each in nodes], 2)
+
+
+def _where_it_begins(has_checkpoint: bool | None) -> str:
+    if has_checkpoint is False:
+        return "from its start: no checkpoint of it is known"
+    return "from its last complete checkpoint where there is one and the recipe takes it"
 
 
 class ActDialog(Question[str]):
@@ -137,7 +142,7 @@ class ActDialog(Question[str]):
             yield Static("Each asks first, or opens a form. Esc cancels.", classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one("#trouble", SentenceLine).runs = (Span(f"{one_line(self._trouble.words)}.", "bad"),)
+        self.query_one("#trouble", SentenceLine).runs = (Span(f"{one_line(self._trouble.words).rstrip('.')}.", "bad"),)
         for each, note in self._choices:
             line = self.query_one(f"#{each.name}", SentenceLine)
             line.runs = (Span(f" {each.key}\u00a0 ", "accent"), Span(each.title, "strong"), Span(f": {note}.", "dim"))
@@ -157,11 +162,13 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
         name = await screen.app.push_screen_wait(ActDialog(trouble, choices))
     match name:
         case "without":
-            await launch_like_job(screen, trouble.jobset, avoid=trouble.nodes, resume=True)
+            await launch_like_job(
+                screen, trouble.jobset, avoid=trouble.blame.nodes or trouble.blame.beside, resume=True
+            )
         case "again":
             await launch_like_job(screen, trouble.jobset, resume=True)
         case "cordon":
-            await cordon_nodes(screen, trouble.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON])
+            await cordon_nodes(screen, trouble.blame.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON])
         case "report":
             await _report(screen, trouble)
         case "bundle":
@@ -169,7 +176,16 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
         case "stop":
             await stop_jobs(screen, [trouble.jobset.key])
         case "wait":
-            screen.app.automatic.cancel(trouble.jobset.key)
+            _wait(screen, trouble.jobset)
+
+
+def _wait(screen: LiveScreen, jobset: JobSet) -> None:
+    """Leave it alone, cancel what was announced to happen by itself, and say which of these it was."""
+    planned = screen.app.automatic.pending.get(jobset.key)
+    said = "Nothing is done, and nothing was announced to happen by itself."
+    if planned is not None and screen.app.automatic.cancel(jobset.key):
+        said = f"Cancelled: {planned.soon(time.time())}. It is left alone for as long as this hang lasts."
+    screen.notify(said, title=jobset.name, timeout=5, markup=False)
 
 
 REASON = 200  # characters of the reason that stays with a cordoned node
@@ -177,7 +193,7 @@ REASON = 200  # characters of the reason that stays with a cordoned node
 
 async def _report(screen: LiveScreen, trouble: Trouble) -> None:
     """Report the hosts one after the other; each is cordoned and the bundle written once that was confirmed."""
-    for name in trouble.nodes:
+    for name in trouble.blame.nodes:
         node = screen.app.fleet.nodes.get(("", name))
         if node is None:
             continue

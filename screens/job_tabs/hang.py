@@ -14,7 +14,7 @@ from textual.widget import Widget
 from console.errors import ConsoleError
 from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
-from console.hang.slow_ranks import seconds_to_ask
+from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.kube.snapshot import Fleet
 from console.metrics.health import NO_STEPS, HealthLevel
 from console.scheduling.ranks import format_processes, format_ranges
@@ -131,6 +131,8 @@ class HangTab(JobTab):
             made = self.live.session.hang_probe.reports.get(self.key)
             if made is not None and self.line is not None and self.line.verdict:  # made since its last step
                 self._show_report(made)
+            elif made is None and (slow := self.live.session.slow_report(self.key)) is not None:
+                self._show_slow(slow)
             elif made is None and self._makes_steps():
                 halts = "the first dump of its flight recorders halts each rank for about 2 s"
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it; {halts}.")
@@ -155,7 +157,10 @@ class HangTab(JobTab):
         }
 
     async def _may_look(self) -> bool:
-        """Whether a person agrees to look into a job that somebody else launched; asked once."""
+        """Whether one may look: in a job that somebody else launched if a person agrees, who is asked once."""
+        if self.live.app.settings.read_only:
+            self._show_summary("dim", "○ ", "Not inspected: in read-only mode no command runs in a pod.")
+            return False
         jobset = self.line.jobset if self.line is not None else None
         owner = self.live.app.whose(jobset.owner) if jobset is not None else ""
         if self._agreed or jobset is None or jobset.finished or owner == YOU:
@@ -183,7 +188,7 @@ class HangTab(JobTab):
         seconds = seconds_to_ask(track.pace() if track is not None else None)
         self._show_summary("waits", "◐ ", f"Asking NCCL for {seconds:.0f} s for which rank the others wait…")
         try:
-            report = await session.hang_probe.find_slow_ranks(*self.key, seconds)
+            report = await self._measure_slow(seconds)
         except ConsoleError as error:
             self._show_summary("bad", "✗ ", str(error))
             return
@@ -197,10 +202,33 @@ class HangTab(JobTab):
         ):  # fmt: skip
             self._show_summary("waits", "◐ ", "Asking every rank how long it was in each collective…")
             try:
-                report = await session.hang_probe.find_slow_ranks(*self.key, seconds, recorder=True)
+                report = await self._measure_slow(seconds, recorder=True)
             except ConsoleError as error:
                 self._show_summary("bad", "✗ ", str(error))
                 return
+        self._show_slow(report)
+
+    async def _measure_slow(self, seconds: float, *, recorder: bool = False) -> SlowReport:
+        """Ask for which ranks the others wait; where the page is left meanwhile, a message tells it."""
+        app, probe, key = self.live.app, self.live.session.hang_probe, self.key
+
+        async def measure() -> SlowReport | ConsoleError:
+            found: SlowReport | ConsoleError
+            try:
+                found = await probe.find_slow_ranks(*key, seconds, recorder=recorder)
+            except ConsoleError as error:
+                found = error
+            if not self.is_attached:
+                told = str(found) if isinstance(found, ConsoleError) else " ".join(found.words)
+                app.notify(wording.short_nodes(told), title=f"Slow ranks of {key[1]}")
+            return found
+
+        found = await asyncio.shield(app.run_worker(measure(), group="slow ranks").wait())
+        if isinstance(found, ConsoleError):
+            raise found
+        return found
+
+    def _show_slow(self, report: SlowReport) -> None:
         glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
         self._show_summary(ink, glyph, wording.short_nodes(" ".join(report.words)))
         self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))

@@ -14,8 +14,9 @@ from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
+from console.metrics.health import NO_STEPS
 from console.metrics.nccl.results import REFERENCE_RANKS, is_comparable
-from screens.columns.jobs import JobLine, nccl_waits, rank_waits
+from screens.columns.jobs import JobLine, health_runs, nccl_waits, rank_waits
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
@@ -51,6 +52,7 @@ class NcclTab(JobTab):
         self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
         self.panel.comparable = line is None or line.jobset.gpus >= REFERENCE_RANKS
         self.panel.over = line is not None and (line.jobset.finished or line.jobset.state is JobState.STOPPING)
+        self.panel.late = tuple(health_runs(line.health)) if line and line.health.state in NO_STEPS else ()
         if line is None:
             if self.is_open and not self._measured:
                 self._measured = "kept"

@@ -9,17 +9,18 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.hang.bundle import find_unasked_bundle
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
 from screens.base import ONLY_MINE, LiveScreen
-from screens.columns.jobs import ALARMS
+from screens.columns.alarms import ALARMS
 from screens.columns.live import alarms_of_session
 from screens.dialogs.act import ACT, REMEDIES, Trouble, act_on_trouble, list_remedies, trouble_of
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
+from screens.wording import Span, short_path
 
 if TYPE_CHECKING:
     from screens.app import ConsoleApp
@@ -54,7 +55,7 @@ class AlarmsScreen(LiveScreen):
     ]  # fmt: skip
     CSS = """
     AlarmsScreen {
-        #whole { height: auto; max-height: 4; }
+        #whole { height: auto; max-height: 8; }
         #coverage { height: auto; max-height: 2; }
     }
     """
@@ -98,7 +99,7 @@ class AlarmsScreen(LiveScreen):
         whole.runs = () if alarm is None else (
             Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
             Span(f"{alarm.job} ", "strong"),
-            Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}. "),
+            Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}"),
             *self._remedy_words(),
         )  # fmt: skip
         self.refresh_bindings()
@@ -107,7 +108,7 @@ class AlarmsScreen(LiveScreen):
         """What can be done about the alarm, each with its key, and what was announced to happen by itself."""
         trouble, alarm = self._trouble(), self.table.row
         if trouble is None and alarm is not None and alarm.job and self.app.connected:
-            return [Span("Its job is gone, so that X does nothing here; n on Runs launches it again.", "dim")]
+            return [Span(self._what_is_left(alarm))]
         if trouble is None or self.app.settings.read_only:
             return []
         runs = []
@@ -118,9 +119,18 @@ class AlarmsScreen(LiveScreen):
 
     def _next_step(self, alarm: Alarm) -> str:
         jobset = self.app.fleet.jobsets.get((alarm.namespace, alarm.job))
+        if jobset is None and alarm.job and self.app.connected:
+            return ""
         owner = self.app.whose(jobset.owner) if jobset is not None else ""
         may_stop = not self.app.settings.read_only
-        return alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page") or "It is of no job"
+        said = alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page")
+        return f"{said or 'It is of no job'}. "
+
+    def _what_is_left(self, alarm: Alarm) -> str:
+        """What there still is of an alarm's job that is gone: its run, and what an inspection found."""
+        kept = find_unasked_bundle(self.session.watch, alarm.job, alarm.since)
+        found = f" What was found of its processes is in {short_path(str(kept))}." if kept is not None else ""
+        return f"Its job is gone; if you launched it, page 6 has its run, and n there launches it again.{found}"
 
     def _trouble(self) -> Trouble | None:
         alarm = self.table.row

@@ -179,6 +179,8 @@ class JobScreen(LiveScreen):
                 self._read_checkpoints()
         self.saved.runs = tuple(runs)
         self.saved.display = bool(runs)
+        failed = line is not None and line.saved is not None and line.saved.survey is None
+        self.saved.set_class(failed, "-failed")  # why is at the end of the line
 
     @work(group="checkpoints", exclusive=True)
     async def _read_checkpoints(self) -> None:

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import Fleet
-from console.launch.run_record import Difference, RunRecord, compare_values, find_run, last_success
+from console.launch.run_record import Difference, RunRecord, compare_values, find_run, last_success, running_runs
 from console.settings import YOU
 from screens import wording
 from screens.alarm_notices import with_jobs
@@ -161,6 +161,14 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
 
     @work(group="actions")
     async def _forget(self, runs: list[RunRecord]) -> None:
+        going = running_runs(runs, self.app.fleet.jobsets, self.session.watch.server)
+        if going:
+            names = ", ".join(run.name for run in going[:4]) + (" …" if len(going) > 4 else "")
+            words = f"Its record is written until it ends: stop it first (J, then x). Nothing is forgotten of {names}."
+            self.notify(words, title="Its job still runs", severity="warning", markup=False)
+        runs = [run for run in runs if run not in going]
+        if not runs:
+            return
         lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, time.time())}" for run in runs[:8]]
         lines += [f"and {len(runs) - 8} more"] if len(runs) > 8 else []
         lines.append("Their values and figures are deleted from the history. The jobs and their output stay.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from console.checkpoints.saved import find_loss, list_faults, saved_folder
+from console.checkpoints.saved import find_followed_loss, list_faults, saved_folder
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.logs.redact import redact
@@ -16,6 +16,7 @@ from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
+from console.metrics.loss import find_start
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.metrics.training.steps import METRICS
@@ -65,19 +66,20 @@ def job_lines(
     sentence, quoted = reasons(job)
     told = [Span(f"  {job.jobset.name} {job.planned} unless it goes on; X, then w, cancels that.", "waits")]
     told = [*(told if job.planned else []), Span(f"  {sentence or place_words(job)}")]
+    slow = list(job.slow.words) if job.slow is not None and job.slow.slow and not job.jobset.finished else []
+    asked = Span(f" (NCCL asked {wording.age(now - job.slow.at)} ago)" if job.slow is not None else "", "dim")
+    if job.slow is not None and slow and job.health.words == job.slow.first:
+        told, slow = [*told, asked], slow[1:]
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
         told += [Span(f"  {GLYPH} {news}.", "bad")] if news else []
     found += folded_runs([*state, *told], width)
     if quoted:
         found += folded_runs([Span(quoted, "dim")], width)
-    if job.slow is not None and not job.jobset.finished:
-        asked = wording.age(now - job.slow.at)
-        for words in job.slow.words if job.slow.slow else ():
-            told = [Span(f"▲ {wording.short_nodes(words)}", "waits"), Span(f" (NCCL asked {asked} ago)", "dim")]
-            found += folded_runs(told, width)
-        for words in job.slow.advice:
-            found += folded_runs([Span(f"→ {words}", "accent")], width)
+    for words in slow:
+        found += folded_runs([Span(f"▲ {wording.short_nodes(words)}", "waits"), asked], width)
+    for words in job.slow.advice if job.slow is not None and not job.jobset.finished else ():
+        found += folded_runs([Span(f"→ {words}", "accent")], width)
     if job.why.next:
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])
@@ -311,23 +313,22 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     """
     if line.jobset.state not in _RUNS or measures is None or not any(measures.tracks):
         return []
-    saved, found = line.saved, find_loss(line.saved, measures, now)
-    if found is None:
+    saved, loss = line.saved, find_followed_loss(line.saved, measures, now, find_start(line.jobset, line.fleet))
+    if loss is None:
         return []
-    unsaved, by_folder = found
-    seconds, gpus = max(0.0, now - unsaved.since), line.jobset.gpus
-    if seconds >= 60:
-        seconds -= seconds % (60 if seconds < 86_400 else 3600)  # as the duration is told, so that the product is right
-    age = wording.duration(seconds)
+    gpus, cost = line.jobset.gpus, loss.cost(now, line.jobset.gpus)
+    time = wording.duration(loss.seconds(now))
     runs = [Span("checkpoint ", "dim")]
-    if unsaved.step is None:
-        runs += [Span(f"none in its log of the last {age}", "waits"), Span(": at least ")]
+    if loss.step is None:
+        heard = wording.duration(now - loss.heard)
+        runs.append(Span(f"none in its log of the last {heard}", "waits"))
+        runs.append(Span(f": {cost} would be lost now ({time} x {gpus} GPUs). "))
     else:
-        runs += [
-            Span(f"step {unsaved.step:,} ", "strong"),
-            Span(f"{'complete' if by_folder else 'by its log'}, {age} ago: {age} x {gpus} GPUs = "),
-        ]
-    runs.append(Span(f"{format_gpu_time(seconds * gpus)} would be lost now. "))
+        ago = wording.duration(now - loss.saved)
+        runs.append(Span(f"step {loss.step:,} ", "strong"))
+        runs.append(Span(f"{'complete' if loss.by_folder else 'by its log'}, {ago} ago"))
+        runs.append(Span(", before its pods ran", "waits") if loss.is_all else Span(""))
+        runs.append(Span(f": {time} x {gpus} GPUs = {cost} would be lost now. "))
     if saved is not None:
         return [*runs, *_fault_runs(saved), *_reading_runs(saved, now)]
     return [*runs, *([Span(f"{key} reads its folder.", "dim")] if key and saved_folder(measures) else [])]
@@ -351,8 +352,8 @@ def _fault_runs(saved: SavedState) -> list[Span]:
 
 
 def _reading_runs(saved: SavedState, now: float) -> list[Span]:
-    read = f"read {wording.age(now - saved.at)} ago"
+    ago = f"{wording.age(now - saved.at)} ago"
     if saved.survey is None:
-        where = f"{one_line(saved.place)} was" if saved.place else "Its folder was"
-        return [Span(f"{where} not {read}: {one_line(saved.problem)}", "dim")]
-    return [Span(f"{one_line(saved.place)}, {read}: {saved.by}.", "dim")]
+        why = wording.begun_small(one_line(saved.problem).rstrip("."))
+        return [Span("Its folder could not be read: ", "dim"), Span(why), Span(f" (tried {ago}).", "dim")]
+    return [Span(f"{one_line(saved.place)}, read {ago}: {saved.by}.", "dim")]

@@ -33,7 +33,7 @@ from console.hang.inspection import HangProbe
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.proc_files import environment, write_proc_files
-from practice.programs.failure_modes import HUNG_FACT
+from practice.programs.hangs import HUNG_FACT
 from practice.programs.steps import ProgramContext, SharedFacts
 from tests.apiserver import ApiServer, status
 from tests.fakes import fleet_of

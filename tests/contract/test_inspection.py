@@ -22,7 +22,7 @@ from console.session import Session
 from console.settings import Settings
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.proc_files import environment, write_proc_files
-from practice.programs.failure_modes import HUNG_FACT
+from practice.programs.hangs import HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.programs.steps import ProgramContext, SharedFacts
 from practice.scene.jobs import Job, build_jobset

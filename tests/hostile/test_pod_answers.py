@@ -268,4 +268,4 @@ async def test_a_group_of_many_ranks_is_judged_in_time_that_grows_with_its_size(
     assert not isinstance(answer, str)
     begun = time.process_time()
     assert judge(answer.recorder) is not None
-    assert time.process_time() - begun < 10
+    assert time.process_time() - begun < 40, "a second or three; ranks times operations are minutes"

@@ -16,8 +16,9 @@ from console.hang.flight_recorder import Desync, RankDump, judge
 from console.hang.slow_ranks import LateRank, SlowReport
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders, make_dump, recorder_variables
-from practice.node.proc_files import FIRST_PID, environment, write_proc_files
-from practice.programs.failure_modes import HUNG_FACT
+from practice.node.proc_files import environment, write_proc_files
+from practice.node.ras_status import FIRST_PID
+from practice.programs.hangs import HUNG_FACT
 from tests.practice.test_mishaps import member
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def test_py_spy_finds_a_rank_in_its_data_loader_if_that_is_the_fault(fault: str,
         where = pod(number, fault)
         write_fake_binaries(folder, where)
         (folder / ".bin" / "doing").write_text("train")
+        write_proc_files(folder, where, "train")
         tool = str(folder / ".bin" / "py-spy")
         told.append(probe.sample(tool, {"rank": number * 8 + 1, "pid": FIRST_PID + 1}, 1.0))
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.08, 0.07, 0.09, slow=True, cause="host")

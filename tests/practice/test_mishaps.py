@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,7 @@ from practice.node.fake_binaries import faulty_gpu, write_activity, write_fake_b
 from practice.programs import faults as faults_module
 from practice.programs.choice import RECIPES, choose_program
 from practice.programs.faults import KINDS, TEST, TRAINING, impossible_faults, parse_faults, step_seconds
+from practice.programs.hangs import HOW, HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts, WaitForFact
 from tests.parsing import parse_lm_eval, parse_nccl
@@ -237,6 +239,16 @@ def test_a_test_of_nccl_with_wrong_values_fails() -> None:
     assert sum(map(sum, wrong)) == 12
 
 
+@pytest.mark.parametrize(("fault", "pod"), [("hang:3", 1), ("hang:3:0", 0), ("hang:3:1", 1)])
+def test_a_test_hangs_in_its_row_whichever_pod_is_at_fault(fault: str, pod: int) -> None:
+    where = member(0, PRACTICE_FAULT=fault)
+    lines, end = until_stuck("nccl-all-reduce", where)
+    assert isinstance(end, Pause)
+    assert waits_for_ever(end, where)
+    assert sum(bool(re.match(r" +\d+ +\d+ +float", line)) for line in lines) == 3
+    assert where.room.facts[HUNG_FACT] == pod
+
+
 def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
     room = SharedFacts()
     well, sick = (member(rank, room, PRACTICE_FAULT="xid:2") for rank in range(2))
@@ -271,13 +283,50 @@ def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
             TRAINING,
             'PRACTICE_FAULT: "nan:3:x" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.',
         ),
+        ("hang:3:1:skip,hang:3:epoch@1,hang:3:data", TRAINING, ""),
+        (
+            "hang:3:1:stage",
+            TRAINING,
+            "PRACTICE_FAULT: hang:3:1:stage never happens: it takes two pipeline stages, and the training has one.",
+        ),
+        (
+            "hang:3:nap",
+            TRAINING,
+            f"PRACTICE_FAULT: hang:3:nap never happens: no rank hangs by nap; there are {', '.join(HOW)}.",
+        ),
+        ("hang:3:skip", TEST, "PRACTICE_FAULT: hang:3:skip never happens: a test hangs in one way only."),
         ("boom:3", TRAINING, f"PRACTICE_FAULT: there is no fault boom; there are {', '.join(KINDS)}."),
         ("nan:3", TEST, "PRACTICE_FAULT: nan:3 never happens: nan is a fault of a training."),
         ("slow:3", "", "PRACTICE_FAULT: slow:3 never happens: slow is a fault of a training or an NCCL test."),
     ],
 )
 def test_a_fault_that_never_happens_is_told(text: str, work: str, told: str) -> None:
-    assert impossible_faults(text, work, steps=9 if work == TRAINING else None, pods=2) == ([told] if told else [])
+    steps = 9 if work == TRAINING else None
+    assert impossible_faults(text, work, steps=steps, pods=2, sizes=(16, 4, 1, 1)) == ([told] if told else [])
+
+
+@pytest.mark.parametrize("how", ["skip", "order", "shape", "epoch", "gpu"])
+def test_what_takes_replicas_never_happens_where_there_is_one(how: str) -> None:
+    fault = f"hang:7:0:{how}"
+    assert impossible_faults(fault, TRAINING, steps=9, pods=1, sizes=(8, 4, 2, 1)) == [
+        f"PRACTICE_FAULT: {fault} never happens: it takes two data-parallel replicas, and the training has one."
+    ]
+    assert impossible_faults(fault, TRAINING, steps=9, pods=1) == [], "the sizes are not known"
+    where = member(0, nodes=1, PRACTICE_FAULT=fault, A4_RECIPE="qwen3-30b-pretrain", A4_TP="4", A4_PP="2")
+    assert parse_faults(where) == ()
+
+
+def test_how_a_rank_hangs_is_told_with_its_pod_and_without() -> None:
+    where = member(0, PRACTICE_FAULT="hang:7:1:dead,hang:8:lock,hang:9,hang:9:skip@1,nan:3:dead")
+    assert [(each.step, each.rank, each.how) for each in parse_faults(where)] == [
+        (7, 1, "dead"), (8, None, "lock"), (9, None, ""),
+    ]  # fmt: skip
+
+
+def test_a_fault_behind_the_last_iteration_keeps_no_pod_waiting() -> None:
+    where = member(0, PRACTICE_FAULT="hang:21:1")
+    where.room.post("train ended", 0)
+    assert until_stuck("qwen3-30b-pretrain", where)[1] == Exit(0)
 
 
 def test_the_log_begins_with_the_faults_that_never_happen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -37,12 +38,16 @@ if TYPE_CHECKING:
 
 KEY = "default", "nccl-0412"
 NODE = "gke-train-a4-pool-0010"
-VERDICT = "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce"
+VERDICT = "Rank 9 (pod 1, GPU 1) is stopped while 15 others wait in all_reduce"
 WEIGHTS = "recipe.train.checkpoint"
 
 
-def report() -> HangReport:
-    stuck = TracedProcess(9, 1, "p1", NODE, 1202, 1, where=StackLocation(Activity.DATA, "data loader"))
+STOPPED = StackLocation(Activity.UNKNOWN, "no stack")  # as only its node can tell
+DATA = StackLocation(Activity.DATA, "data loader")
+
+
+def report(place: StackLocation = STOPPED) -> HangReport:
+    stuck = TracedProcess(9, 1, "p1", NODE, 1202, 1, where=place, state="T")
     others = [TracedProcess(each, each // 8, "p", "n", each, where=StackLocation(Activity.COLLECTIVE, "all_reduce"))
               for each in range(16) if each != 9]  # fmt: skip
     return HangReport("nccl-0412", (PodTrace(0, "p0", "n"), PodTrace(1, "p1", NODE)), (stuck, *others))
@@ -129,7 +134,7 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
         text = " ".join(screen_text(app).split())
         for words in (
             f"not on {NODE}", f"no new pods on {NODE}", "has Google replace the host of", "secrets redacted",
-            "shows what goes and what is lost", "Rank 9 (pod 1, GPU 1) is in the data loader",
+            "shows what goes and what is lost", "Rank 9 (pod 1, GPU 1) is stopped",
         ):  # fmt: skip
             assert words in text, words
         await pilot.press("escape")
@@ -149,38 +154,91 @@ async def test_at_80x24_the_list_tells_the_cause_and_all_that_can_be_done_is_rea
         assert not [each.id for each in app.screen.query(SentenceLine) if each.is_cut]
 
 
-async def test_of_an_alarm_whose_job_is_gone_the_page_says_why_there_is_nothing_to_do() -> None:
+@pytest.mark.parametrize("inspected", [True, False])
+async def test_of_an_alarm_whose_job_is_gone_the_page_says_what_there_still_is(
+    inspected: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
     session = stalled()
     alarm = session.alarms.latest_alarms[0]
-    session.alarms.latest_alarms[:] = [replace(alarm, job="gone-7")]
-    async with console(session, size=(120, 35)) as (app, pilot, _):
+    session.alarms.latest_alarms[:] = [replace(alarm, job="gone-7", time=time.time() - 60)]
+    folder = Path.home() / "hangs/unasked"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: folder.parent)
+    kept = folder / "gone-7-20261127-193000.tar.gz"
+    for name in (*([kept.name] if inspected else []), "gone-7-8-20261127-193000.tar.gz"):
+        (folder / name).write_text("")
+    async with console(session, size=(80, 24)) as (app, pilot, _):
         screen = await to_alarms(app, pilot)
-        await until(pilot, lambda: "Its job is gone, so that X does nothing here" in " ".join(screen_text(app).split()))
+        left = "Its job is gone; if you launched it, page 6 has its run, and n there launches it again."
+        left += f" What was found of its processes is in ~/hangs/unasked/{kept.name}." if inspected else ""
+        await until(pilot, lambda: left.replace(" ", "") in "".join(screen_text(app).split()))
+        assert not screen.query_one("#whole", SentenceLine).is_cut
+        assert "Enter shows" not in screen_text(app)
         assert not screen.check_action("act", ())
+
+
+async def test_wait_says_what_it_did() -> None:
+    async with console(stalled(), size=(160, 45)) as (app, pilot, _):
+        await to_alarms(app, pilot)
+        await pilot.press("w")
+        await until(pilot, lambda: "Nothing is done, and nothing was announced to happen by itself." in toasts(app))
+        set_actions(app, on_hang="stop", delay=300)
+        app.tick()
+        await until(pilot, lambda: KEY in app.automatic.pending)
+        await choose(app, pilot, "w")
+        await until(pilot, lambda: "Cancelled: stops in 5 min." in toasts(app))
+        assert not app.automatic.pending
 
 
 @pytest.mark.parametrize(
     ("place", "first"),
-    [
-        (
-            StackLocation(Activity.DATA, "data loader"),
-            ["again", "bundle", "stop", "without", "cordon", "report", "wait"],
-        ),
-        (StackLocation(Activity.UNKNOWN, "no stack"), [each.name for each in REMEDIES]),
-    ],
+    [(DATA, ["again", "bundle", "stop", "without", "wait"]), (STOPPED, [each.name for each in REMEDIES])],
 )
-async def test_what_can_be_done_begins_with_what_helps_against_the_cause(
-    place: StackLocation, first: list[str]
+@pytest.mark.parametrize("nodes", [(), (NODE,)])
+async def test_what_is_offered_is_what_helps_against_the_cause(
+    place: StackLocation, first: list[str], nodes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = stalled()
-    found = report()
-    stuck, *others = found.processes
-    session.hang_probe.reports[KEY] = replace(found, processes=(replace(stuck, where=place, state="T"), *others))
-    async with console(session, size=(160, 45)) as (app, pilot, _):
+    session = stalled(nodes=nodes)  # the alarm has one where it was raised before that inspection
+    session.hang_probe.reports[KEY] = report(place)
+    async with console(session, size=(80, 24)) as (app, pilot, _):
         await to_page(app, pilot)
         await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, ActDialog))
-        assert [each.id for each in app.screen.query(SentenceLine) if each.id != "trouble"] == first
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
+        lines = {each.id: each for each in app.screen.query(SentenceLine)}
+        assert [each for each in lines if each != "trouble"] == first
+        assert not [each.id for each in lines.values() if each.is_cut]
+        said = "".join(run.text for run in lines["without"].runs)
+        seldom = "seldom helps: not a node but the program, its data or storage is at fault; "
+        assert (f"{seldom}{NODE} is where it shows." in said) is (place is DATA)
+        asked: list[LaunchRequest] = []
+        monkeypatch.setattr(app, "open_launch", asked.append)
+        await pilot.press("K" if place is DATA else "r")
+        if place is DATA:
+            await pilot.pause()
+            assert isinstance(app.screen, ActDialog), "no key for what is not offered"
+            await pilot.press("r")
+        await until(pilot, lambda: asked)
+        assert cast("Any", asked[0].values)["placement"] == {"avoidNodes": ["node-x", NODE]}
+
+
+async def test_where_no_checkpoint_is_known_none_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = stalled()
+    known = [False]
+    monkeypatch.setattr(session, "has_checkpoint", lambda _: known[0])
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        await to_page(app, pilot)
+        act = "X lists what can be done, such as to launch it again"
+        await until(pilot, lambda: f"{act}; Stop frees 16 GPUs" in " ".join(screen_text(app).split()))
+        await pilot.press("X")
+        await until(pilot, lambda: "from its start: no checkpoint of it is known" in screen_text(app))
+        await pilot.press("escape")
+        known[0] = True
+        session.checkpoints.known[KEY] = saved(step(40))  # the line is made anew
+        await until(pilot, lambda: f"{act} from its last checkpoint" in " ".join(screen_text(app).split()))
+        await pilot.press("X")
+        await until(pilot, lambda: "from its last complete checkpoint where" in " ".join(screen_text(app).split()))
 
 
 async def test_on_the_page_of_alarms_one_key_does_it_after_a_question() -> None:

@@ -191,6 +191,17 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
         assert session.called("forget") == [((3, 4),)]
 
 
+async def test_a_run_whose_job_still_runs_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(session_of()) as (app, pilot, session):
+        screen = await to_runs(app, pilot)
+        rows = screen.table.chosen_rows
+        monkeypatch.setattr("screens.pages.runs.running_runs", lambda runs, *_: tuple(runs))
+        await pilot.press("x")
+        await until(pilot, lambda: f"Nothing is forgotten of {rows[0].name}." in toasts(app))
+        assert app.screen is screen
+        assert session.called("forget") == []
+
+
 async def test_what_is_wrong_with_the_memory_is_said() -> None:
     session = session_of()
     session.launch.runs.note = "The history of runs was written by a newer a4: it is shown read-only."

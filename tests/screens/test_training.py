@@ -19,6 +19,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
+from screens.wording import Span
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
 from tests.screens.press import console, screen_text, toasts, until
@@ -269,6 +270,16 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
         assert "+10.0 %" in screen_text(app)
 
 
+async def test_a_test_whose_next_row_does_not_come_is_not_said_to_run() -> None:
+    session = FakeSession(queue_scene())
+    session.say(FIRST, *table_text(500.0, 600.0, 620.0))
+    async with console(session, size=(200, 40)) as (app, pilot, _):
+        panel = (await to_job(app, pilot, "llama", "nccl")).query_one(NcclPanel)
+        await until(pilot, lambda: "● runs  620.0 GB/s" in screen_text(app))
+        panel.late = (Span("▲", "bad"), Span(" stalled", "bad"))
+        await until(pilot, lambda: "▲ stalled  620.0 GB/s" in screen_text(app) and "● runs" not in screen_text(app))
+
+
 async def test_the_list_of_jobs_says_how_far_they_are() -> None:
     session = FakeSession(queue_scene())
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
@@ -357,6 +368,19 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
         await pilot.press("c")
         await until(pilot, lambda: "step 40 complete" in screen_text(app))
         assert session.called("checkpoints") == [("default", "llama")]
+
+
+async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() -> None:
+    session = FakeSession(queue_scene())
+    session.mine = session.fleet.jobsets["default", "llama"].owner
+    said(session, *training(60), "  successfully saved checkpoint from iteration      50 to out/llama/checkpoint")
+    problem = "There is no folder out/llama/checkpoint in pod 0 of llama."
+    session.checkpoints.state = SavedState(time.time(), "out/llama/checkpoint", problem=problem)
+    async with console(session, size=(80, 24)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "training")
+        why = "Its folder could not be read: there is no folder out/llama/checkpoint in pod 0 of llama (tried"
+        await until(pilot, lambda: why in " ".join(screen_text(app).split()))
+        assert not screen.saved.is_cut
 
 
 async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:

@@ -19,6 +19,7 @@ from console.hang.torch_analysis import TorchAnalysis, TorchFinding
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
+from console.metrics.health import HealthLevel
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from console.settings import Settings
@@ -131,7 +132,7 @@ async def test_what_pytorchs_own_analyser_says_stands_under_the_report() -> None
     async with console(size=(120, 45)) as (app, pilot, session):
         session.hang_probe.report = report()
         found = TorchFinding("the tensor group", 8, 201, "nccl:all_gather", (9,), {})
-        session.hang_probe.analysis = TorchAnalysis("2.9.1", found=(found,), asked=1)
+        session.hang_probe.analysis = TorchAnalysis("2.11.0", found=(found,), asked=1)
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "rank 9 misses all_gather #201 of the tensor group." in screen_text(app))
 
@@ -183,7 +184,7 @@ def nccl_test() -> HangReport:
 
 
 async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
-    late = RasReport("2.28.9", odd=(RasRank(9, 4116, "AllReduce", stays=True),), most=4117)
+    late = RasReport("2.28.9", odd=(RasRank(9, 4116, "AllReduce", stays=True, others=4117),), most=4117)
     async with console(size=(160, 50)) as (app, pilot, session):
         session.hang_probe.report = replace(nccl_test(), ras=late)
         screen = await open_tab(app, pilot, "H")
@@ -234,13 +235,20 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         assert line is not None
         line = replace(line, slow=session.slow_report(screen.key))
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
-        assert f"▲ {words} (NCCL asked 7s ago)" in pane
-        assert f"→ {SLOW_ADVICE['host']}" in " ".join(pane.split())
+        pane = " ".join(pane.split())
+        assert f"⚠ running {words[:-1]} (NCCL asked 7s ago)" in pane
+        assert f"→ {SLOW_ADVICE['host']}" in pane
+        assert pane.count("the others wait up to 7 %") == 1
+        assert (line.health.state, line.health.level) == ("running", HealthLevel.LATE)
+        await pilot.press("escape", "3")
+        await until(pilot, lambda: "⚠ running" in screen_text(app))
+        screen = await open_tab(app, pilot, "H")
+        await until(pilot, lambda: f"▲ {words}" in screen_text(app))
         await pilot.press("r")
-        await until(pilot, lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
-        assert "0 ● △" in screen_text(app)
-        await pilot.press("up")
         await until(pilot, lambda: "pod 0: none of its ranks is late for more than" in screen_text(app))
+        assert "0 ● △" in screen_text(app)
+        await pilot.press("down")
+        await until(pilot, lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
 
 
 async def test_flight_recorders_are_asked_with_consent_only() -> None:
@@ -325,7 +333,7 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         assert screen.is_current
         (alarm,) = session.alarms.latest_alarms
         session.alarms.latest_alarms[:] = [replace(alarm, more="inspected: Rank 9 waits for data", nodes=("node-1",))]
-        act = "X lists what can be done, such as to launch it again from its last checkpoint"
+        act = "X lists what can be done, such as to launch it again."
         await until(pilot, lambda: f"inspected: Rank 9 waits for data. {act}" in " ".join(screen_text(app).split()))
         await pilot.press("A")
         await until(pilot, lambda: "alarms" in screen_text(app) and "no new iteration" in screen_text(app))
@@ -494,8 +502,8 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
     session.hang_probe.report = report(py_spy="")
     async with console(session, settings=settings) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: session.called("inspect"))
-        assert isinstance(app.screen, JobScreen)
+        await until(pilot, lambda: "Not inspected: in read-only mode no command runs in a pod." in screen_text(app))
+        assert session.called("inspect") == []
         for action in ("record", "install", "facts"):
             assert not screen.here.check_action(action, ())
 

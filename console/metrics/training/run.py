@@ -477,7 +477,7 @@ class TrainingRun:
         if rhythm is None or self.finished or not self.goes_on:
             return ""
         quiet = now - self.times[-1]
-        if quiet <= rhythm.late_after(limits or config_in_force().config.alarms):
+        if quiet <= rhythm.soonest_late or quiet <= rhythm.late_after(limits or config_in_force().config.alarms):
             return ""
         return format_late_step(quiet, self.last.step if self.last else None, rhythm.usual(self.pace()))
 

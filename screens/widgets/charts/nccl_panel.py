@@ -250,10 +250,8 @@ class Line:
 
 
 def average_so_far(test: NcclTest) -> float | None:
-    if test.avg_busbw is not None:
-        return test.avg_busbw
     values = [half.busbw for row in test.rows for half in halves(row) if half.busbw is not None]
-    return sum(values) / len(values) if values else None
+    return test.avg_busbw if test.avg_busbw is not None or not values else sum(values) / len(values)
 
 
 def halves(row: Row) -> list[Half]:
@@ -289,8 +287,7 @@ def summary(
     verdict = judge_test(test, pass_line, accelerator)
     mark = _PASSED[verdict.passing]
     why = f"; {wording.sentence(verdict.why)}" if verdict.why and (test.error or not wrong) else ""
-    ink = "dim" if verdict.passing is NcclResult.RUNNING else mark.ink
-    runs = [mark, Span("  "), Span(words), end, Span(why, ink)]
+    runs = [mark, Span("  "), Span(words), end, Span(why, "dim" if verdict.passing is NcclResult.RUNNING else mark.ink)]
     if other is not None and (share := mean_speedup(other.test, test)) is not None:
         faster = f"{100 * abs(share):.0f} % {'faster' if share > 0 else 'slower'}"
         told = faster if abs(share) >= NOTABLE else "not notably faster or slower"
@@ -399,6 +396,7 @@ class NcclPanel(MeasuresPanel):
     against: reactive[MeasuredTest | None] = reactive(None)  # the test it is compared with
     pass_line: reactive[float] = reactive(PASS_LINE)
     over: reactive[bool] = reactive(False)  # whether nothing more will be printed
+    late: reactive[tuple[Span, ...]] = reactive(())  # the state of a job whose next row does not come
     comparable: reactive[bool] = reactive(True)  # whether the A4 reference speaks of a test on that many GPUs
 
     def compose(self) -> ComposeResult:
@@ -430,7 +428,7 @@ class NcclPanel(MeasuresPanel):
         return comparable_tests(others.values(), self.shown) if self.shown else []
 
     watch_measured = watch_against = watch_pass_line = watch_kept = MeasuresPanel.redraw
-    watch_comparable = watch_over = MeasuresPanel.redraw
+    watch_comparable = watch_over = watch_late = MeasuresPanel.redraw
 
     def draw(self) -> None:
         shown = self.shown
@@ -445,9 +443,11 @@ class NcclPanel(MeasuresPanel):
         told = summary(test, self.pass_line, shown.accelerator, own, self.against)
         if self.over and not test.rows and not test.error:
             told = [Span("○ The test began and printed no row.", "dim")]
+        elif self.late and not (self.over or test.finished or test.error):
+            told = [*self.late, *([] if test.rows else [Span("  ")]), *told[1:]]
         compared = is_comparable(test, shown.accelerator)
-        about = f", attempt {shown.attempt + 1}" if shown.attempt else ""
-        about += f", pod {shown.rank}" if shown.rank else ""
+        attempt = f", attempt {shown.attempt + 1}" if shown.attempt else ""
+        about = f"{attempt}, pod {shown.rank}" if shown.rank else attempt
         self.sentence.runs = (*self.which("test", about), *told, Span("  "), *self.not_read())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         found = []

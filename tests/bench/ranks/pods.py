@@ -1,8 +1,9 @@
-"""The ranks of a job as pods of one machine: a network namespace each where that is allowed, and each with its GPU.
+"""The ranks of a job as pods of one machine.
 
-With fewer GPUs than ranks several share one: NCCL takes them for different hosts (NCCL_HOSTID), so that it does not
-refuse, and they speak through sockets. NVIDIA's MPS, where it is there, gives each its own part of the GPU. It stands
-alone, for a machine that has nothing but PyTorch.
+With a GPU for each rank, they are processes of one host and speak over NVLink. With fewer GPUs several share one: NCCL
+takes them for different hosts (NCCL_HOSTID), so that it does not refuse, and they speak through sockets, each in a
+network namespace of its own where that is allowed. NVIDIA's MPS, where it is there, gives each its own part of the GPU.
+It stands alone, for a machine that has nothing but PyTorch.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def diagnosis_env() -> dict[str, str]:
 
 
 def run(*argv: str) -> bool:
-    return not subprocess.run(argv, capture_output=True, check=False).returncode
+    """Whether a command did what it should; a machine without the program is one where it did not."""
+    return bool(shutil.which(argv[0])) and not subprocess.run(argv, capture_output=True, check=False).returncode
 
 
 def free_port() -> int:
@@ -66,9 +68,11 @@ class Pods:
         return self.gpus < self.ranks
 
     def make_networks(self) -> None:
-        """A namespace for each pod, all on one bridge; stays as it is where that is not allowed."""
+        """A namespace for each pod, all on one bridge; none where that is not allowed or NVLink would not work."""
         ip, bridge = shutil.which("ip") or "ip", f"{BRIDGE}{self.net}"
         self.drop_networks()
+        if self.gpus and not self.shares_gpus:
+            return
         if not (run(ip, "link", "add", "name", bridge, "type", "bridge") and run(ip, "link", "set", bridge, "up")):
             return
         for pod, name in enumerate(self.names):
@@ -115,10 +119,11 @@ class Pods:
                "MASTER_ADDR": self.address(0), "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
                "NCCL_NVLS_ENABLE": "0", "NCCL_RAS_ADDR": f"localhost:{ras_port}"}  # fmt: skip
         if self.gpus:
-            env["CUDA_VISIBLE_DEVICES"] = str(rank % self.gpus)
+            env |= {"CUDA_VISIBLE_DEVICES": str(rank % self.gpus),
+                    "NCCL_SOCKET_IFNAME": "eth0" if self.apart else "lo"}  # fmt: skip
         if self.shares_gpus:
             env |= {"NCCL_HOSTID": f"host-{rank}", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
-                    "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "eth0" if self.apart else "lo"}  # fmt: skip
+                    "NCCL_IB_DISABLE": "1"}  # fmt: skip
         if self.apart:
             env["GLOO_SOCKET_IFNAME"] = "eth0"
         switch = diagnosis_env()
@@ -189,10 +194,10 @@ def end_all(begun: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextlib.contextmanager
-def shared_gpu(part: int) -> Iterator[bool]:
-    """NVIDIA's MPS for all ranks, each with so many percent of the GPU; yields whether it is there."""
+def shared_gpus(part: int) -> Iterator[bool]:
+    """NVIDIA's MPS for all ranks, each with so many percent of a GPU, below 100; yields whether it is there."""
     tool = shutil.which("nvidia-cuda-mps-control")
-    if not tool:
+    if not tool or part >= 100:
         yield False
         return
     for name in ("PIPE", "LOG"):

@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tests.bench.ranks.pods import Pods, count_gpus, end_all, shared_gpu, wait_for
+from tests.bench.ranks.pods import Pods, count_gpus, end_all, shared_gpus, wait_for
 
 SEGMENTS, MEGABYTES = 4, 2
 SETTLES = 0.5  # seconds after a change that are not measured
@@ -109,7 +109,7 @@ def record(folder: Path, asked: argparse.Namespace) -> None:
     pods.make_networks()
     write(folder / "mode", ["none", 0, 0.0, True])
     program = [__file__, "work", "--out", str(folder), "--matmuls", str(asked.matmuls), "--size", str(asked.size)]
-    with shared_gpu(80 // asked.ranks) as parts:
+    with shared_gpus(part_of_gpu(pods, 0.8)) as parts:
         begun = pods.start(program, folder)
         try:
             wait_for(folder, "steps-*[0-9]", asked.ranks, begun)
@@ -120,6 +120,11 @@ def record(folder: Path, asked: argparse.Namespace) -> None:
         finally:
             end_all(begun)
             pods.drop_networks()
+
+
+def part_of_gpu(pods: Pods, share: float) -> int:
+    """Percent of a GPU for each rank where several share one, so many of them that this share of it is used."""
+    return int(100 * share * pods.gpus / pods.ranks) if pods.shares_gpus else 100
 
 
 def measure(folder: Path, pods: Pods, begun: list[Any], asked: argparse.Namespace, facts: dict[str, Any]) -> None:
@@ -154,7 +159,7 @@ def measure(folder: Path, pods: Pods, begun: list[Any], asked: argparse.Namespac
 def cost(folder: Path, asked: argparse.Namespace) -> None:
     """Two loops by turns: what the switch costs of a step, by the medians of pairs."""
     pods, medians = Pods(asked.ranks), defaultdict[bool, list[float]](list)
-    with shared_gpu(48 // asked.ranks):
+    with shared_gpus(part_of_gpu(pods, 0.48)):
         begun = []
         try:
             for on in (True, False):

@@ -16,9 +16,9 @@ import pytest
 from console.checkpoints import reader as reading
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import CheckpointReader
-from console.checkpoints.saved import EVERY, SavedState, find_loss, list_faults, starting_values
+from console.checkpoints.saved import EVERY, SavedState, find_followed_loss, list_faults, starting_values
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Unsaved
+from console.metrics.loss import Loss
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from tests.console.attach.files.pod import Pod
@@ -55,21 +55,24 @@ WHOLE = checkpoint(40, CheckpointState.COMPLETE, 1800)
 
 def test_what_would_be_lost_is_counted_from_the_last_complete_checkpoint_of_the_folder() -> None:
     cut = checkpoint(60, CheckpointState.INCOMPLETE, 600, ".metadata is missing")
-    found = find_loss(read(WHOLE, cut), measures(60), NOW)
-    assert found == (Unsaved(NOW - 1800, 40), True)
-    assert found[0].gpu_time(NOW, 64) == "32.0 GPU-hours"
-    assert find_loss(None, measures(60), NOW) == (Unsaved(NOW - 600, 60), False)
-    assert find_loss(read(cut), measures(60), NOW) == (Unsaved(NOW - 600, 60), False)
-    unsaved, by_folder = find_loss(None, measures(), NOW) or (None, True)
-    assert (unsaved and unsaved.step, by_folder) == (None, False)
-    assert find_loss(read(WHOLE), None, NOW) is None, "a job that trains nothing loses nothing"
+    found = find_followed_loss(read(WHOLE, cut), measures(60), NOW)
+    assert found == Loss(NOW - 1800, 40, NOW - 1800, by_folder=True)
+    assert found.cost(NOW, 64) == "32.0 GPU-hours"
+    by_log = Loss(NOW - 600, 60, NOW - 600)
+    assert find_followed_loss(None, measures(60), NOW) == by_log
+    assert find_followed_loss(read(cut), measures(60), NOW) == by_log
+    found = find_followed_loss(None, measures(), NOW)
+    assert found is not None
+    assert (found.step, found.by_folder) == (None, False)
+    assert find_followed_loss(read(WHOLE), None, NOW) is None, "a job that trains nothing loses nothing"
     early = measures(60)
     early.begin_reading()
-    assert find_loss(None, early, NOW) is None, "later saves may stand in lines that are not read yet"
+    assert find_followed_loss(None, early, NOW) is None, "later saves may stand in lines that are not read yet"
 
 
 def test_a_save_that_the_log_tells_of_after_the_folder_was_read_counts() -> None:
-    assert find_loss(read(WHOLE, ago=900.0), measures(60, ago=600.0), NOW) == (Unsaved(NOW - 600, 60), False)
+    found = find_followed_loss(read(WHOLE, ago=900.0), measures(60, ago=600.0), NOW)
+    assert found == Loss(NOW - 600, 60, NOW - 600)
 
 
 def test_faults_are_the_newest_first_and_end_with_wrong_pointers() -> None:

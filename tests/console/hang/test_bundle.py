@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console.errors import BadInput, NotAllowed
-from console.hang.bundle import KEPT, write_bundle, write_unasked_bundle
+from console.hang.bundle import KEPT, LAST_LINES, write_bundle, write_unasked_bundle
 from console.hang.flight_recorder import Operation, RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import format_report, report_to_json
+from console.logs.line import LogLine
 from tests.console.hang.test_inspection import Cluster
 
 if TYPE_CHECKING:
     import io
+    from collections.abc import AsyncIterator
 
 TOKEN = "hf_" + "Ab3" * 11
 
@@ -52,10 +54,31 @@ async def test_secrets_are_redacted_in_every_file(tmp_path: Path) -> None:
     whole = b"".join(files.values())
     assert TOKEN.encode() not in whole
     assert b"pumpernickel" not in whole
+    assert files["report.txt"].startswith(b"hung in namespace default, inspected on 1970-01-01 00:00:00 UTC\n\n")
+    assert files["report.txt"].endswith(b"\n")
     assert b"1 no stack" in files["report.txt"]
     assert json.loads(files["report.json"])["processes"][0]["rank"] == 9
     assert json.loads(files["recorder.json"])[0]["operations"][0]["seq"] == 1
-    assert "its log was not read to its end: You may not read logs." in files["nccl-lines.txt"].decode()
+    for name in ("nccl-lines.txt", "last-lines.txt"):
+        assert "its log was not read to its end: You may not read logs." in files[name].decode()
+
+
+async def test_the_last_lines_of_logs_are_in_it_and_those_of_nccl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def printed(*_: object) -> AsyncIterator[LogLine]:
+        for number in range(LAST_LINES + 50):
+            yield LogLine(0.0, f"NCCL WARN {number}" if number % 75 == 0 else f"step {number}")
+
+    monkeypatch.setattr("console.logs.container_log.follow_log", printed)
+    place = tmp_path / "hang.tar.gz"
+    await write_bundle(cast("Any", Cluster()), "default", report(), place)
+    with tarfile.open(place) as archive:
+        files = {each.name.rpartition("/")[2]: cast("io.BytesIO", archive.extractfile(each)).read() for each in archive}
+    of_nccl, last = (files[name].decode().splitlines() for name in ("nccl-lines.txt", "last-lines.txt"))
+    assert of_nccl[0].startswith("── pod 0 ")
+    assert of_nccl[1:3] == ["NCCL WARN 0", "NCCL WARN 75"]
+    assert (last[1], last[LAST_LINES]) == ("step 50", f"step {LAST_LINES + 49}")
 
 
 async def test_a_file_that_is_there_stays(tmp_path: Path) -> None:

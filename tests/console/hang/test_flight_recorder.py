@@ -15,7 +15,17 @@ from msgspec import structs
 
 from console.hang import probe
 from console.hang.collective_history import Call
-from console.hang.flight_recorder import ADVICE, Desync, Finding, GroupRanks, Operation, RankDump, describe_dumps, judge
+from console.hang.flight_recorder import (
+    ADVICE,
+    Desync,
+    Finding,
+    GroupRanks,
+    Operation,
+    RankDump,
+    describe_dumps,
+    describe_group,
+    judge,
+)
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.report_lines import format_report
 from console.hang.stack_location import Activity, StackLocation
@@ -171,7 +181,7 @@ CASES = [
      "all_gather: the order differs (called in layer.py:12, not layer.py:10)"),
     (with_another_shape, Desync.SHAPE, (9,), "is at all_reduce #201 of the tensor group with 511x4096, BFloat16, "
      "where 3 others are at it with 512x4096, BFloat16"),
-    (another_loop, Desync.EPOCH, (9,), "is at barrier #201 of the group of all ranks, where 63 others are at another "
+    (another_loop, Desync.EPOCH, (9,), "is at barrier #201 of the group of all ranks, where 63 others are at "
      "all_reduce: not in the same loop (called in evaluate.py:7, not train.py:40)"),
     (stage_that_never_sends, Desync.STAGE, (0,), "never sent to rank 16 (recv #201 of the pipeline group)"),
     (groups_crossed, Desync.CYCLE, (8, 10), "wait for each other: rank 8 in all_reduce #201 of the group of all ranks, "
@@ -448,3 +458,24 @@ def test_connections_that_carry_much_are_told() -> None:
 def test_how_many_gave_a_dump_is_said() -> None:
     every = [RankDump(0), RankDump(1, "no pipe"), RankDump(2, "no pipe")]
     assert describe_dumps(every) == "1 of 3 ranks gave a dump (ranks 1-2: no pipe)"
+    assert describe_dumps(every[:2]) == "1 of 2 ranks gave a dump (rank 1: no pipe)"
+
+
+def test_of_two_ranks_that_wait_for_each_other_the_one_whose_operation_is_over_elsewhere_is_named() -> None:
+    every = dumps(32)
+    enters(every, (13,), "d", "all_reduce")  # of the data group 9, 13
+    for rank in every.keys() - {9, 13}:
+        name = group_of(every, rank, "d")
+        every[rank].operations.append(Operation(name, 201, "nccl:all_reduce", "completed"))
+    enters(every, every.keys() - {13}, "0", "all_reduce")
+    found = judge(tell_history(every).values())
+    assert found is not None
+    assert (found.kind, found.ranks, found.waiting) == (Desync.MISSED, (9,), 31)
+    assert found.what == (
+        "never entered all_reduce #201 of the data group and waits in all_reduce #201 of the group of all ranks"
+    )
+
+
+def test_the_group_in_which_megatron_reduces_gradients_is_the_data_group() -> None:
+    assert describe_group("DATA_PARALLEL_GROUP_WITH_CP", 8) == "the data group"
+    assert describe_group("CONTEXT_PARALLEL_GROUP", 8) == "the context group"

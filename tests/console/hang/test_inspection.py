@@ -32,7 +32,7 @@ HUNG = Path(__file__).parent / "hung" / "train.py"
 H200 = Path(__file__).parents[2] / "fixtures" / "h200"
 WORLD, STUCK, A_POD = 4, 2, 2
 JOB = jobset("hung", WORLD // A_POD)
-ADVICE = "fewer loader workers"
+ADVICE = "workers (fewer of them, preprocessed data)"
 
 
 class Cluster:

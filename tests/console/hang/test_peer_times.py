@@ -138,7 +138,9 @@ def test_the_pod_whose_data_go_slowly_is_named(tmp_path: Path) -> None:
     report = add_peer_times(SlowReport(late=(late,), polls=200), times)
     (slow,) = report.slow
     assert (slow.cause, slow.pod_index, slow.node, slow.rank) == ("network", 2, "node-2", 4)
-    assert report.words[0].startswith("rank 4 (pod 2, GPU 0) on node-2: the others wait up to 40 % of each step for it")
+    assert report.words[0].startswith(
+        "rank 4 (pod 2, GPU 0) on node-2: the others wait for it, how long is not known, at most 40 % of each step"
+    )
     assert report.words[0].endswith(
         ", by the network of its pod: its data take 95 µs per MiB to rank 2 (pod 1) on node-1, those of other ranks "
         "22 µs."

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
-from typing import TYPE_CHECKING
+import time
+from pathlib import Path
 
 import pytest
 
 from console.hang import probe
 from console.hang.report import HangReport, PodTrace
 from console.hang.report_lines import format_pod_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.console.hang.test_inspection import FORBIDDEN
 
 
 def test_the_master_s_port_is_reached_or_it_is_said_why_not() -> None:
@@ -94,3 +95,32 @@ def test_a_recorder_whose_watchdog_has_ended_is_given_up_at_once(
     os.close(watchdog)
     why = "its recorder wrote no dump" if reads else "nobody reads its recorder's pipe"
     assert told == {"rank": 3, "why": why}
+
+
+def test_the_stack_of_a_process_that_the_kernel_does_not_let_stop_is_read_beside_it(tmp_path: Path) -> None:
+    """As one that writes to storage that does not answer: its state is D, and py-spy would wait for it to halt."""
+    tool = Path(sys.executable).with_name("py-spy")
+    program = tmp_path / "save.py"
+    program.write_text(
+        "import os\n"
+        "def save_checkpoint(path):\n"
+        "    # Until the child has its program, which waits for a reader of that pipe, the kernel holds its parent.\n"
+        "    os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 3, path, os.O_WRONLY, 0)])\n"
+        "save_checkpoint(os.path.join(os.path.dirname(__file__), 'pipe'))\n"
+    )
+    os.mkfifo(tmp_path / "pipe")
+    process = subprocess.Popen([sys.executable, str(program)])
+    try:
+        found = None
+        until = time.monotonic() + 30
+        while (found is None or found["state"] != "D") and time.monotonic() < until:
+            found = probe.read_process(process.pid)
+        assert found is not None
+        assert found["state"] == "D"
+        dump, error = probe.dump_stacks(str(tool), found)
+        assert "ermission" not in error, FORBIDDEN
+        assert "save_checkpoint" in dump, error
+    finally:
+        (tmp_path / "pipe").read_bytes()
+        process.kill()
+        process.wait()

@@ -50,6 +50,36 @@ def test_several_ranks_at_one_operation_are_behind_and_not_missing() -> None:
     assert (report.most, report.odd[1].pid, report.odd[1].collective) == (6650, 483074, "AllReduce")
 
 
+def test_who_has_launched_more_than_most_is_not_behind() -> None:
+    report = reported(
+        "MISMATCH",
+        "#0-0 (c454a3c31c8de38c) MISMATCH",
+        "  Communicator ranks have different AllReduce operation counts",
+        "  15 ranks have launched up to operation 4116",
+        "  Rank 9 has launched up to operation 4117 -- GPU 1 managed by process 5 on node 127.0.0.1",
+    )
+    assert report.odd == ()
+    assert report.words == "NCCL says MISMATCH: see its report."
+
+
+def test_each_communicator_has_its_own_operation_up_to_which_most_have_launched() -> None:
+    report = reported(
+        "MISMATCH",
+        "#0-0 (c454a3c31c8de38c) MISMATCH",
+        "  Communicator ranks have different AllReduce operation counts",
+        "  15 ranks have launched up to operation 4117",
+        "  Rank 9 has launched up to operation 4116 -- GPU 1 managed by process 5 on node 127.0.0.1",
+        "#1-5 (5e31a8b2c7f4202e) MISMATCH",
+        "  Communicator ranks have different AllReduce operation counts",
+        "  Rank 1 has launched up to operation 8234 -- GPU 5 managed by process 9 on node 127.0.0.1",
+        "  Rank 0 has launched up to operation 8232 -- GPU 1 managed by process 5 on node 127.0.0.1",
+    )
+    assert [(each.rank, each.operations, each.others) for each in report.odd] == [(9, 4116, 4117), (0, 8232, 8234)]
+    assert report.most == 4117
+    assert "rank 9 on 127.0.0.1 has launched 4,116 AllReduce, the others 4,117; rank 0 " in report.words
+    assert report.words.endswith("has launched 8,232 AllReduce, the others 8,234.")
+
+
 def test_a_rank_that_has_launched_nothing_yet_is_behind() -> None:
     report = reported(
         "MISMATCH",

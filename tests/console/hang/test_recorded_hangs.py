@@ -15,6 +15,7 @@ from msgspec import structs
 
 from console.hang import inspection
 from console.hang.flight_recorder import Desync
+from console.hang.report_lines import format_report
 from console.hang.stack_location import Activity
 from tests.bench.ranks.judge import Gathered, inspect
 
@@ -166,6 +167,26 @@ async def test_nccl_numbers_ranks_in_each_communicator_and_the_report_in_the_job
     assert "rank 1 on node-1 reported Invalid usage" in report.ras.words
     report = await inspect(gathered("dead", RECORDED_OF_NCCL))
     assert not any("Remote" in each.error for each in report.ras.odd), "they only tell that another one is gone"
+    assert report.ras.words == "NCCL says ERROR and INCOMPLETE: rank 1 on node-1 does not answer."
+
+
+async def test_the_ranks_of_a_replica_that_left_its_loop_are_at_nccls_barrier() -> None:
+    report = await inspect(gathered("epoch", RECORDED_OF_NCCL))
+    assert report.recorded is not None
+    assert report.recorded.kind is Desync.EPOCH
+    assert "where 4 others are at all_reduce: not in the same loop" in report.short
+    assert report.advice[0].startswith("End of the epoch: ")
+    assert report.ras.words == (
+        "NCCL says MISMATCH: ranks 1, 4 on 2 nodes have launched 3 Broadcast, the others 4; "
+        "ranks 1, 4 on 2 nodes have launched 3 AllReduce, the others 4."
+    )
+
+
+async def test_the_lines_of_nccl_stand_below_their_communicator() -> None:
+    lines = format_report(await inspect(gathered("skip", RECORDED_OF_NCCL)))
+    at = lines.index("   #1-0 (d441ab03e0bd1da6), which numbers its 3 ranks from 0:")
+    assert lines[at + 1] == "   ✗   2 ranks have launched up to operation 4"
+    assert lines[at + 2].startswith("   ✗   Rank 1 has launched up to operation 3 -- GPU 0 ")
 
 
 @pytest.mark.parametrize("hang", ["data", "checkpoint", "dead", "stop"])

@@ -104,6 +104,17 @@ def test_where_a_stack_is(calls: list[tuple[str, str]], doing: Activity, label: 
     assert (found.doing, found.label) == (doing, label)
 
 
+def test_a_lock_is_waited_for_by_the_program_and_not_by_its_library() -> None:
+    calls = ("acquire", "logging/__init__.py"), ("info", "logging/__init__.py"), ("log_step", "train.py")
+    where = locate_process(stack(*calls))
+    assert where.frame is not None
+    assert (where.doing, where.frame.function) == (Activity.LOCK, "log_step")
+    waits, others = TracedProcess(9, 1, "p", "n", 9, 1, where=where), many(Activity.COLLECTIVE, "all_reduce", *range(8))
+    report = HangReport("hung", (), (waits, *others))
+    assert report.short == "Rank 9 (pod 1, GPU 1) is waiting for a lock while 8 others wait in all_reduce."
+    assert report.summary == "8 in all_reduce, 1 waiting for a lock (rank 9, pod 1, GPU 1, n)"
+
+
 def test_gradients_are_reduced_by_another_thread() -> None:
     main = stack(("_engine_run_backward", "torch/autograd/graph.py"), state="active").threads
     hook = stack(("all_reduce", "torch/distributed/distributed_c10d.py"), name="Dummy-1").threads

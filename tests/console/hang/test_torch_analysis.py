@@ -130,7 +130,7 @@ def test_numbers_that_cannot_be_take_no_time(monkeypatch: pytest.MonkeyPatch) ->
 def test_ranks_that_are_not_in_the_group_are_no_finding() -> None:
     found = [{"group": 0, "seq": 4, "op": "nccl:all_reduce", "missing": [7]}, {"group": 9, "seq": 1, "op": "x"},
              {"group": 0, "seq": 5, "op": "nccl:all_reduce", "culprits": {"1": "why", "8": "why"}}]  # fmt: skip
-    told = read_answer(json.dumps({"torch": "2.9", "found": found}).encode(), GROUPS)
+    told = read_answer(json.dumps({"torch": "2.11", "found": found}).encode(), GROUPS)
     assert [(each.seq, each.ranks) for each in told.found] == [(5, (1,))]
 
 
@@ -151,11 +151,13 @@ async def test_junk_is_named_as_such(said: bytes) -> None:
 
 
 def test_groups_about_which_it_fails_are_said() -> None:
-    told = TorchAnalysis("2.9.1", asked=3, failed=("x is not a supported operation",))
+    told = TorchAnalysis("2.11.0", asked=3, failed=("x is not a supported operation",))
     assert told.compare(()) == (
-        "PyTorch's own analyser (2.9.1) finds no collective that ranks miss or call otherwise. "
+        "PyTorch's own analyser (2.11.0) finds no collective that ranks miss or call otherwise. "
         "It failed for 1 of 3 groups: x is not a supported operation."
     )
+    told = TorchAnalysis("2.11.0", asked=1, failed=("x is not a supported operation",))
+    assert told.compare((3,)) == "PyTorch's own analyser (2.11.0) failed: x is not a supported operation."
 
 
 # the script in the pod
@@ -180,19 +182,26 @@ def build_db(details, args, version):
     return told
 """
 OPTIONS = """
-from argparse import Namespace
+from argparse import ArgumentParser
 
 class JobConfig:
-    def parse_args(self, args):
-        assert args[0] == "none"
-        return Namespace(allow_incomplete_ranks="--allow-incomplete-ranks" in args)
+    def __init__(self):
+        self.parser = ArgumentParser()
+        self.parser.add_argument("trace_dir", nargs="?")
+"""
+TYPES = """
+from typing import NamedTuple, Optional, Set
+
+class Collective(NamedTuple):
+    id: int
+    missing_ranks: Optional[Set[int]] = None
 """
 
 
 def answer_of(folder: Path, files: dict[str, str], asked: bytes) -> dict[str, Any]:
-    """What the script prints in a pod whose training's Python has these files as PyTorch."""
+    """What the script prints in a pod whose training's Python has these files as PyTorch, or its sources."""
     for name, text in files.items():
-        path = folder / "site" / name
+        path = folder / ("sources" if name.startswith("tools/") else "site") / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (folder / "bin").mkdir()
@@ -203,7 +212,8 @@ def answer_of(folder: Path, files: dict[str, str], asked: bytes) -> dict[str, An
     (folder / "proc" / "7").mkdir(parents=True)
     (folder / "proc" / "7" / "cmdline").write_bytes(b"python3\0train.py\0")
     (folder / "proc" / "7" / "environ").write_bytes(f"LOCAL_RANK=0\0PATH={folder}/bin\0".encode())
-    env = {"PATH": "/nowhere", "A4_PROC": str(folder / "proc"), "HOME": os.environ.get("HOME", "/")}
+    env = {"PATH": "/nowhere", "A4_PROC": str(folder / "proc"), "HOME": os.environ.get("HOME", "/"),
+           "A4_TORCH_SOURCES": str(folder / "sources")}  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-IS", run_torch_analyser.__file__, str(len(ANALYSER)), str(len(ANALYSER + asked))],
         input=ANALYSER + asked + b"the API server leaves it open", env=env, capture_output=True, check=True, timeout=60,
@@ -213,13 +223,13 @@ def answer_of(folder: Path, files: dict[str, str], asked: bytes) -> dict[str, An
 
 @pytest.mark.parametrize("package", ["torch/distributed/flight_recorder", "tools/flight_recorder"])
 def test_the_analyser_of_the_trainings_python_is_asked_about_each_group(package: str, tmp_path: Path) -> None:
-    files = {"torch/__init__.py": "__version__ = '2.9.1'", f"{package}/components/builder.py": BUILDER,
-             f"{package}/components/config_manager.py": OPTIONS}  # fmt: skip
+    files = {"torch/__init__.py": "__version__ = '2.11.0'", f"{package}/components/builder.py": BUILDER,
+             f"{package}/components/config_manager.py": OPTIONS, f"{package}/components/types.py": TYPES}  # fmt: skip
     far = [other_group(rank, "2") for rank in (2, 3)]
     asked, groups = build_question([dump(0, 8), dump(1, 7), *far])
     assert len(groups) == 2
     told = answer_of(tmp_path, files, asked)
-    assert told["torch"] == "2.9.1"
+    assert told["torch"] == "2.11.0"
     assert told["found"] == [{"group": 0, "seq": 8, "op": "nccl:all_reduce", "missing": [1], "culprits": {}}]
     assert told["failed"] == {"1": "too far"}
     assert "last {0: 8, 1: 7}" in told["log"]
@@ -237,7 +247,15 @@ def other_group(rank: int, name: str) -> RankDump:
     ("files", "why"),
     [
         ({}, "no Python in the pod has PyTorch"),
-        ({"torch/__init__.py": ""}, "PyTorch of this image has no flight recorder analyser"),
+        ({"torch/__init__.py": ""}, "PyTorch of this image has no flight recorder analyser that tells its findings"),
+        (
+            {
+                "torch/__init__.py": "",
+                "tools/flight_recorder/components/builder.py": BUILDER,
+                "tools/flight_recorder/components/types.py": TYPES.replace("missing_ranks", "ranks"),
+            },
+            "PyTorch of this image has no flight recorder analyser that tells its findings",
+        ),
         ({"torch/__init__.py": "raise RuntimeError('it is broken')"}, "RuntimeError: it is broken"),
     ],
 )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
+from console.config import Thresholds
+from console.kube.objects.jobset import JobSet
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.runs import Runs
+from console.logs.line import RankLine
+from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.job_measures import JobMeasures
+from console.metrics.ledger import Box
+from console.metrics.measured_log import LogReader
+from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,4 +48,66 @@ async def test_what_is_usual_is_told_by_ended_runs_of_the_recipe_on_as_many_gpus
     assert list(await runs.earlier_speeds("qwen3-sft", 32, "tflops_per_gpu")) == [400.0]
     assert list(await runs.earlier_speeds("qwen3-sft", 8, "tflops_per_gpu")) == []
     assert list(await runs.earlier_speeds("qwen3-sft", 16, "tokens_per_s")) == [9_000.0]
+    await runs.history.close()
+
+
+def fake_cluster(folder: Path, *objects: Any) -> SimpleNamespace:
+    target = SimpleNamespace(cluster=SimpleNamespace(practice_folder=folder, server=SERVER))
+    return SimpleNamespace(
+        current_connection=SimpleNamespace(target=target), fleet=fleet_of(*objects), is_watched=lambda *_: True
+    )
+
+
+def hanging_job(now: float) -> tuple[JobMeasures, JobSet, RunRecord]:
+    """A job that made 20 steps and then none for 100 s, as its log tells it now, and as its record knows it."""
+    measures = JobMeasures(("team", "one"))
+    reader = LogReader(measures, 1)
+    begin = now - 150
+    times = [begin + 10 + 2 * at for at in range(1, 21)]
+    reader.feed_lines(
+        [RankLine(0, at, f"step {step}/97 | loss {3 - step / 20:.2f}") for step, at in enumerate(times, 1)]
+    )
+    reader.close()
+    jobset = JobSet(namespace="team", name="one", uid="u", created=begin)
+    run = replace(RUN, outcome=Outcome.RUNNING, launched=begin, started=begin, uid="u", step=1, loss=2.95, loss_step=1)
+    return measures, jobset, run
+
+
+async def test_an_open_run_is_told_as_this_session_knows_it_now(tmp_path: Path) -> None:
+    now = time.time()
+    measures, jobset, run = hanging_job(now)
+    runs = Runs(
+        cast("Any", fake_cluster(tmp_path, jobset)), cast("Any", None), cast("Any", None),
+        spans=lambda *_: measures.list_spans(time.time(), Thresholds()), measures=lambda *_: measures,
+    )  # fmt: skip
+    await runs.history.add_run(run)
+    (found,) = await runs.list_runs()
+    assert (found.step, found.loss_step) == (20, 20)
+    boxes = found.ledger(now + 60).boxes
+    assert (boxes[Box.HANG] / 16_000, boxes[Box.PRODUCTIVE] / 16_000) == pytest.approx((98, 40), abs=2)
+    assert boxes[Box.UNSEEN] / 16_000 == pytest.approx(12, abs=1), "before its first line, and nothing at its end"
+    assert sum(boxes.values()) == 16 * (round(1000 * found.looked) - round(1000 * run.launched))
+    (kept,) = await runs.history.list_runs()
+    assert (kept.step, kept.seen, kept.looked) == (1, "", 0.0), "it is not written each time that a page looks"
+    await runs.history.close()
+
+
+async def test_the_last_step_is_recorded_at_the_alarm_at_the_latest(tmp_path: Path) -> None:
+    measures, jobset, run = hanging_job(time.time())
+    alarms: list[Alarm] = []
+    known: list[JobMeasures] = []
+    runs = Runs(
+        cast("Any", fake_cluster(tmp_path, jobset)), cast("Any", None), cast("Any", None),
+        lambda *_: tuple(alarms), measures=lambda *_: known[0] if known else None,
+    )  # fmt: skip
+    await runs.history.add_run(run)
+    await runs.update_open_runs()
+    assert (await runs.history.list_runs())[0].step == 1
+    known.append(measures)
+    await runs.update_open_runs()
+    assert (await runs.history.list_runs())[0].step == 1, "it is due later"
+    alarms.append(Alarm(AlarmKind.STALL, "no step for 60 s after step 20", time.time()))
+    await runs.update_open_runs()
+    (kept,) = await runs.history.list_runs()
+    assert (kept.step, kept.loss_step, kept.loss) == (20, 20, 2.0)
     await runs.history.close()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import pytest
 from msgspec import structs
 
 from console.config import AlarmName, Thresholds, load_config, with_thresholds
 from console.errors import BadInput
-from console.metrics.alarm import AlarmKind
+from console.metrics.alarm import STOPPED, Alarm, AlarmKind, format_alarm
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.step_cadence import StepCadence, format_late_step
+from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +128,9 @@ def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
     assert alarm.next_step("ada") == f"{hang}; a4 stop job frees 16 GPUs (launched by ada, not by you)"
     assert alarm.next_step("you", may_stop=False) == hang
     assert alarm.next_step(may_stop=False, look="Hang", act="X") == "Hang shows where each rank is"
-    act = "X lists what can be done, such as to launch it again from its last checkpoint"
+    act = "X lists what can be done, such as to launch it again"
+    saved = f"{act} from its last checkpoint"
+    assert alarm.next_step(may_stop=True, look="Hang", act="X", has_checkpoint=True).startswith(saved)
     assert alarm.next_step(look="Hang", stop="Stop", act="X") == f"{act}; Stop frees 16 GPUs"
     on_node = replace(alarm, nodes=("node-9",), held=0)
     assert on_node.next_step(look="Hang", act="X") == act, "the node is where they wait, not always why"
@@ -417,3 +421,10 @@ def test_an_alarm_names_the_nodes_that_its_cause_is_on() -> None:
     assert (gpu.kind, gpu.nodes) == (AlarmKind.GPU, ("c",))
     (failed,) = watched.evaluate(92, replace(sick, running=False, failed="pod 3 OOMKilled", failed_node="c"))
     assert (failed.kind, failed.nodes) == (AlarmKind.FAILED, ("c",))
+
+
+def test_of_a_job_that_is_gone_nothing_is_advised_that_needs_it() -> None:
+    watched = cast("Any", SimpleNamespace(fleet=fleet_of(), namespace_option=lambda _: "", read_only=False))
+    gone = Alarm(AlarmKind.STALL, "no step", 1.0, "default", "my-hang", over=2.0, ended=STOPPED, held=16)
+    assert format_alarm(gone, watched) == "no step. a4 history my-hang shows its run, if you launched it."
+    assert "a4 hang my-hang" in format_alarm(replace(gone, over=0.0, ended=""), watched)

@@ -22,6 +22,7 @@ from console.metrics.alarms import AlarmMonitor
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder
 from console.metrics.job_monitor import QUIET_SECONDS, MonitorSources
+from console.metrics.seen_time import SpanKind
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -183,6 +184,20 @@ async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells()
     (job,) = patrol.jobs.values()
     assert job.measures.gpus == cluster.board.ranks
     assert [alarm.kind for alarm in patrol.list_alarms()] == [AlarmKind.GPU]
+    await patrol.close()
+
+
+async def test_a_job_whose_log_nobody_follows_any_more_is_not_told_to_hang() -> None:
+    cluster = Cluster("a")
+    cluster.lines[pod("a", 0)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    patrol = cluster.alarm_monitor()
+    await rounds(patrol)
+    (job,) = patrol.jobs.values()
+    later = cluster.began + 100
+    last = job.list_spans(later)[-1]
+    assert (last.kind, last.last, last.end) == (SpanKind.LATE, 9, later)
+    job.update_streams(0)
+    assert job.list_spans(later)[-1].kind is SpanKind.STEPS
     await patrol.close()
 
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from console.config import Thresholds
 from console.logs.line import RankLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Box, Ledger, RunMoments, format_gpu_time, format_unsaved, reckon_ledger, sum_ledgers
+from console.metrics.ledger import Box, Ledger, RunMoments, format_gpu_time, reckon_ledger, sum_ledgers
 from console.metrics.measured_log import LogReader
 from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time, find_phase, list_seen, merge_spans
 
 BEGIN = 1_790_000_000.0
-LOSES = (Box.COMPILE, Box.PRODUCTIVE, Box.SLOW, Box.CHECKPOINT, Box.EVALUATION)
+LOSES = (Box.COMPILE, Box.PRODUCTIVE, Box.CHECKPOINT, Box.EVALUATION)
 
 
 @dataclass
@@ -295,6 +296,141 @@ def test_a_rank_that_is_slow_from_the_first_step_takes_its_share_of_the_steps_ar
     assert found.boxes[Box.SLOW] == pytest.approx(8000 * slow, abs=80)
 
 
+@pytest.mark.parametrize("ready", [100.2, 104.0, 300.0])
+def test_a_first_step_that_began_before_the_second_in_which_its_pods_ran_counts_once(ready: float) -> None:
+    spans = (Span(99.5, 100.6, SpanKind.BEFORE), Span(100.6, 103.0, SpanKind.FIRST, 0, 1),
+             Span(103.0, 123.0, SpanKind.STEPS, 1, 11))  # fmt: skip
+    found = reckon_ledger(RunMoments(16, 99.0, 99.0, 123.0), SeenTime(99.0, ready, (), 0, spans))
+    ran = min(ready, 100.6)
+    told = {Box.PULL: ran - 99, Box.INIT: 100.6 - ran, Box.COMPILE: 0.4, Box.PRODUCTIVE: 22.0}
+    assert {box: took / 16 for box, took in found.boxes.items()} == pytest.approx(
+        {box: 1000 * told.get(box, 0.0) for box in Box}
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_box_is_negative_whatever_the_clocks_say(seed: int) -> None:
+    chance = random.Random(seed)
+    for odd in (False, True) * 10:
+        spans = []
+        for _ in range(chance.randint(0, 8)):
+            start, first = chance.uniform(0, 200), chance.randint(0, 50)
+            end, last = start + chance.uniform(0, 90), first + chance.randint(0, 9)
+            spans.append(Span(start, end, chance.choice(list(SpanKind)), first, last))
+        began, over = chance.uniform(0, 150), chance.choice([0.0, 130.0])
+        alarm = Alarm(AlarmKind.STALL, "no step", 120.0, began=began, over=over)
+        admitted, ready = (chance.choice([0.0, chance.uniform(0, 200)]) for _ in range(2))
+        run = RunMoments(16, chance.uniform(1, 90), admitted, chance.uniform(0, 250), wasted=odd)
+        seen = SeenTime(run.created, ready, (), 0, tuple(merge_spans([], spans)))
+        found = reckon_ledger(run, seen, [alarm][: chance.randint(0, 1)])
+        assert min(found.boxes.values()) >= 0
+        assert sum(found.boxes.values()) == 16 * max(0, round(1000 * run.end) - round(1000 * run.created))
+
+
+HEADER = """\
+# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
+# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 2097152 maxBytes 17179869184 step: 2(factor) warmup iters: 10 iters: 20 agg iters: 1
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)"""
+FOOTER = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 146.26\n# Collective test concluded: all_reduce_perf"
+
+
+def table(rows: int, *, ends: bool) -> list[tuple[float, str]]:
+    """A log that begins 10 s after the launch, with a header after 20 s and a row every 2 s from then on."""
+    row = "{:12} {:12} float sum -1 124.42 16.86 29.50 0 125.00 16.78 29.36 0"
+    lines = [(BEGIN + 10, "step 1 libraries: run"), *((BEGIN + 20, text) for text in HEADER.splitlines())]
+    lines += [(BEGIN + 22 + 2 * at, row.format(1 << 21 + at, 1 << 19 + at)) for at in range(rows)]
+    return lines + [(lines[-1][0], text) for text in FOOTER.splitlines() if ends]
+
+
+def boxes_of(
+    lines: list[tuple[float, str]], end: float, *, over: bool = False, wasted: bool = False, alarm: bool = False
+) -> dict[Box, float]:
+    """The seconds in each box of a run that began at BEGIN, by a reading of its log `end` seconds later."""
+    measures = JobMeasures(("default", "train"))
+    reader = LogReader(measures, 1)
+    reader.feed_lines([RankLine(0, time, text, 0, "train-0", "main") for time, text in lines])
+    reader.close()
+    seen = SeenTime(BEGIN, BEGIN + 5, (), 0, tuple(measures.list_spans(BEGIN + end, Thresholds())))
+    assert decode_seen_time(seen.encode()) == seen
+    alarms = [Alarm(AlarmKind.STALL, "no step", BEGIN + end - 1, began=lines[-1][0])] if alarm else []
+    found = reckon_ledger(RunMoments(1, BEGIN, BEGIN, BEGIN + end, over, wasted), seen, alarms)
+    assert sum(found.boxes.values()) == 1000 * end
+    return {box: took / 1000 for box, took in found.boxes.items() if took}
+
+
+def test_the_rows_of_an_nccl_test_are_productive_from_its_header_to_the_last() -> None:
+    assert boxes_of(table(14, ends=True), 60, over=True) == {
+        Box.PULL: 5, Box.INIT: 15, Box.PRODUCTIVE: 28, Box.IDLE: 12,
+    }  # fmt: skip
+    again = [(time + 100, text) for time, text in table(14, ends=True)]
+    assert boxes_of(table(14, ends=True) + again, 160, over=True) == {
+        Box.PULL: 5, Box.INIT: 87, Box.PRODUCTIVE: 56, Box.IDLE: 12,
+    }  # fmt: skip
+    header = [line for line in table(0, ends=False) if "#" in line[1]]
+    assert boxes_of([(BEGIN + 10, "x"), *header], 60) == {Box.PULL: 5, Box.INIT: 15, Box.PRODUCTIVE: 40}
+
+
+@pytest.mark.parametrize("wasted", [False, True])
+def test_after_its_last_row_an_nccl_test_hangs_once_the_next_is_late(wasted: bool) -> None:
+    begins = {Box.PULL: 5, Box.INIT: 15}
+    assert boxes_of(table(5, ends=False), 45) == {**begins, Box.PRODUCTIVE: 25}
+    assert boxes_of(table(5, ends=False), 75, over=wasted, wasted=wasted) == {
+        **begins, Box.PRODUCTIVE: 10, Box.HANG: 45,
+    }  # fmt: skip
+    assert boxes_of(table(5, ends=False), 45, alarm=True) == {**begins, Box.PRODUCTIVE: 10, Box.HANG: 15}
+
+
+def test_a_failure_that_nccl_prints_is_no_test() -> None:
+    run = Script(2.0, 8)
+    run.start(0, 5, 30, 10)
+    run.train(30)
+    before = boxes_of(run.lines, run.now - BEGIN, over=True)
+    run.lines.append((run.now, "train-0: Test NCCL failure common.cu:958 'unhandled system error' "))
+    assert boxes_of(run.lines, run.now - BEGIN, over=True) == before
+
+
+def test_a_step_that_is_late_is_no_longer_productive() -> None:
+    run = Script(2.0, 8)
+    run.start(0, 5, 30, 10)
+    run.train(30)
+    trained = run.now - BEGIN
+    assert Box.HANG not in boxes_of(run.lines, trained + 15)
+    late, stalled = (boxes_of(run.lines, trained + 37, alarm=alarm) for alarm in (False, True))
+    assert late == stalled
+    assert late[Box.HANG] == pytest.approx(35), "one step is under way"
+    assert boxes_of(run.lines, trained + 37, over=True, wasted=True)[Box.HANG] == pytest.approx(35)
+    run.evaluate(37)
+    assert Box.HANG not in boxes_of(run.lines[:-1], trained + 37), "an evaluation has more time"
+
+
+def test_a_run_is_starting_until_a_first_step_that_a_second_reading_puts_a_little_later() -> None:
+    first, second = (
+        [
+            Span(at, at, SpanKind.BEFORE),
+            Span(at, 110.0, SpanKind.FIRST, 0, 1),
+            Span(110.0, 130.0, SpanKind.STEPS, 1, 11),
+        ]
+        for at in (103.0, 103.1)
+    )
+    seen = SeenTime(99.0, 101.0, (), 0, tuple(merge_spans(merge_spans(first, second), second)))
+    found = reckon_ledger(RunMoments(16, 99.0, 99.0, 130.0), seen)
+    assert (found.boxes[Box.INIT], found.boxes[Box.UNSEEN]) == (16 * 2000, 0)
+
+
+def test_what_a_slow_rank_took_is_the_same_after_a_stop_that_loses_the_steps_since_the_last_checkpoint() -> None:
+    run = Script(2.0, 8)
+    run.start(0, 50, 30, 10)
+    run.train(100)
+    run.save(0)
+    run.train(50)
+    run.moments.append(Span(run.now - 20, run.now - 20, SpanKind.NAMED, 250, 9))
+    before, after = (run.ledger(run.read(), wasted=wasted).boxes for wasted in (False, True))
+    assert before[Box.SLOW] == after[Box.SLOW] == pytest.approx(0.25 * 8000 * 300, rel=0.01)
+    assert after[Box.LOST] == pytest.approx(0.75 * 8000 * 100, rel=0.02)
+
+
 def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
     run = Script(2.0, 8)
     run.start(0, 50, 30, 10)
@@ -331,21 +467,3 @@ def test_gpu_time_is_told_in_the_unit_that_fits(seconds: float, words: str) -> N
 
 def test_the_words_of_a_box_begin_with_the_title_of_its_column() -> None:
     assert [box.words.split()[0] for box in Box] == [str(box).split()[0] for box in Box]
-
-
-def test_what_a_stop_would_lose() -> None:
-    run = Script(2.0, 16)
-    run.start(0, 50, 30, 0)
-    run.train(99)
-    assert (
-        format_unsaved(run.read(), run.now, 16)
-        == "up to 53.3 GPU-minutes: its log tells of no checkpoint in the last 3 min"
-    )
-    run.save(30)
-    run.train(30)
-    told = "the work since step 100 was saved 60 s ago: 16.0 GPU-minutes"
-    assert format_unsaved(run.read(), run.now, 16) == told
-    run.end_training()
-    run.spend(Box.IDLE, 5)
-    assert format_unsaved(run.read(), run.now, 16) == ""
-    assert format_unsaved([], run.now, 16) == ""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from screens.wording import short_node
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -127,6 +129,11 @@ def test_a_node_is_cordoned_with_a_reason_and_let_go(a4: Commands) -> None:
     found = node_facts(a4, name)
     assert (found["cordoned"], found["cordon_reason"]) == (False, "")
     assert a4.run("uncordon", name)[:2] == (0, f"{name} is not cordoned.\n")
+    short = short_node(name)
+    assert a4.run("cordon", short, "--dry-run")[1].startswith(f"{name} would be cordoned")
+    assert "/" in short
+    code, _, err = a4.run("cordon", short.rpartition("/")[2])
+    assert (code, "is the end of several nodes' names: " in err) == (2, True)
 
 
 def test_of_several_nodes_none_is_cordoned_if_one_is_not_there(a4: Commands) -> None:

@@ -58,6 +58,10 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     assert f" by you ({login_name()}) in " in out
     assert "recipe.nccl.end" in out
 
+    code, _, told = a4.run("history", "--forget", "two")
+    assert (code, "the job of two still runs" in told, "a4 stop two ends it" in told) == (1, True, True)
+    assert a4.json("history", "--show", "two")["number"] == 2
+
     # a stop says what stays, and is remembered
     code, out, _ = a4.run("stop", "two", "--dry-run")
     assert code == 0

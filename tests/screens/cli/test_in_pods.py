@@ -212,6 +212,11 @@ def test_checkpoints_of_a_folder_in_a_pod(a4: Commands) -> None:
     assert wrong == [("ck/dcp/step-200", [".metadata: It is damaged or cut off."])]
     code, out, _ = a4.run("checkpoints", f"{place}/ck/megatron")
     assert (code, "The last complete one is step 200, " in out, "would be lost" in out) == (0, True, True)
+    a4.run("exec", JOB, "1", "--", "sh", "-c", f"find {place.rpartition(':')[2]} -exec touch -d '3 days ago' {{}} +")
+    code, out, _ = a4.run("checkpoints", f"{place}/ck/megatron")
+    assert "3 d old. It is older than the job's pods, which have run for " in out
+    lost = json.loads(a4.run("checkpoints", f"{place}/ck/megatron", "--json")[1])["gpu_hours_at_risk"]
+    assert 0 < lost < 16 * 24, "never more than the job did"
     code, _, err = a4.run("checkpoints", f"{place}/nowhere")
     assert (code, "There is no" in err) == (1, True)
     code, _, err = a4.run("checkpoints", "no-such-job")

@@ -54,6 +54,14 @@ def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
     assert "kind: JobSet" in never.out
 
 
+def test_a_node_to_stay_away_from_goes_by_its_short_name(typist: Typist) -> None:
+    values = ("launch", "W03", "--name", "away", "--set", "queue=a4", "--dry-run")
+    told = typist.a4(*values, "--set", "placement.avoidNodes=a4-pool/0011")
+    assert (told.code, "-a4-pool-79c66879-0011" in told.out) == (0, True), told.err
+    several = typist.a4(*values, "--set", "placement.avoidNodes=0001")
+    assert (several.code, "0001 is the end of several nodes' names: " in several.err) == (2, True)
+
+
 def test_a_fault_that_never_happens_is_told(typist: Typist) -> None:
     values = ("--set", "queue=a4", "--set", "env.PRACTICE_FAULT=nan:20,boom:3")
     told = typist.a4("launch", "qwen3-30b-pretrain", "--name", "fault", *values, "--helm")

@@ -95,10 +95,26 @@ def test_groups_sum_to_the_same(by: str, held: dict[str, int], capfd: pytest.Cap
     found = told(capfd, "--by", by)
     assert {each[by]: each["allocated_gpu_seconds"] for each in found["items"]} == held
     assert found["total"]["allocated_gpu_seconds"] == 24 * 1540
+    assert found["total"]["runs"] == 2
     assert sum(each["gpu_seconds"]["hang"] for each in found["items"]) == 24 * 400
     assert main(["ledger", "--by", by, "--csv"]) == 0
     rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
     assert {row[by]: float(row["allocated_gpu_seconds"]) for row in rows} == held
+    assert {row[by]: int(row["runs"]) for row in rows} == {each[by]: each["runs"] for each in found["items"]}
+
+
+@pytest.mark.usefixtures("stored")
+def test_the_owner_is_you_where_a_person_reads_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("screens.cli.history.login_name", lambda: "ada")
+    assert main(["ledger", "--by", "owner"]) == 0
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == ["OWNER", "you", "bob", "all"]
+    assert [each["owner"] for each in told(capfd, "--by", "owner")["items"]] == ["ada", "bob"]
+
+
+def test_the_loss_of_a_run_that_never_saved_names_no_checkpoint() -> None:
+    assert "checkpoint" not in Box.LOST.words
 
 
 @pytest.mark.usefixtures("stored")

@@ -62,7 +62,8 @@ def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Pa
     with tarfile.open(place) as archive:
         texts = {name: _read(archive, name) for name in archive.getnames()}
     assert sorted(texts) == [f"rag-eval-hang/{name}" for name in (
-        "nccl-lines.txt", "nodes.json", "ras.txt", "recorder.json", "report.json", "report.txt", "torch-analyser.txt",
+        "last-lines.txt", "nccl-lines.txt", "nodes.json", "ras.txt", "recorder.json", "report.json", "report.txt",
+        "torch-analyser.txt",
     )]  # fmt: skip
     assert "MISMATCH" in texts["rag-eval-hang/ras.txt"]
     assert "data loader" in texts["rag-eval-hang/report.txt"]
@@ -72,7 +73,10 @@ def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Pa
     before = place.read_bytes()
     code, _, err = a4.run("hang", "rag-eval", "-n", "team-b", "--bundle", str(place))
     assert (code, f"{place} already exists" in err) == (2, True)
+    assert "halts each rank" not in err, "it is refused before anything is asked"
     assert place.read_bytes() == before
+    code, out, err = a4.run("--read-only", "hang", "rag-eval", "-n", "team-b", "--yes")
+    assert (code, out, "read-only" in err, "halts" in err) == (3, "", True, False)
 
 
 def _read(archive: tarfile.TarFile, name: str) -> str:

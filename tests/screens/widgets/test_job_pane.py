@@ -6,11 +6,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import structs
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobState, ReplicatedJob
 from console.kube.objects.meta import Condition
 from console.metrics.gpu_metrics import Gpu, RankGpus
 from console.metrics.job_measures import JobMeasures
@@ -22,15 +23,13 @@ from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
 from console.scheduling.why_answer import Category, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
-from screens.widgets.job_pane import job_lines, waiting_lines
+from screens.widgets.job_pane import job_lines, saved_runs, waiting_lines
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
-from tests.screens.scene import scene
+from tests.screens.scene import NOW, scene
 
 if TYPE_CHECKING:
-    import pytest
-
     from console.kube.snapshot import Fleet
 
 
@@ -235,6 +234,21 @@ async def test_the_pane_is_right_of_a_wide_list_below_a_high_one_and_off_on_a_sm
         assert screen.table.row.jobset.name in screen_text(app)
 
 
+@pytest.mark.parametrize(
+    ("ago", "told"),
+    [(7.75, "7 s ago: 7 s x 24 GPUs = 2.8 GPU-minutes"), (3.9, "3 s ago: 3 s x 24 GPUs = 1.2 GPU-minutes"),
+     (119.0, "1 min ago: 1 min x 24 GPUs = 24.0 GPU-minutes"),
+     (90_000.0, "1 d 1 h ago, before its pods ran: 1 h 6 min x 24 GPUs = 26.4 GPU-hours")],
+)  # fmt: skip
+def test_what_would_be_lost_is_the_product_of_what_is_shown(ago: float, told: str) -> None:
+    fleet, now = queue_scene(), NOW + 60
+    whole = Checkpoint("iter_40", "torch DCP", 40, CheckpointState.COMPLETE, 100, 3, now - ago)
+    saved = SavedState(now, "/out", Survey((whole,)), by="3 files in 0.1 s, by commands in pod 0")
+    group = ReplicatedJob("workload", pods_per_job=3, gpus_per_pod=8, ready=1)
+    job = JobLine(structs.replace(fleet.jobsets["default", running(fleet)], groups=(group,)), fleet, saved=saved)
+    assert f"{told} would be lost now." in "".join(run.text for run in saved_runs(job, measured(50), now))
+
+
 def test_the_pane_of_a_training_says_what_is_saved_and_a_wide_one_keeps_its_curve() -> None:
     fleet = queue_scene()
     whole = Checkpoint("iter_40", "torch DCP", 40, CheckpointState.COMPLETE, 100, 3, fleet.at - 600)
@@ -246,3 +260,20 @@ def test_the_pane_of_a_training_says_what_is_saved_and_a_wide_one_keeps_its_curv
     assert "GPU-hours would be lost now. /out, read" in line
     assert any("pods" in each and "GPU-hours since its admission" in each for each in lines), "both fit in one line"
     assert any("⠀" < letter <= "⣿" for each in lines for letter in each), "a curve of braille dots"
+
+
+@pytest.mark.parametrize(
+    ("place", "problem", "words"),
+    [
+        ("out/ck", "There is no folder out/ck in pod 0 of llama.", "there is no folder out/ck in pod 0 of llama"),
+        ("", "The log of llama does not say where it saves.", "the log of llama does not say where it saves"),
+    ],
+)
+def test_of_a_folder_that_could_not_be_read_the_reason_comes_before_when_that_was_tried(
+    place: str, problem: str, words: str
+) -> None:
+    fleet = queue_scene()
+    saved = SavedState(fleet.at, place, problem=problem)
+    job = JobLine(fleet.jobsets["default", running(fleet)], fleet, saved=saved)
+    told = "".join(run.text for run in saved_runs(job, measured(50), fleet.at + 60))
+    assert told.endswith(f" GPUs). Its folder could not be read: {words} (tried 1m00s ago).")

@@ -1,0 +1,198 @@
+"""What NCCL's RAS service of a practice pod tells, as text and as the arguments of what prints it as JSON.
+
+In the form of NCCL 2.28.9: of a job that hangs as recorded (tests/fixtures/h100/hangs.tar.gz), where ranks are numbered
+in each communicator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from practice.programs.faults import slow_rank
+from practice.programs.hangs import ADDRESSES_FACT, ALL_RANKS, BUCKETS, STEP, find_hang
+from practice.programs.nccl import is_single_process
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from practice.programs.hangs import HungJob
+    from practice.programs.steps import ProgramContext
+
+FIRST_PID = 1201  # process of the pod's first rank; the others follow
+_LAUNCHES, _TEST_PERIOD = 24, 0.05
+"""Operations of NCCL in a step, and seconds that one of a test takes."""
+_HEAD = """NCCL version 2.28.9 compiled with CUDA 13.0
+CUDA runtime version 13000, driver version 13000
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+{nodes:7} {here:10} {each:12} {processes:10} {world:8}
+
+Communicators... (0.004s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+"""
+
+
+def rank_count(place: ProgramContext, doing: str) -> int:
+    """Return how many processes of the pod are ranks while it does `doing`."""
+    return 1 if doing == "test" and is_single_process(place) else place.gpus
+
+
+class _Communicator(NamedTuple):
+    name: str  # #0-0 (c454a3c31c8de38c)
+    ranks: Sequence[int]  # in the job
+    operations: int  # that those who are not behind have launched
+
+
+class _Trouble(NamedTuple):
+    """What RAS finds in one communicator."""
+
+    status: str = "OK"
+    errors: str = ""
+    warnings: str = ""
+    missing: int = 0
+
+
+class _Job:
+    """A job whose ranks RAS knows."""
+
+    def __init__(self, place: ProgramContext) -> None:
+        self._gpus = place.gpus
+        self._addresses = place.room.facts.get(ADDRESSES_FACT, {})
+
+    def process_of(self, rank: int) -> tuple[int, int, str]:
+        """Return GPU, process and host of a rank."""
+        pod, local = divmod(rank, self._gpus)
+        return local, FIRST_PID + local, self._addresses.get(pod) or f"10.0.0.{pod + 1}"
+
+    def named(self, rank: int) -> str:
+        local, pid, node = self.process_of(rank)
+        return f"-- GPU {local} managed by process {pid} on node {node}"
+
+    def differ(self, among: _Communicator, what: str, usual: str, odd: dict[int, str]) -> str:
+        """Return how some ranks differ from the others, a line for each; a single other one has a line, too."""
+        most = [rank for rank in among.ranks if rank not in odd]
+        lines = [f"  Communicator ranks have different {what}"]
+        lines += [f"  {len(most)} ranks {usual}"] if len(most) != 1 else []
+        told = {most[0]: usual} | odd if len(most) == 1 else odd
+        for rank, said in told.items():
+            lines.append(f"  Rank {among.ranks.index(rank)} {said.replace('have ', 'has ', 1)} {self.named(rank)}")
+        return "\n".join(lines) + "\n"
+
+
+def _launched(operations: int) -> str:
+    return f"have launched up to operation {operations}" if operations else "have not launched any operations"
+
+
+def _behind(job: _Job, among: _Communicator, odd: Collection[int], by: int) -> _Trouble:
+    less = {rank: _launched(among.operations - by) for rank in odd}
+    told = job.differ(among, "AllReduce operation counts", _launched(among.operations), less)
+    return _Trouble("MISMATCH", warnings=f"\n{among.name} MISMATCH\n{told}")
+
+
+def _other_operation(job: _Job, among: _Communicator, rank: int) -> _Trouble:
+    told = job.differ(among, "Broadcast operation counts", _launched(0), {rank: _launched(1)})
+    error = f"Asynchronous error on 1 rank\n  Rank {among.ranks.index(rank)} reported Invalid usage {job.named(rank)}"
+    return _Trouble("ERROR,MISMATCH", f"\n{among.name} ERROR\n  {error}\n", f"\n{among.name} MISMATCH\n{told}")
+
+
+def _silent(job: _Job, among: _Communicator, rank: int) -> _Trouble:
+    local, pid, node = job.process_of(rank)
+    missing = f"Missing communicator data from 1 rank\n  Rank {among.ranks.index(rank)} {job.named(rank)}"
+    first = f"Missing communicator data from 1 job process\n  Process {pid} on node {node} managing GPU {local}"
+    return _Trouble("INCOMPLETE", f"\nINCOMPLETE\n  {first}\n\n{among.name} INCOMPLETE\n  {missing}\n", missing=1)
+
+
+def _remote_errors(job: _Job, among: _Communicator, rank: int) -> str:
+    """What those report who were connected to a rank that has gone."""
+    at = among.ranks.index(rank)
+    beside = sorted({(at - 1) % len(among.ranks), (at + 1) % len(among.ranks)} - {at})
+    if len(beside) < 2:
+        told = [f"Asynchronous error on 1 rank\n  Rank {each} reported Remote process error "
+                f"{job.named(among.ranks[each])}" for each in beside]  # fmt: skip
+    else:
+        told = [f"Asynchronous errors on {len(beside)} ranks\n  {len(beside)} ranks reported Remote process error"]
+        told += [f"Rank {each} {job.named(among.ranks[each])}" for each in beside]
+    return f"\n{among.name} ERROR\n  " + "\n  ".join(told) + "\n"
+
+
+def _dead(job: _Job, among: _Communicator, rank: int) -> _Trouble:
+    silent = _silent(job, among, rank)
+    return silent._replace(status="INCOMPLETE,ERROR", errors=silent.errors + _remote_errors(job, among, rank))
+
+
+def _without_communicator(job: _Job, among: _Communicator, rank: int) -> _Trouble:
+    told = job.differ(among, "status", "have status RUNNING", {rank: "has status NOCOMM"})
+    return _Trouble("ERROR,MISMATCH", _remote_errors(job, among, rank), f"\n{among.name} MISMATCH\n{told}", 1)
+
+
+_OF_ONE_RANK = {"other": _other_operation, "silent": _silent, "dead": _dead, "no communicator": _without_communicator}
+
+
+def _find_trouble(job: _Job, hung: HungJob, among: _Communicator, group: str) -> _Trouble:
+    """Return what RAS finds in a communicator of all ranks, or of a data group."""
+    odd = [rank for rank in hung.leaves_with() if rank in among.ranks]
+    kind = hung.hang.ras
+    if not odd or kind == "even" or (kind != "behind in both" and group != hung.hang.group):
+        return _Trouble()
+    if kind not in _OF_ONE_RANK:
+        return _behind(job, among, odd, 1 if group == ALL_RANKS else BUCKETS)
+    if kind == "other" and not hung.fails:
+        return _Trouble("MISMATCH", warnings=_other_operation(job, among, hung.rank).warnings)
+    return _OF_ONE_RANK[kind](job, among, hung.rank)
+
+
+def format_ras(place: ProgramContext, doing: str) -> str:
+    """Return what `ncclras -v` prints; empty while no NCCL runs."""
+    if doing == "idle":
+        return ""
+    nodes, here = 1 if is_single_process(place) else place.nodes, rank_count(place, doing)
+    world, hung, job = nodes * place.gpus, find_hang(place), _Job(place)
+    text = _HEAD.format(
+        nodes=nodes, here=here, each=place.gpus // here, processes=nodes * here, world=world,
+    )  # fmt: skip
+    groups = {ALL_RANKS: [_Communicator("#0-0 (c454a3c31c8de38c)", range(world), STEP)]}
+    if hung is not None and hung.hang.group != ALL_RANKS:
+        groups[hung.hang.group] = [
+            _Communicator(f"#1-{at} ({0x5E31A8B2C7F40D19 + 977 * at:016x})", ranks, BUCKETS * STEP)
+            for at, ranks in enumerate(hung.groups.data_groups())
+        ]
+    errors = warnings = ""
+    for number, (group, several) in enumerate(groups.items()):
+        found = [_Trouble() if hung is None else _find_trouble(job, hung, among, group) for among in several]
+        size, missing = len(several[0].ranks), sum(each.missing for each in found)
+        hosts = len({rank // place.gpus for rank in several[0].ranks})
+        status = next((each.status for each in found if each.status != "OK"), "OK")
+        text += (
+            f"{number:5} {len(several):9} {hosts:9} {-(-size // hosts):9} {size:9} {size * len(several) - missing:9}"
+            f"   RUNNING  {status:>8}\n"
+        )
+        errors += "".join(each.errors for each in found)
+        warnings += "".join(each.warnings for each in found)
+    return f"{text}\nErrors\n======\n{errors}\nWarnings\n========\n{warnings}"
+
+
+def ras_arguments(place: ProgramContext, doing: str, step: float) -> str:
+    """Return what ncclras.awk has to know, as its arguments; `step`: seconds of one of a training."""
+    here, hung, slow = rank_count(place, doing), find_hang(place), slow_rank(place)
+    late, share = (slow.rank, slow.share) if slow is not None and slow.launches_late else ("", 0)
+    told: dict[str, object] = {
+        "nodes": 1 if is_single_process(place) else place.nodes, "gpus": place.gpus, "each": place.gpus // here,
+        "first": FIRST_PID, "launches": _LAUNCHES, "period": _TEST_PERIOD if doing == "test" else step,
+        "late": late, "share": share,
+    }  # fmt: skip
+    if hung is not None:
+        kind, inside = hung.hang.ras, hung.hang.group != ALL_RANKS
+        told |= {
+            "hung": STEP, "stuck": hung.rank if kind == "behind in both" or (kind == "behind" and not inside) else "",
+            "missing": hung.rank if kind in ("dead", "silent") else "",
+            "members": ",".join(map(str, hung.groups.data_group_of(hung.rank))) if inside else "",
+            "within": BUCKETS * STEP, "lacks": BUCKETS if kind.startswith("behind") else 0, "odd": hung.rank,
+        }  # fmt: skip
+    return " ".join(f"-v {name}={value}" for name, value in told.items())

@@ -1,0 +1,174 @@
+"""The ways in which a rank of a training hangs: what is seen of it, and of the ranks that wait for it.
+
+A line of HOW for each, after recordings of such hangs on GPUs (tests/fixtures/h100/hangs.tar.gz). The rank is the
+second one of its pod, so that its neighbours differ from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from practice.programs.process_groups import process_groups
+
+if TYPE_CHECKING:
+    from practice.programs.process_groups import ProcessGroups
+    from practice.programs.steps import ProgramContext
+
+HUNG_FACT = "hung"
+"""The fact in which the pods of a job know that they hang: the number of the pod that the others wait for."""
+HOW_FACT = "hung how"
+"""The fact that names the way; without it the rank is in its data loader."""
+ADDRESSES_FACT = "addresses of pods that hang"
+"""Number of a pod -> its address, by which NCCL names the host of a rank."""
+DATA = "data"
+ALL_RANKS, DATA_GROUP = "all ranks", "data group"
+STEP = 4117
+"""The step that never ends. A training reduces once among all ranks in each, and BUCKETS times in its data groups."""
+BUCKETS = 2
+REPLICAS, STAGES = "data-parallel replicas", "pipeline stages"
+"""What some hangs need two of."""
+LISTENS, DEAF, CLOSED = "listens", "deaf", "closed"
+"""Whether a flight recorder dumps, leaves what is written to its pipe unread, or has closed the pipe."""
+
+
+class Call(NamedTuple):
+    """A collective that a rank has launched and that has not ended."""
+
+    group: str
+    state: str  # scheduled: its GPU has not come to it; started
+    frame: str  # the call of the program, of stack_frames()
+    op: str = "all_reduce"
+
+
+class Hang(NamedTuple):
+    """What is seen of a rank that hangs."""
+
+    what: str
+    stack: str = "norm"  # where py-spy finds it: hosts launch ahead, so that most wait at the same call
+    ras: str = "behind"  # what NCCL RAS tells
+    state: str = "R"
+    wchan: str = ""
+    idle: bool = False  # its GPU has nothing to do
+    group: str = ALL_RANKS  # in which others wait for it
+    calls: tuple[Call, ...] = ()
+    recorder: str = LISTENS
+    fails: bool = False  # NCCL reports an error, after which no rank of the job dumps its recorder any more
+    needs: str = ""  # two and more of these
+    sends: bool = False  # the others wait for what it sends, in the pipeline
+    resizes: bool = False  # some steps before, it has reduced another size than the others
+
+
+_OF_ALL = Call(ALL_RANKS, "scheduled", "norm")
+_REDUCES = tuple(Call(DATA_GROUP, "scheduled", "grads") for _ in range(BUCKETS))
+_WAITS = (_REDUCES[0]._replace(state="started"), *_REDUCES[1:], _OF_ALL)
+_IS_THROUGH = (_OF_ALL._replace(state="started"),)
+
+HOW: dict[str, Hang] = {
+    DATA: Hang("in its data loader", "data", state="S", wchan="do_sys_poll", idle=True),
+    "checkpoint": Hang(
+        "in a checkpoint that it writes to storage that does not answer",
+        "checkpoint", state="D", wchan="request_wait_answer", idle=True,
+    ),
+    "lock": Hang("at a lock that is never released", "lock", state="S", wchan="futex_do_wait", idle=True),
+    "skip": Hang(
+        "past an all_reduce of the data group that it never entered, in the next one of all ranks",
+        group=DATA_GROUP, calls=_IS_THROUGH, needs=REPLICAS,
+    ),
+    "order": Hang(
+        "at a broadcast where the others are at an all_reduce; with several pods NCCL stops there with an error",
+        ras="other", group=DATA_GROUP,
+        calls=(Call(DATA_GROUP, "started", "params", "broadcast"), *_REDUCES, _OF_ALL), needs=REPLICAS,
+    ),
+    "shape": Hang(
+        "at an all_reduce, after one with another size than the others' three steps before",
+        ras="even", group=DATA_GROUP, calls=_WAITS, needs=REPLICAS, resizes=True,
+    ),
+    "epoch": Hang(
+        "with its replica behind the loop, in a barrier, while the others are in it",
+        "barrier", group=DATA_GROUP, calls=(Call(ALL_RANKS, "started", "barrier", "all_reduce_barrier"),),
+        needs=REPLICAS,
+    ),
+    "stage": Hang(
+        "in a compiler, so that its pipeline stage never sends",
+        "compile", "behind in both", "S", "do_wait", idle=True, group=DATA_GROUP, needs=STAGES, sends=True,
+    ),
+    "dead": Hang("dead, and its pod goes on", "gone", "dead", idle=True, recorder=CLOSED, fails=True),
+    "stop": Hang("stopped by a signal", "stopped", "silent", "T", "do_signal_stop", idle=True, recorder=DEAF),
+    "gpu": Hang(
+        "behind a kernel on its GPU that does not end; all hosts have launched the next all_reduce",
+        ras="even", group=DATA_GROUP, calls=(*_REDUCES, _OF_ALL), needs=REPLICAS,
+    ),
+    "teardown": Hang(
+        "at the end of its program, after it destroyed its process group while the others train on",
+        "teardown", "no communicator", "S", "do_wait", idle=True, recorder=CLOSED, fails=True,
+    ),
+}  # fmt: skip
+
+
+def stuck_gpu(place: ProgramContext) -> int:
+    """Return the local rank that hangs."""
+    return min(1, place.gpus - 1)
+
+
+class HungJob(NamedTuple):
+    """A job that hangs, as each of its pods knows it."""
+
+    hang: Hang
+    rank: int  # the one for which the others wait
+    groups: ProcessGroups
+    fails: bool
+
+    def leaves_with(self) -> list[int]:
+        """Return the ranks that hang alike: of one that has left its loop the whole replica."""
+        return self.groups.replica_of(self.rank) if self.hang.stack == "barrier" else [self.rank]
+
+    def is_stuck(self, rank: int) -> bool:
+        return rank in self.leaves_with()
+
+    def waits_to_receive(self, rank: int) -> bool:
+        return self.hang.sends and rank != self.rank and rank in self.groups.pipeline_of(self.rank)
+
+    def calls_of(self, rank: int) -> tuple[Call, ...]:
+        """Return the collectives of the last step that a rank's host has launched and that have not ended."""
+        if self.is_stuck(rank):
+            return self.hang.calls
+        if self.hang.group == ALL_RANKS:
+            return (Call(ALL_RANKS, "started", "nccl"),)
+        late = self.groups.pipeline_of(self.rank) if self.hang.sends else self.leaves_with()
+        if self.waits_to_receive(rank):
+            return (*_REDUCES, _OF_ALL)
+        return _IS_THROUGH if not set(late) & set(self.groups.data_group_of(rank)) else _WAITS
+
+    def stack_of(self, rank: int) -> str:
+        """Return where py-spy finds a rank."""
+        if self.is_stuck(rank):
+            return self.hang.stack
+        return "nccl" if self.hang.group == ALL_RANKS else "norm"
+
+    def recorder_of(self, rank: int) -> str:
+        """Return whether the flight recorder of a rank answers."""
+        if rank == self.rank and self.hang.recorder != LISTENS:
+            return self.hang.recorder
+        return DEAF if self.fails else LISTENS
+
+
+def find_hang(place: ProgramContext) -> HungJob | None:
+    """Return how the job hangs; None if it does not."""
+    facts = place.room.facts
+    if facts.get(HUNG_FACT) is None:
+        return None
+    hang, rank = HOW[facts.get(HOW_FACT, DATA)], facts[HUNG_FACT] * place.gpus + stuck_gpu(place)
+    # Between GPUs of one machine NCCL does not compare what it moves.
+    fails = hang.fails or (hang.ras == "other" and place.nodes > 1)
+    return HungJob(hang, rank, process_groups(place), fails)
+
+
+def doing_in_hang(place: ProgramContext) -> str:
+    """Return what a pod of a job that hangs is doing: the way in which one of its ranks does, or nccl."""
+    facts = place.room.facts
+    return str(facts.get(HOW_FACT, DATA)) if facts.get(HUNG_FACT) == place.rank else "nccl"
+
+
+def quiet_gpu(place: ProgramContext, doing: str) -> int | None:
+    """Return the local rank whose GPU has nothing to do while the others of the pod wait for it."""
+    return stuck_gpu(place) if doing in HOW and HOW[doing].idle else None

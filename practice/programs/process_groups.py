@@ -1,0 +1,66 @@
+"""The process groups of a training, as Megatron numbers its ranks: tensor, context, data, then pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from practice.programs.steps import ProgramContext
+
+
+class ProcessGroups(NamedTuple):
+    """By the number of ranks and the sizes of parallelism; sizes that do not go into the ranks make no groups."""
+
+    ranks: int
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """Return how many ranks hold the same weights, each with data of its own."""
+        share = self.tensor * self.pipeline * self.context
+        return 1 if self.ranks % share else max(1, self.ranks // share)
+
+    @property
+    def stages(self) -> int:
+        return 1 if self.ranks % (self.tensor * self.pipeline * self.context) else self.pipeline
+
+    @property
+    def _a_stage(self) -> int:
+        return self.ranks // self.stages
+
+    def stage_of(self, rank: int) -> int:
+        return rank // self._a_stage
+
+    def data_group_of(self, rank: int) -> list[int]:
+        """Return the ranks that reduce gradients together, those of context parallelism among them."""
+        first = rank // self._a_stage * self._a_stage
+        return list(range(first + rank % self.tensor, first + self._a_stage, self.tensor))
+
+    def pipeline_of(self, rank: int) -> list[int]:
+        return list(range(rank % self._a_stage, self.ranks, self._a_stage))
+
+    def replica_of(self, rank: int) -> list[int]:
+        """Return the ranks that train on the same data."""
+        share = self.tensor * self.context
+        return [each for each in range(self.ranks) if each // share % self.replicas == rank // share % self.replicas]
+
+    def data_groups(self) -> list[list[int]]:
+        return [
+            self.data_group_of(stage * self._a_stage + each)
+            for stage in range(self.stages) for each in range(self.tensor)
+        ]  # fmt: skip
+
+
+def model_parallel_sizes(place: ProgramContext) -> tuple[int, int, int]:
+    """Return the sizes of tensor, pipeline and context parallelism; SWIFT's recipes set the first alone."""
+    swift = place.env.get("A4_SWIFT_TP")
+    if swift:
+        return int(swift), 1, 1
+    tensor, pipeline, context = (int(place.env.get(name) or 1) for name in ("A4_TP", "A4_PP", "A4_CP"))
+    return tensor, pipeline, context
+
+
+def process_groups(place: ProgramContext) -> ProcessGroups:
+    return ProcessGroups(place.nodes * place.gpus, *model_parallel_sizes(place))

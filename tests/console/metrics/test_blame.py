@@ -1,0 +1,44 @@
+"""Which nodes are at fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.hang.report import HangReport, TracedProcess
+from console.hang.stack_location import Activity, StackLocation
+from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.blame import Blame, find_blame
+
+WAITS = StackLocation(Activity.COLLECTIVE, "all_reduce")
+
+
+def report(where: StackLocation, state: str = "S") -> HangReport:
+    processes = (TracedProcess(each, each, f"p{each}", f"node-{each}", 7, where=WAITS) for each in range(3))
+    return HangReport("job", (), (*processes, TracedProcess(3, 3, "p3", "node-3", 7, where=where, state=state)))
+
+
+DATA = report(StackLocation(Activity.DATA, "data loader"))
+STOPPED = report(StackLocation(Activity.UNKNOWN, "no stack"), "T")
+
+
+def alarm(kind: AlarmKind, *nodes: str) -> Alarm:
+    return Alarm(kind, "words", 1.0, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("alarms", "seen", "found"),
+    [
+        ([], STOPPED, Blame(("node-3",))),
+        ([], DATA, Blame(beside=("node-3",))),
+        ([alarm(AlarmKind.STALL)], DATA, Blame(beside=("node-3",))),
+        ([alarm(AlarmKind.STALL, "node-3"), alarm(AlarmKind.BEHIND, "node-3")], DATA, Blame(beside=("node-3",))),
+        ([alarm(AlarmKind.STALL, "node-3")], None, Blame(("node-3",))),
+        ([alarm(AlarmKind.GPU, "node-1"), alarm(AlarmKind.STALL)], DATA, Blame(("node-1",))),
+        ([alarm(AlarmKind.FAILED, "node-2")], STOPPED, Blame(("node-2",))),
+        ([], None, Blame()),
+    ],
+)
+def test_a_node_is_at_fault_unless_program_data_or_storage_are(
+    alarms: list[Alarm], seen: HangReport | None, found: Blame
+) -> None:
+    assert find_blame(alarms, seen) == found
