@@ -1,4 +1,4 @@
-"""The two clusters that every test of this folder runs on, and the count that must agree in the end."""
+"""The two clusters that every test of this folder runs on: both are asked the same."""
 
 from __future__ import annotations
 
@@ -65,20 +65,38 @@ async def session(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
         yield opened
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A gap of one cluster, by name: the test must fail there, so that a gap that closes is noticed."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the gaps of one cluster, which must fail there, so that a gap that closes is noticed.
+
+    Before a run selects the tests of one cluster, both must have the same ones.
+    """
+    asked: dict[str, set[str]] = {PRACTICE: set(), LAB: set()}
     for item in items:
         reason = EXCEPTIONS.get(item.name)
         if reason is not None:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        side = side_of(item.nodeid)
+        if side is not None:
+            test, _, parameters = item.nodeid.rpartition("[")
+            asked[side].add(f"{test}[{parameters.replace(side, '*', 1)}")
+    alone = asked[PRACTICE] ^ asked[LAB]
+    if alone and not any("::" in each for each in config.args):
+        raise pytest.UsageError(f"These tests ask one cluster only: {', '.join(sorted(alone))}")
+
+
+def side_of(name: str) -> str | None:
+    """The cluster that a test of this folder asks, by its name."""
+    if "tests/contract/" not in name or "[" not in name:
+        return None
+    parts = name.rpartition("[")[2].rstrip("]").split("-")
+    return next((each for each in (PRACTICE, LAB) if each in parts), None)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     name = report.nodeid
-    if report.when != "call" or "tests/contract/" not in name or "[" not in name:
-        return
-    side = next((each for each in (PRACTICE, LAB) if each in name.rpartition("[")[2].rstrip("]").split("-")), None)
-    if side is None:
+    side = side_of(name)
+    if report.when != "call" or side is None:
         return
     if hasattr(report, "wasxfail") and report.skipped:
         excepted[name.rpartition("::")[2]] = report.wasxfail
@@ -93,12 +111,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"contract: {counts}; exceptions: {len(excepted)}")
     for name, reason in sorted(excepted.items()):
         terminalreporter.write_line(f"  {name}: {reason}")
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Both clusters were asked the same: their counts may differ by the named exceptions only."""
-    if not (passed[PRACTICE] and passed[LAB]):
-        return
-    counted = {side: passed[side] + sum(f"[{side}" in name for name in excepted) for side in (PRACTICE, LAB)}
-    if counted[PRACTICE] != counted[LAB] and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
