@@ -19,6 +19,7 @@ import msgspec
 from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
 from console.errors import ConsoleError
 from console.hang.flight_recorder import GroupRanks
+from console.hang.launch_times import Launches, is_late_by_host
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
 MIN_SHARE = 0.025  # of the time; less is told of healthy ranks, too: their links differ
@@ -32,12 +33,17 @@ MIN_COLLECTIVE_SHARE = 0.05  # of the time in collectives beside all waiting, wi
 
 
 class RankTimes(msgspec.Struct):
-    """Of each group the collectives of a rank: number, when it was launched and how long it took, in microseconds."""
+    """Of each group the collectives of a rank: number, when it was launched and how long it took, in microseconds.
+
+    Launches count from `since`, which is of the clock of the pod's machine.
+    """
 
     rank: int
     why: str = ""  # why there are none
     groups: dict[str, GroupRanks] = {}
     times: dict[str, list[tuple[int, int, int]]] = {}
+    since: int | None = None
+    queued: dict[str, list[int]] = {}  # for how long the oldest that was not over had been launched, at several moments
 
 
 class RdmaDevice(msgspec.Struct):
@@ -53,6 +59,7 @@ class PodTimes(msgspec.Struct):
     links: list[tuple[str, int, int]] = []  # peer, and microseconds of the round trip: smoothed, and the least
     rdma: list[RdmaDevice] = []
     no_links: str = ""
+    clock: Text = ""  # names the machine whose clock launches are timed by
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,7 @@ class LateOnGpu:
     high: float
     pod: int = 0
     gpu: int = 0
+    by_host: bool | None = None  # whether it launches as late as the others wait; None: clocks do not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +124,25 @@ def read_times(answers: Mapping[int, bytes | ConsoleError], addresses: Mapping[s
 def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> TimesReport:
     """Who is late by the answers of pods, by their numbers; `addresses` tells which pod has which."""
     ranks = [each for pod in pods.values() for each in pod.ranks]
-    several: dict[_Group, dict[int, dict[int, int]]] = defaultdict(dict)
+    clocks = {each.rank: pod.clock for pod in pods.values() for each in pod.ranks}
+    several: dict[_Group, dict[int, Launches]] = defaultdict(dict)
     spans: list[float] = []
     for each in ranks:
         for name, group in each.groups.items():
             if len(group.ranks) > 1 and (rows := each.times.get(name)):
-                several[name, tuple(group.ranks)][each.rank] = {number: took for number, _, took in rows}
+                several[name, tuple(group.ranks)][each.rank] = Launches(
+                    {number: at + (each.since or 0) for number, at, _ in rows},
+                    {number: took for number, _, took in rows},
+                    clocks[each.rank] if each.since is not None else "",
+                    each.queued.get(name, ()),
+                )
         launched = [at for rows in each.times.values() for _, at, _ in rows]
         spans += [float(max(launched) - min(launched))] if launched else []
     span = max(spans, default=0.0)
-    judged = {group: found for group, times in several.items() if (found := _Lateness.of(group, times, span))}
+    judged = {
+        group: found for group, own in several.items()
+        if (found := _Lateness.of(group, {rank: each.took for rank, each in own.items()}, span))
+    }  # fmt: skip
     told = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
     words = f"{told:,} of {len(ranks):,} ranks told how long collectives took" + (f" ({why})" if why else "")
@@ -142,7 +159,11 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     link = _slow_link(pods, addresses) if busy >= MIN_COLLECTIVE_SHARE else None
     place = {each.rank: (number, at) for number, pod in pods.items()
              for at, each in enumerate(sorted(pod.ranks, key=lambda each: each.rank))}  # fmt: skip
-    named = [replace(each, pod=place[each.rank][0], gpu=place[each.rank][1]) for each in late.values()]
+    named = [
+        replace(each, pod=place[each.rank][0], gpu=place[each.rank][1],
+                by_host=is_late_by_host(each.rank, several[group], judged[group].late))
+        for group, each in late.values()
+    ]  # fmt: skip
     named.sort(key=lambda each: -each.share)
     bound = max((high for rank, high in highs.items() if rank not in late), default=1.0)
     return TimesReport(tuple(named), link, words, told=True, highs=highs, bound=bound, busy=busy)
@@ -202,21 +223,21 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
     return statistics.fmean(values) / part, STUDENT * statistics.stdev(means) / len(means) ** 0.5
 
 
-def _root_causes(judged: Mapping[_Group, _Lateness]) -> dict[int, LateOnGpu]:
-    """The late ranks that wait for nobody themselves, and are no stage of a pipeline."""
+def _root_causes(judged: Mapping[_Group, _Lateness]) -> dict[int, tuple[_Group, LateOnGpu]]:
+    """The late ranks that wait for nobody themselves, and are no stage of a pipeline; in which group they are it most."""
     own: dict[int, list[_Group]] = defaultdict(list)
     for group in judged:
         for rank in group[1]:
             own[rank].append(group)
-    found: dict[int, LateOnGpu] = {}
+    found: dict[int, tuple[_Group, LateOnGpu]] = {}
     for group, lateness in judged.items():
         if lateness.late and _is_stage(group, lateness.late, own):
             continue
         for rank in lateness.late:
             share = lateness.shares[rank]
             waits = min(judged[each].shares.get(rank, 0.0) for each in own[rank])
-            if waits > -WAITS_ITSELF * share and (rank not in found or found[rank].share < share):
-                found[rank] = LateOnGpu(rank, share, lateness.lows[rank], min(1.0, lateness.highs[rank]))
+            if waits > -WAITS_ITSELF * share and (rank not in found or found[rank][1].share < share):
+                found[rank] = group, LateOnGpu(rank, share, lateness.lows[rank], min(1.0, lateness.highs[rank]))
     return found
 
 

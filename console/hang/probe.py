@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import pickle
 import re
@@ -252,8 +253,10 @@ UNREAD_LIMIT = 5.0
 """Seconds after which nobody reads the pipe: PyTorch looks at it every second, unless its watchdog has ended."""
 MOST_DUMP = 64 << 20
 """Bytes of a dump."""
-MOST_TIMES = 500
-"""Collectives of a group whose times are told."""
+MOST_TIMES, MOST_TIMES_ALONE, MOST_TIMES_TOGETHER = 500, 2000, 200_000
+"""Collectives of a group whose times are told by a rank, by one of few, and by all ranks. Ranks dump up to a second apart."""
+A_LOOK, MOST_LOOKS = 20_000_000, 200
+"""Nanoseconds that a look of PyTorch's watchdog takes at most, which it has ten times a second; and how many are told."""
 KEPT, UNDONE = 8, 4
 """Operations of a group that are told: the last ones, and the first ones that have not ended."""
 MOST_HISTORY, MOST_KINDS = 500, 100
@@ -336,16 +339,52 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
 
 
 def read_times(path: str, seconds: float) -> dict[str, Any]:
-    """How long each collective of the last `seconds` took on the GPU, in microseconds: [number, launched, took]."""
+    """How long each collective of the last `seconds` took on the GPU: [number, launched, took], in microseconds.
+
+    Launches count from `since`, a moment of this machine's clock. `queued`: for how long the oldest one that was not over
+    had been launched, each time that the watchdog looked.
+    """
     groups, entries, _ = load_dump(path)
     since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)
     times: dict[str, list[list[int]]] = {}
+    seen: dict[str, list[tuple[float, int]]] = {}
     for each in entries:
         took, launched = each.get("duration_ms"), int(each["time_created_ns"]) - since
-        if took is not None and launched >= 0 and not each.get("is_p2p"):
+        if launched < 0 or each.get("is_p2p"):
+            continue
+        name = str(each["process_group"][0])[:200]
+        over = each.get("time_discovered_completed_ns")
+        seen.setdefault(name, []).append((int(over) - since if over else math.inf, launched))
+        if took is not None:
             row = [int(each["collective_seq_id"]), launched // 1000, round(1000 * float(took))]
-            times.setdefault(str(each["process_group"][0])[:200], []).append(row)
-    return {"groups": groups, "times": {name: rows[-MOST_TIMES:] for name, rows in times.items()}}
+            times.setdefault(name, []).append(row)
+    ranks = max((len(each["ranks"]) for each in groups.values()), default=1)
+    most = max(MOST_TIMES, min(MOST_TIMES_ALONE, MOST_TIMES_TOGETHER // max(1, ranks)))
+    return {
+        "groups": groups, "since": since // 1000, "times": {name: rows[-most:] for name, rows in times.items()},
+        "queued": {name: find_queued(several) for name, several in seen.items()},
+    }  # fmt: skip
+
+
+def find_queued(several: list[tuple[float, int]]) -> list[int]:
+    """For each look of the watchdog the microseconds since the launch of the oldest collective that was not over.
+
+    Of each collective, in nanoseconds, when it was seen to be over and when it was launched.
+    """
+    several.sort()
+    looks: list[tuple[float, int]] = []  # when, and how many were over
+    for at, (over, _) in enumerate(several):
+        if over == math.inf:
+            break
+        if looks and over - looks[-1][0] < A_LOOK:
+            looks[-1] = over, at + 1
+        else:
+            looks.append((over, at + 1))
+    queued = []
+    for when, over_then in looks[-MOST_LOOKS:]:
+        launched = several[over_then][1] if over_then < len(several) else when
+        queued.append(int(max(0, when - launched) // 1000))
+    return queued
 
 
 def read_dump(path: str) -> dict[str, Any]:
@@ -458,6 +497,15 @@ MUCH_SENT = 1 << 20
 MOST_LINKS = 256
 
 
+def read_boot_id() -> str:
+    """What tells this machine, and so its clock, from all others; empty if the kernel does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()[:100]
+    except OSError:
+        return ""
+
+
 def tell_times(seconds: float) -> None:
     """Print how long the last collectives of each rank took, and the state of the pod's links."""
     every = [each for each in working_processes(read_all_processes()) if each["rank"] is not None]
@@ -471,6 +519,7 @@ def tell_times(seconds: float) -> None:
     except OSError as error:
         told["no_links"] = str(error)
     told["rdma"] = read_rdma_state()
+    told["clock"] = read_boot_id()
     json.dump(told, sys.stdout)
 
 

@@ -30,6 +30,8 @@ MIN_STEPS = 8  # times that operations were launched, and a rank was late
 MIN_TIMES_LATE = 5
 MIN_LATE_SHARE = 0.025  # what is told from chance: of 34 healthy runs on an H100, 4 had more than 0.017
 ABOVE_OTHERS = 3  # times as late as the usual rank
+ALWAYS_LATE = 0.95  # of the answers: who waits for a rank goes on when it has launched, and then it is not late
+SPARSE = 0.4  # of the answers: more of them with new launches do not tell whether the others go on meanwhile
 LARGEST_BOUND = 0.05  # a slower rank than that has to be ruled out before none is said to be slow
 STUDENT = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
 """Student's factors of 95 % for the means of 8 to 20 blocks into which the polls are cut: a step each, or more."""
@@ -355,7 +357,7 @@ def _judge_rank(late: LateRank, times: int, least: float, others: float) -> Late
     return replace(
         late,
         slow=stands_out and not late.runs_ahead and not late.partly,
-        runs_ahead=stands_out and late.runs_ahead,
+        runs_ahead=late.runs_ahead and (stands_out or late.low >= ALWAYS_LATE),
         partly=stands_out and late.partly,
     )
 
@@ -412,7 +414,7 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
         found = [LateRank(times.link.rank, "", 0, 0, 0.0, 0.0, times.busy, slow=True, cause="network", pod_index=pod,
                           node=nodes.get(pod, ""), evidence=times.link.what)]  # fmt: skip
     else:
-        found = [_merge(each, asked.get(each.rank), nodes) for each in times.late]
+        found = [_merge(each, asked.get(each.rank), nodes, report) for each in times.late]
         known = {each.rank for each in found}
         # Whose launches are late and who comes to no collective late costs nobody anything.
         found += [each for each in report.slow if each.rank not in known
@@ -436,13 +438,22 @@ def add_peer_times(report: SlowReport, peers: PeerTimes | None) -> SlowReport:
     return replace(report, late=(found, *rest), problem="", no_gpu_slow=False)
 
 
-def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str]) -> LateRank:
-    """A rank that comes late to collectives: by its host, if that launches as late, else by its GPU."""
-    host = asked is not None and not asked.runs_ahead and 2 * asked.share >= late.share
+def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport) -> LateRank:
+    """A rank that comes late to collectives, with the cause: by when it launched them, else by NCCL's answers."""
     return LateRank(
         late.rank, asked.host if asked else "", asked.pid if asked else 0, late.gpu, late.share, late.low, late.high,
-        slow=True, cause="host" if host else "GPU", pod_index=late.pod, node=nodes.get(late.pod, ""),
+        slow=True, cause=_cause_of(late, asked, report), pod_index=late.pod, node=nodes.get(late.pod, ""),
     )  # fmt: skip
+
+
+def _cause_of(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> str:
+    if late.by_host is not None:
+        return "host" if late.by_host else "GPU"
+    if asked is None or asked.share >= ALWAYS_LATE:
+        return "GPU"
+    if asked.runs_ahead and (report.steps or 0) > SPARSE * report.polls:
+        return "not known"
+    return "host" if not asked.runs_ahead and 2 * asked.share >= late.share else "GPU"
 
 
 def seconds_to_ask(step: float | None) -> float:
