@@ -58,8 +58,9 @@ def find_ranks_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> fr
     waiting = all(doing.waits_for_ranks for doing, _ in groups)
     if not waiting and (awaited or _place_of_majority(groups, len(members)) is None):
         return frozenset()  # who is elsewhere explains it, or the ranks merely work
-    late = {each.rank for each in ras.odd if (each.stays or each.error) and each.rank in members
-            and each.pid in (None, members[each.rank].pid)}  # fmt: skip
+    known = [each for each in ras.odd if each.rank in members and each.pid in (None, members[each.rank].pid)]
+    # Where a rank has an error, others are behind because of that.
+    late = {each.rank for each in known if each.error} or {each.rank for each in known if each.stays}
     if len(late) * 2 > len(members):
         return frozenset()
     return frozenset(rank for rank in late if rank is not None) - {
