@@ -164,8 +164,10 @@ def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: fl
         _record_groups(recorder, hung, rank, groups, now, each, count // _A_STEP)
     else:
         last = int(now % 10**6 / each) if hung is None else STEP - 1
+        slow = slow_rank(place) if hung is None else None
+        late = slow.share * step if slow is not None and slow.launches_late and slow.rank == rank else 0.0
         for number in range(last - count + 1, last + 1):
-            at = now - (last - number) * each
+            at = now - (last - number) * each + late
             recorder.add(every, number, at, each=each, took=_took(place, rank, number, step))
         for call in hung.calls_of(rank) if hung is not None else ():
             recorder.add(every, STEP, now, state=call.state, frame=call.frame)

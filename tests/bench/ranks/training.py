@@ -184,6 +184,8 @@ def train() -> None:
         loss.item()
         if hangs(step, "checkpoint"):
             save_checkpoint()
+    if not replica_leaves:
+        (FOLDER / f"ended-{RANK}").touch()
     dist.barrier()
 
 

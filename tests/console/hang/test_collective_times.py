@@ -1,4 +1,4 @@
-"""Slow GPUs, hosts and links: recorded on an H100 (tests/bench/ranks), and jobs with groups that are worked out."""
+"""Slow GPUs, hosts and links: recorded on H100 and H200 (tests/bench/ranks), and jobs with groups that are worked out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from console.hang.collective_times import PodTimes, RankTimes, RdmaDevice, find_
 from console.hang.flight_recorder import GroupRanks
 from console.hang.slow_ranks import SLOW_ADVICE, SlowReport, add_times, find_slow_ranks, parse_polls
 
-RECORDED = Path(__file__).parents[2] / "fixtures" / "h100" / "slow.tar.gz"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-def trials() -> dict[str, dict[str, Any]]:
-    with tarfile.open(RECORDED) as archive:
+def read_trials(path: Path) -> dict[str, dict[str, Any]]:
+    with tarfile.open(path) as archive:
         found = {}
         for name in archive.getnames():
             member = archive.extractfile(name)
@@ -30,7 +30,8 @@ def trials() -> dict[str, dict[str, Any]]:
     return found
 
 
-TRIALS = trials()
+TRIALS = read_trials(FIXTURES / "h100" / "slow.tar.gz")  # 4 ranks of one GPU, without the clock of launches
+TRIALS_OF_TWO = read_trials(FIXTURES / "h200" / "slow.tar.gz")  # a rank on each of two GPUs, steps of 8 and of 30 ms
 
 
 def verdict(trial: dict[str, Any]) -> SlowReport:
@@ -40,16 +41,19 @@ def verdict(trial: dict[str, Any]) -> SlowReport:
     return add_times(find_slow_ranks(parse_polls(kept["polls"].encode())), times, {2: "node-2"})
 
 
-@pytest.mark.parametrize("name", TRIALS)
-def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(name: str) -> None:
-    trial = TRIALS[name]
+@pytest.mark.parametrize(
+    ("trial", "ranks"),
+    [pytest.param(trial, ranks, id=f"{ranks} ranks, {name}")
+     for ranks, trials in ((4, TRIALS), (2, TRIALS_OF_TWO)) for name, trial in trials.items()],
+)  # fmt: skip
+def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(trial: dict[str, Any], ranks: int) -> None:
     report = verdict(trial)
     cause = {"gpu": "GPU", "link": "network"}.get(trial["kind"], trial["kind"])
     wanted = [] if trial["kind"] == "none" else [(trial["rank"], cause)]
     assert [(late.rank, late.cause) for late in report.slow] == wanted
     assert report.has_verdict
     assert report.no_gpu_slow is (not wanted)
-    assert report.timed == "4 of 4 ranks told how long collectives took"
+    assert report.timed == f"{ranks} of {ranks} ranks told how long collectives took"
 
 
 @pytest.mark.parametrize("name", [name for name, each in TRIALS.items() if each["kind"] == "none"])

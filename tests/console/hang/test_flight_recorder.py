@@ -442,6 +442,23 @@ def test_the_times_of_the_last_seconds_are_told(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(dump(*every), 2))
     told = probe.read_times(str(path), 2.5)
     assert told["times"] == {"0": [[7, 500_000, 3500], [8, 1_500_000, 4000], [9, 2_500_000, 4500]]}
+    assert told["since"] == 997_500_000
+
+
+def test_each_look_of_the_watchdog_tells_how_long_the_oldest_collective_had_been_launched(tmp_path: Path) -> None:
+    path, second = tmp_path / "trace_0", 1_000_000_000
+    seen = {1: 1000, 2: 1000, 3: 1000, 4: 1100, 5: 1200, 6: None, 7: None}  # in milliseconds
+    every = [
+        entry(seq, "completed" if at else "started", time_created_ns=second + (seq - 1) * 45_000_000, duration_ms=1.0,
+              time_discovered_completed_ns=at and second + at * 1_000_000 - second + seq)
+        for seq, at in seen.items()
+    ]  # fmt: skip
+    path.write_bytes(pickle.dumps(dump(*every), 2))
+    # At 1.0 s the fourth had not been launched (1.135 s), at 1.1 s not the fifth, at 1.2 s not the sixth (1.225 s).
+    assert probe.read_times(str(path), 2.5)["queued"] == {"0": [0, 0, 0]}
+    earlier = [{**each, "time_created_ns": each["time_created_ns"] - 500_000_000} for each in every]
+    path.write_bytes(pickle.dumps(dump(*earlier), 2))
+    assert probe.read_times(str(path), 2.5)["queued"] == {"0": [365_000, 420_000, 475_000]}
 
 
 def test_connections_that_carry_much_are_told() -> None:
