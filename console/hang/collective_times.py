@@ -224,7 +224,7 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
 
 
 def _root_causes(judged: Mapping[_Group, _Lateness]) -> dict[int, tuple[_Group, LateOnGpu]]:
-    """The late ranks that wait for nobody themselves, and are no stage of a pipeline; in which group they are it most."""
+    """The late ranks that wait for nobody themselves, and are no stage of a pipeline, and in which group."""
     own: dict[int, list[_Group]] = defaultdict(list)
     for group in judged:
         for rank in group[1]:

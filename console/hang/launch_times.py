@@ -1,8 +1,8 @@
 """Whether its host makes a rank late: by when each rank launched the collectives that the others waited in (pure).
 
-A host makes its rank late if it launched as much later than the others as these waited (on two H200 that told 92 to 100 %
-of the waiting; where the GPU was slow, 4 to 65 %), and if the GPU had nothing else to do. A host that runs ahead of its
-GPU has launched long before, whenever one looks.
+A host makes its rank late if it launched as much later than the others as these waited (on two H200 that told 92 to
+100 % of the waiting; where the GPU was slow, 4 to 65 %), and if the GPU had nothing else to do. A host that runs ahead
+of its GPU has launched long before, whenever one looks.
 """
 
 from __future__ import annotations

@@ -254,9 +254,9 @@ UNREAD_LIMIT = 5.0
 MOST_DUMP = 64 << 20
 """Bytes of a dump."""
 MOST_TIMES, MOST_TIMES_ALONE, MOST_TIMES_TOGETHER = 500, 2000, 200_000
-"""Collectives of a group whose times are told by a rank, by one of few, and by all ranks. Ranks dump up to a second apart."""
+"""Collectives of a group whose times are told by a rank, by one of few, and by all. Ranks dump up to a second apart."""
 A_LOOK, MOST_LOOKS = 20_000_000, 200
-"""Nanoseconds that a look of PyTorch's watchdog takes at most, which it has ten times a second; and how many are told."""
+"""Nanoseconds that a look of PyTorch's watchdog takes at most, of which it has ten a second, and how many are told."""
 KEPT, UNDONE = 8, 4
 """Operations of a group that are told: the last ones, and the first ones that have not ended."""
 MOST_HISTORY, MOST_KINDS = 500, 100
@@ -341,8 +341,8 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
 def read_times(path: str, seconds: float) -> dict[str, Any]:
     """How long each collective of the last `seconds` took on the GPU: [number, launched, took], in microseconds.
 
-    Launches count from `since`, a moment of this machine's clock. `queued`: for how long the oldest one that was not over
-    had been launched, each time that the watchdog looked.
+    Launches count from `since`, a moment of this machine's clock. `queued`: for how long the oldest one that was not
+    over had been launched, each time that the watchdog looked.
     """
     groups, entries, _ = load_dump(path)
     since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)

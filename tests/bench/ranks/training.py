@@ -184,14 +184,13 @@ def train() -> None:
         loss.item()
         if hangs(step, "checkpoint"):
             save_checkpoint()
-    if not replica_leaves:
-        (FOLDER / f"ended-{RANK}").touch()
     dist.barrier()
 
 
 if __name__ == "__main__":
     try:
         train()
+        (FOLDER / f"ended-{RANK}").touch()
     except RuntimeError as error:
         print(error, flush=True)  # noqa: T201
         threading.Event().wait()

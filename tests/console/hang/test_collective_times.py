@@ -1,4 +1,4 @@
-"""Slow GPUs, hosts and links: recorded on H100 and H200 (tests/bench/ranks), and jobs with groups that are worked out."""
+"""Slow GPUs, hosts and links: recorded on H100 and H200 (tests/bench/ranks), and jobs with groups, worked out."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def group(
     for rank in range(4):
         own = rank == 2
         at = {number: STEP * number + rank * 20 + (launched_later + offset if own else 0) for number in range(20)}
-        took = {number: 40 + (0 if own else waited) for number in range(20)}
+        took = dict.fromkeys(range(20), 40 + (0 if own else waited))
         found[rank] = Launches(at, took, clocks[rank].strip(), queued if own else ())
     return found
 
