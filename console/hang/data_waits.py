@@ -15,7 +15,8 @@ import msgspec
 
 from console.attach.many_pods import decode_answer
 from console.errors import ConsoleError
-from console.hang.slow_ranks import LateRank, SlowReport, format_share
+from console.hang.late_rank import LateRank, format_share
+from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, locate_thread
 from console.logs.pyspy import Frame, ThreadStack
 from console.scheduling.ranks import Rank, format_ranges
@@ -58,13 +59,14 @@ def read_samples(answers: Mapping[int, bytes | ConsoleError]) -> tuple[list[Rank
 
 
 def choose_sampled(report: SlowReport, every: Sequence[Rank]) -> list[int]:
-    """The slow ranks at which py-spy is to look, then one that is not; empty without either."""
-    named = [each.rank for each in report.slow if each.rank is not None and each.cause != "network"]
+    """The ranks at which py-spy is to look: slow ones and suspects, then one that is neither; empty without either."""
+    late = (*report.slow, *report.suspects)
+    named = [each.rank for each in late if each.rank is not None and each.cause != "network"]
     suspects = named[:MAX_SUSPECTS]
     gpus = {rank.gpus for rank in every}
     if not suspects or gpus == {0} or len(gpus) != 1:
         return []
-    slow, a_pod, world = {each.rank for each in report.slow}, min(gpus), min(gpus) * len(every)
+    slow, a_pod, world = {each.rank for each in late}, min(gpus), min(gpus) * len(every)
     # Who has the same place in another pod most likely has the same part in the training.
     others = [*range(suspects[0] % a_pod, world, a_pod), *range(world)]
     other = next((each for each in others if each not in slow), None)
@@ -72,16 +74,16 @@ def choose_sampled(report: SlowReport, every: Sequence[Rank]) -> list[int]:
 
 
 def add_data_waits(report: SlowReport, samples: Iterable[RankSamples], why: str = "") -> SlowReport:
-    """The report with the cause "data" where a slow rank waits for its data; `why` some told nothing."""
+    """The report with the cause "data" where a rank waits for its data, which is slow then; `why` some told nothing."""
     told = {each.rank: each for each in samples}
     why = why or next((each.why.rstrip(".") for each in told.values() if each.why), "")
     shares = {rank: found for rank, each in told.items() if (found := _find_share(each.stacks)) is not None}
-    slow = {each.rank for each in report.slow}
+    slow = {each.rank for each in (*report.slow, *report.suspects)}
     usual = next(((rank, share) for rank, (share, _) in shares.items() if rank not in slow), None)
     looked = [rank for rank in shares if rank in slow]
     if not looked or usual is None:
         return replace(report, sampled=f"Whether a data loader is the cause is not known ({why or 'too few samples'})")
-    late = [_judge(each, *shares[each.rank], usual) if each.slow and each.rank in shares else each
+    late = [_judge(each, *shares[each.rank], usual) if each.rank in slow and each.rank in shares else each
             for each in report.late]  # fmt: skip
     return replace(report, late=tuple(late), sampled=f"py-spy looked at ranks {format_ranges([*looked, usual[0]])}")
 
@@ -90,7 +92,7 @@ def _judge(late: LateRank, share: float, where: str, usual: tuple[int, float]) -
     if late.cause == "network" or share - usual[1] < EXPLAINS * late.share:
         return late
     said = f"it is in its data loader{where} for {format_share(share)} of the time, rank {usual[0]} for"
-    return replace(late, cause="data", evidence=f"{said} {format_share(usual[1])}")
+    return replace(late, slow=True, suspect=False, cause="data", evidence=f"{said} {format_share(usual[1])}")
 
 
 def _find_share(stacks: Iterable[tuple[int, str]]) -> tuple[float, str] | None:

@@ -2,9 +2,12 @@
 
 A rank whose count is lower than the others' at a moment is late at that moment; the share of the answers in which it is
 late is the share of the step for which others wait at most. (On two H200, sleeps of 3, 5 and 10 ms in steps of 96 ms
-were told as 4.9, 6.8 and 12.3 %, and made steps 2.3, 3.7 and 7.2 % longer.) Three things would make that figure wrong,
-and then there is none. Hosts that run ahead of their GPUs launch while another is late: nobody waits for it. An answer
-is no instant: a burst of launches within it makes those late who were asked first. And a few steps are no average.
+were told as 4.9, 6.8 and 12.3 %, and made steps 2.3, 3.7 and 7.2 % longer.) Whether they wait at all launches do not
+tell: a GPU that has enough to do hides a host that launches slowly (of 15 healthy runs of 30 ms a step on two H200, 6
+had a rank that was late for 5 to 17 %). Such a rank is a suspect until the times of collectives, or its data loader,
+show that others wait. Three things would make the figure wrong, and then there is none. Hosts that run ahead of their
+GPUs launch while another is late: nobody waits for it. An answer is no instant: a burst of launches within it makes
+those late who were asked first. And a few steps are no average.
 
 A slow GPU is not seen where the loss is read in every step: then all hosts launch at the same time.
 """
@@ -20,6 +23,16 @@ import msgspec
 
 from console.errors import Unreadable
 from console.hang.collective_times import LateOnGpu, TimesReport
+from console.hang.late_rank import (
+    ASK_RECORDERS,
+    LOOK_LONGER,
+    SLOW_ADVICE,
+    LateRank,
+    describe_slow_rank,
+    describe_suspect,
+    format_rank,
+    format_share,
+)
 from console.hang.peer_times import PeerTimes
 from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank
@@ -92,26 +105,6 @@ class RasPolls:
 
 
 @dataclass(frozen=True, slots=True)
-class LateRank:
-    """A rank, and the share of the step in which it launches later than the others."""
-
-    rank: int | None  # None: NCCL has no communicator of all processes
-    host: str
-    pid: int
-    gpu: int
-    share: float
-    low: float  # with 95 % confidence
-    high: float
-    slow: bool = False  # others wait for it
-    partly: bool = False  # in some of its communicators only, as stages of a pipeline are
-    runs_ahead: bool = False  # the others go on launching meanwhile: nobody need wait
-    cause: str = "not known"  # host, GPU, network or data
-    pod_index: int | None = None
-    node: str = ""
-    evidence: str = ""  # of a slow link or a data loader, a phrase
-
-
-@dataclass(frozen=True, slots=True)
 class SlowReport:
     """The slow ranks of a job."""
 
@@ -136,6 +129,10 @@ class SlowReport:
         return tuple(each for each in self.late if each.slow)
 
     @property
+    def suspects(self) -> tuple[LateRank, ...]:
+        return tuple(each for each in self.late if each.suspect)
+
+    @property
     def first(self) -> str:
         """The slowest rank, as a phrase; empty if none is slow."""
         return describe_slow_rank(self.slow[0]).removesuffix(".") if self.slow else ""
@@ -144,11 +141,14 @@ class SlowReport:
     def has_verdict(self) -> bool:
         """Whether there is a verdict."""
         told = self.bound <= LARGEST_BOUND or any(each.partly for each in self.late)
-        return not self.problem and (bool(self.slow) or (told and not any(each.runs_ahead for each in self.late)))
+        unsure = any(each.runs_ahead or each.suspect for each in self.late)
+        return not self.problem and (bool(self.slow) or (told and not unsure))
 
     @property
     def advice(self) -> tuple[str, ...]:
         """What to do next, by the causes of the slow ranks, the slowest first."""
+        if self.suspects and not self.slow:
+            return (LOOK_LONGER if self.timed else ASK_RECORDERS,)
         return tuple(dict.fromkeys(SLOW_ADVICE[each.cause] for each in self.slow))
 
     @property
@@ -158,18 +158,20 @@ class SlowReport:
             return (self.problem,)
         if self.slow:
             return tuple(map(describe_slow_rank, self.slow))
+        if self.suspects:
+            return tuple(map(describe_suspect, self.suspects))
         partly = [each for each in self.late if each.partly]
         if partly:
             more = f" and {len(partly) - 1} more" if len(partly) > 1 else ""
             return (
-                f"No rank is late in all its communicators: {_format_rank(partly[0])}{more} launches later in some "
+                f"No rank is late in all its communicators: {format_rank(partly[0])}{more} launches later in some "
                 "communicators only, as stages of a pipeline do.",
             )
         ahead = [each for each in self.late if each.runs_ahead]
         if ahead:
             more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
             return (
-                f"No verdict: {_format_rank(ahead[0])}{more} often launches later than the others, but these go on "
+                f"No verdict: {format_rank(ahead[0])}{more} often launches later than the others, but these go on "
                 "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
             )
         if self.bound > LARGEST_BOUND:
@@ -183,49 +185,6 @@ class SlowReport:
             f" each step. {'No GPU and no link' if self.no_gpu_slow else 'A GPU that computes slowly'} is "
             f"{'slow either' if self.no_gpu_slow else 'not seen this way'}.",
         )
-
-
-def _format_rank(late: LateRank) -> str:
-    if late.rank is None:
-        return f"process {late.pid} on {late.node or late.host} (GPU {late.gpu})"
-    where = f"pod {late.pod_index}, " if late.pod_index is not None else ""
-    node = f" on {late.node}" if late.node else ""
-    return f"rank {late.rank} ({where}GPU {late.gpu}){node}"
-
-
-def describe_slow_rank(late: LateRank) -> str:
-    """A sentence: who it is, how long the others wait for it, and because of what."""
-    evidence = f": {late.evidence}" if late.evidence else ""
-    return f"{_format_rank(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
-
-
-NOT_KNOWN = "the cause is not known"
-_BY_CAUSE = {"host": "by its host", "GPU": "by its GPU", "network": "by the network of its pod", "data": "by its data"}
-SLOW_ADVICE = {
-    "host": "Host: look at what else runs on that node and at its CPUs; a flame graph of the rank (F in the Hang tab, "
-    "a4 hang JOB --rank R --record 10) shows what it does between two launches.",
-    "GPU": "GPU: look at its clock, temperature and Xid errors (GPUs tab, a4 gpus JOB); if it stays slow, launch "
-    "without that node from the last checkpoint.",
-    "network": "Network: look at the NICs and links of that node and at NCCL's warnings in the log; if they stay slow, "
-    "launch without that node from the last checkpoint.",
-    "data": "Data: look at the data set, at the storage that it is read from, and at the loader's workers; other nodes "
-    "seldom help.",
-    "not known": "Not known: a4 slow JOB --recorder also asks how long each rank was in its collectives, which tells "
-    "GPUs and links from hosts.",
-}
-"""What to do next about a slow rank, by its cause."""
-
-
-def format_wait(late: LateRank) -> str:
-    """The share of the step that the others wait for it at most, and between what that is with 95 % confidence."""
-    low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
-    if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
-        return f"the others wait for it, how long is not known, at most {high} of each step"
-    return f"the others wait up to {format_share(late.share)} of each step for it ({low} to {high})"
-
-
-def format_share(share: float) -> str:
-    return f"{float(f'{share * 100:.2g}'):g} %"
 
 
 def parse_polls(output: bytes) -> RasPolls:
@@ -281,9 +240,9 @@ def find_slow_ranks(read: RasPolls) -> SlowReport:
     shares = sorted(rank.share for rank, _ in late)
     shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
     judged = [_judge_rank(each, times, least, _median_of_others(shares, each.share)) for each, times in late]
-    judged.sort(key=lambda each: (not each.slow, -each.share))
+    judged.sort(key=lambda each: (not each.suspect, -each.share))
     never = _confidence_interval([False] * len(polls), 0.0, report.steps)[1]
-    bound = max((each.high for each in judged if not each.slow), default=never)
+    bound = max((each.high for each in judged if not each.suspect), default=never)
     return replace(report, late=tuple(judged), bound=max(bound, never))
 
 
@@ -356,7 +315,7 @@ def _judge_rank(late: LateRank, times: int, least: float, others: float) -> Late
     stands_out = times >= MIN_TIMES_LATE and late.low > max(least, ABOVE_OTHERS * others)
     return replace(
         late,
-        slow=stands_out and not late.runs_ahead and not late.partly,
+        suspect=stands_out and not late.runs_ahead and not late.partly,
         runs_ahead=late.runs_ahead and (stands_out or late.low >= ALWAYS_LATE),
         partly=stands_out and late.partly,
     )
@@ -417,11 +376,17 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
         found = [_merge(each, asked.get(each.rank), nodes, report) for each in times.late]
         known = {each.rank for each in found}
         # Whose launches are late and who comes to no collective late costs nobody anything.
-        found += [each for each in report.slow if each.rank not in known
-                  and (each.rank is None or times.highs.get(each.rank, 1.0) >= each.low / 2)]  # fmt: skip
+        found += [
+            each for each in report.suspects if each.rank not in known
+            and (each.rank is None or times.highs.get(each.rank, 1.0) >= max(LARGEST_BOUND, each.low / 2))
+        ]  # fmt: skip
     named = {each.rank for each in found}
-    rest = [replace(each, slow=False, runs_ahead=False, partly=False) for each in report.late if each.rank not in named]
+    rest = [_clear(each) for each in report.late if each.rank not in named]
     return replace(report, late=(*found, *rest), problem="", no_gpu_slow=not found, bound=times.bound)
+
+
+def _clear(late: LateRank) -> LateRank:
+    return replace(late, slow=False, suspect=False, runs_ahead=False, partly=False)
 
 
 def add_peer_times(report: SlowReport, peers: PeerTimes | None) -> SlowReport:
@@ -433,8 +398,7 @@ def add_peer_times(report: SlowReport, peers: PeerTimes | None) -> SlowReport:
     member = slow.member
     found = LateRank(member.rank, "", slow.pid, slow.gpu, 0.0, 0.0, slow.most, slow=True, cause="network",
                      pod_index=member.pod_index, node=member.node, evidence=slow.what)  # fmt: skip
-    rest = [replace(each, slow=False, runs_ahead=False, partly=False) for each in report.late
-            if each.rank is None or each.rank != member.rank]  # fmt: skip
+    rest = [_clear(each) for each in report.late if each.rank is None or each.rank != member.rank]
     return replace(report, late=(found, *rest), problem="", no_gpu_slow=False)
 
 

@@ -163,17 +163,28 @@ def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: fl
         groups += _own_groups(hung, rank)
         _record_groups(recorder, hung, rank, groups, now, each, count // _A_STEP)
     else:
-        last = int(now % 10**6 / each) if hung is None else STEP - 1
-        slow = slow_rank(place) if hung is None else None
-        late = slow.share * step if slow is not None and slow.launches_late and slow.rank == rank else 0.0
-        for number in range(last - count + 1, last + 1):
-            at = now - (last - number) * each + late
-            recorder.add(every, number, at, each=each, took=_took(place, rank, number, step))
+        _record_steps(recorder, place, every, rank, step, now, count, running=hung is None)
         for call in hung.calls_of(rank) if hung is not None else ():
             recorder.add(every, STEP, now, state=call.state, frame=call.frame)
     told = {group.name: group.as_told() for group in groups}
     entries = recorder.entries
     return {"version": "2.10", "nccl_version": "2.28.9", "pg_config": told, "pg_status": {}, "entries": entries}
+
+
+def _record_steps(
+    recorder: _Recorder, place: ProgramContext, every: _Group, rank: int, step: float, now: float, count: int,
+    *, running: bool,
+) -> None:  # fmt: skip
+    """Fill in the last `count` collectives of a rank, which all launch at the same moments, whenever each is asked."""
+    each = step / _A_STEP
+    last = int(now % 10**6 / each) if running else STEP - 1
+    latest = now - now % 10**6 + last * each if running else now
+    slow = slow_rank(place) if running else None
+    late = slow.share * step if slow is not None and slow.launches_late and slow.rank == rank else 0.0
+    for number in range(last - count + 1, last + 1):
+        at = latest - (last - number) * each + late
+        if at <= now:
+            recorder.add(every, number, at, each=each, took=_took(place, rank, number, step))
 
 
 def _own_groups(hung: HungJob, rank: int) -> list[_Group]:

@@ -173,7 +173,7 @@ def slow_lines(report: SlowReport) -> list[str]:
         )
     if report.timed:
         lines.append(f"{report.timed}.")
-    elif not report.slow and not report.problem:
+    elif not report.slow and not report.suspects and not report.problem:
         lines.append("--recorder also tells of slow GPUs and links; the first time it pauses the job for 2 to 5 s.")
     if report.peers is not None:
         lines.append(f"{report.peers.words}.")
@@ -249,18 +249,17 @@ odd, most, text, words, problem), absent (pod_index, status: pods that do not ru
         description="""\
 Find the rank for which the others wait: for 12 steps (10 to 300 s), or --seconds, one pod asks NCCL's RAS service (NCCL
 2.24 and newer) many times a second which ranks have launched fewer operations. The share of the step is what
-the others wait at most; the brackets say between what it is with 95 % confidence. There is none where too
-little was seen or where the hosts run ahead of their GPUs. A GPU that computes slowly is not seen where the
-loss is read in every step: all hosts launch at the same time then. --recorder sees it, and a slow link: it
-asks every rank how long it was in each collective. py-spy then looks for half as long where a slow rank is,
-and one that is not: whether it waits for its data.""",
+the others wait for such a rank at most; the brackets say between what it is with 95 % confidence. There is
+none where too little was seen or where the hosts run ahead of their GPUs. Whether the others wait at all
+--recorder tells: it asks every rank how long it was in each collective, and also sees a slow GPU or link.
+py-spy then looks for half as long where a late rank is, and one that is not: whether it waits for its data.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: job, at, told (whether there is a verdict), words, advice (what to do next), problem (why there is no
 verdict), version, form (json or text), ranks, polls, seconds, steps (times that operations were launched;
 null: not told), late (rank, host, pid, gpu, pod_index, node, share (0: not known), low, high: of the step in
-which it is late, 95 % confidence, slow, partly: in some of its communicators only, runs_ahead: the others
-launch meanwhile, cause: host, GPU, network, data or not known, evidence: of a slow link or a data loader),
+which it is late, 95 % confidence, slow: the others wait for it, suspect: it launches later, and whether they
+wait is not known, partly: in some of its communicators only, runs_ahead: the others launch meanwhile, cause: host, GPU, network, data or not known, evidence: of a slow link or a data loader),
 bound (share that no other rank reaches), timed (which ranks told how long collectives took; empty: not asked),
 no_gpu_slow (by that, none is slow), peers (null: no files of CoMMA; words, pairs: member, peer, direction,
 step_bytes, steps, bytes, us_per_mib, worst_us, slow; slow: the pair that is named), sampled (at which ranks

@@ -19,7 +19,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from console.hang.slow_ranks import LateRank, SlowReport, describe_slow_rank, format_share
+from console.hang.late_rank import LateRank, describe_slow_rank, format_share
+from console.hang.slow_ranks import SlowReport
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress

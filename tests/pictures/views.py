@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.hang.slow_ranks import LateRank, SlowReport
+from console.hang.late_rank import LateRank
+from console.hang.slow_ranks import SlowReport
 from tests.pictures.frozen import MOMENT, QUICK, STILL
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from msgspec import structs
 from textual.widgets._toast import ToastRack
 
 from console.config import Config, Notifications, Thresholds
+from console.hang.late_rank import SLOW_ADVICE, LateRank
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
-from console.hang.slow_ranks import SLOW_ADVICE, LateRank, SlowReport
+from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
 from console.hang.torch_analysis import TorchAnalysis, TorchFinding
 from console.launch.run_record import Outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,8 @@ import pytest
 from console.errors import Unreachable, Unreadable
 from console.hang import probe
 from console.hang.data_waits import RankSamples, add_data_waits, choose_sampled, parse_samples, read_samples
-from console.hang.slow_ranks import SLOW_ADVICE, LateRank, SlowReport
+from console.hang.late_rank import SLOW_ADVICE, LateRank
+from console.hang.slow_ranks import SlowReport
 
 LOADS = (
     "<module> (train.py:9);main (train.py:4);next_batch (corpus.py:88);_next_data (torch/utils/data/dataloader.py:1)"
@@ -76,6 +78,14 @@ def test_a_pod_that_answers_junk_is_named() -> None:
 class Pod:
     def __init__(self, number: int) -> None:
         self.number, self.gpus = number, 8
+
+
+def test_a_suspect_that_is_in_its_data_loader_is_slow_and_another_stays_one() -> None:
+    suspect = replace(slow(), late=(replace(slow().late[0], slow=False, suspect=True),))
+    assert choose_sampled(suspect, cast("Any", [Pod(0), Pod(1)])) == [9, 1]
+    report = add_data_waits(suspect, [samples(9, 16), samples(1, 2)])
+    assert [(each.rank, each.slow, each.suspect, each.cause) for each in report.late] == [(9, True, False, "data")]
+    assert add_data_waits(suspect, [samples(9, 2), samples(1, 2)]).late == suspect.late
 
 
 def test_the_rank_beside_the_slow_ones_has_the_same_place_in_another_pod() -> None:

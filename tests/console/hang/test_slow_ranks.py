@@ -16,7 +16,9 @@ import pytest
 
 from console.errors import Unreadable
 from console.hang import poll_ras
-from console.hang.slow_ranks import SLOW_ADVICE, add_locations, find_slow_ranks, format_share, parse_polls
+from console.hang.collective_times import TimesReport
+from console.hang.late_rank import ASK_RECORDERS, LOOK_LONGER, format_share
+from console.hang.slow_ranks import add_locations, add_times, find_slow_ranks, parse_polls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,16 +120,18 @@ def polled(
     return find_slow_ranks(parse_polls("\n".join(teller.lines).encode()))
 
 
-def test_the_late_rank_is_named_with_the_share_that_the_others_wait() -> None:
+def test_the_late_rank_is_a_suspect_with_the_share_that_the_others_wait_at_most() -> None:
     report = polled(SimulatedJob(16, {9: 0.07 * STEP}))
-    (late,) = report.slow
+    (late,) = report.suspects
+    assert (report.slow, report.has_verdict) == ((), False)
     assert (late.rank, late.host, late.gpu, late.cause) == (9, "10.0.0.1", 1, "host")
     assert late.low < 0.07 < late.high
     assert late.high - late.low < 0.04
     (words,) = add_locations(report, lambda each: (1, "n1")).words
-    assert words.startswith("rank 9 (pod 1, GPU 1) on n1: the others wait up to ")
-    assert words.endswith(f" % of each step for it ({late.low * 100:.2g} to {late.high * 100:.2g} %), by its host.")
-    assert report.advice == (SLOW_ADVICE["host"],)
+    assert words.startswith("rank 9 (pod 1, GPU 1) on n1 launches later than the others for ")
+    between = f"({late.low * 100:.2g} to {late.high * 100:.2g} %)"
+    assert words.endswith(f" % of each step {between}: so long they wait for it at most, if at all.")
+    assert report.advice == (ASK_RECORDERS,)
 
 
 def test_all_of_a_step_is_no_power_of_ten() -> None:
@@ -145,7 +149,7 @@ def test_all_of_a_step_is_no_power_of_ten() -> None:
 def test_of_two_ranks_a_delay_of_three_milliseconds_is_seen(delay: float, rank: int) -> None:
     for seed in range(5):
         report = polled(SimulatedJob(2, {rank: delay}, seed=seed))
-        (late,) = report.slow
+        (late,) = report.suspects
         assert late.rank == rank
         assert late.low < delay / STEP < late.high
 
@@ -155,7 +159,7 @@ def test_in_healthy_runs_no_rank_is_slow(world: int) -> None:
     for seed in range(10):
         report = polled(SimulatedJob(world, seed=seed))
         assert report.has_verdict
-        assert report.slow == ()
+        assert report.suspects == ()
         assert report.bound < 0.03
         assert report.words[0].startswith("No host is slow: none launches later than the others for more than ")
 
@@ -166,8 +170,8 @@ def test_none_is_said_to_be_slow_only_where_a_slow_rank_is_ruled_out() -> None:
         report = polled(SimulatedJob(8, step=1.0, seed=seed), seconds=10.0, every=0.09)
         assert (report.slow, report.has_verdict) == ((), report.bound <= 0.05)
         late = polled(SimulatedJob(8, {3: 0.06}, step=1.0, seed=seed), seconds=10.0, every=0.09)
-        assert late.slow or not late.has_verdict
-        if not late.slow:
+        assert not late.has_verdict
+        if not late.suspects:
             assert late.words[0].endswith(
                 f"for {format_share(late.bound)} of each step cannot be ruled out; look longer: --seconds 30."
             )
@@ -176,7 +180,7 @@ def test_none_is_said_to_be_slow_only_where_a_slow_rank_is_ruled_out() -> None:
 def test_hosts_that_run_ahead_tell_nothing() -> None:
     """The rank is late by half of the time between two operations, and nobody waits for it."""
     report = polled(SimulatedJob(4, {1: 0.012}, runs_ahead=True))
-    assert report.slow == ()
+    assert report.suspects == ()
     assert not report.has_verdict
     assert "rank 1 (GPU 1) often launches later" in report.words[0]
     assert "the hosts run ahead of the GPUs" in report.words[0]
@@ -185,31 +189,30 @@ def test_hosts_that_run_ahead_tell_nothing() -> None:
 def test_a_lag_that_may_cost_nobody_anything_is_a_bound_only() -> None:
     """Operations are launched one by one all over the step: the others may or may not wait for these 3 ms."""
     report = polled(SimulatedJob(4, {1: 0.003}, runs_ahead=True))
-    assert [each.rank for each in report.slow] == [1]
-    assert "the others wait up to " in report.words[0]
+    assert [each.rank for each in report.suspects] == [1]
+    assert "so long they wait for it at most, if at all." in report.words[0]
 
 
 def test_ranks_that_are_asked_one_after_the_other_are_not_late() -> None:
     report = polled(SimulatedJob(8, skew=0.001))
     assert max(each.share for each in report.late) > 0.015
-    assert report.slow == ()
+    assert report.suspects == ()
 
 
 def test_a_rank_that_is_late_in_one_communicator_alone_is_not_accused() -> None:
     groups: dict[str, Sequence[int]] = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
     everywhere = polled(SimulatedJob(4, {2: 0.008}, groups=groups))
     one_pair = polled(SimulatedJob(4, {2: 0.008}, groups=groups, only_in="c"))
-    assert [(each.rank, each.cause) for each in everywhere.slow] == [(2, "host")]
-    assert (one_pair.slow, one_pair.has_verdict) == ((), True)
+    assert [(each.rank, each.cause) for each in everywhere.suspects] == [(2, "host")]
+    assert (one_pair.suspects, one_pair.has_verdict) == ((), True)
     assert "rank 2 (GPU 2) launches later in some communicators only, as stages of a pipeline do." in one_pair.words[0]
 
 
 @pytest.mark.parametrize(("world", "rank"), [(2, 1), (8, 5)])
 def test_answers_in_text_name_the_late_rank_too(world: int, rank: int) -> None:
     report = polled(SimulatedJob(world, {rank: 0.010}), form="text")
-    (late,) = report.slow
+    (late,) = report.suspects
     assert (report.form, late.rank, late.cause) == ("text", rank, "not known")
-    assert "the others wait up to " in report.words[0]
 
 
 def test_too_little_gives_no_verdict() -> None:
@@ -256,7 +259,7 @@ def test_a_thousand_ranks_of_which_many_are_late_now_and_then_are_judged() -> No
         behind = [[each, 1] for each in range(1024) if chance.random() < often.get(each, 0.005)]
         lines.append(json.dumps([at * 0.02, 0.002, at // 4 * 24, [[0, 1024, behind]]]))
     report = find_slow_ranks(parse_polls("\n".join(lines).encode()))
-    assert [each.rank for each in report.slow] == [late]
+    assert [each.rank for each in report.suspects] == [late]
 
 
 def serve_once(answer: str) -> tuple[socket.socket, list[bytes]]:
@@ -343,6 +346,18 @@ def test_the_practice_cluster_answers_as_nccl_does() -> None:
         done = subprocess.run(argv, capture_output=True, check=True, text=True)
         teller.print_answer(done.stdout, number * 0.17, 0.001)
     report = find_slow_ranks(parse_polls("\n".join(teller.lines).encode()))
-    (late,) = report.slow
+    (late,) = report.suspects
     assert (report.ranks, late.rank, late.host, late.pid, late.gpu, late.cause) == (64, 41, "10.0.0.6", 1202, 1, "host")
     assert late.low < 0.07 < late.high
+
+
+@pytest.mark.parametrize(
+    ("high", "left"), [(0.02, False), (0.06, True)], ids=["nobody waits", "how long they wait is not known"]
+)
+def test_a_suspect_is_cleared_where_collectives_tell_that_nobody_waits(high: float, left: bool) -> None:
+    report = polled(SimulatedJob(2, {1: 0.010}))
+    assert report.suspects
+    times = TimesReport(words="2 of 2 ranks told", told=True, bound=high, highs={0: 0.0, 1: high}, busy=0.1)
+    found = add_times(report, times, {})
+    assert (found.slow, bool(found.suspects), found.has_verdict) == ((), left, not left)
+    assert found.advice == ((LOOK_LONGER,) if left else ())

@@ -144,9 +144,9 @@ def test_a_run_that_goes_on_has_the_boxes_of_its_log_and_of_the_slow_rank_that_a
     before = a4.json("ledger", "slowed")["gpu_seconds"]
     assert (before["productive"] > 0, before["slow"]) == (True, 0.0), "no console has followed its log"
     # Where the machine is busy 5 s may see too few launches to name anybody.
-    asked = (a4.json("slow", "slowed", "--seconds", seconds, code=1)["late"] for seconds in ("5", "10", "20"))
-    found = next(filter(None, asked))
-    assert found[0]["slow"]
+    asked = (a4.json("slow", "slowed", "--seconds", seconds, "--recorder", code=1) for seconds in ("5", "10", "20"))
+    found = next(filter(None, (told["late"] for told in asked)))
+    assert (found[0]["slow"], found[0]["cause"]) == (True, "host")
     found = a4.json("ledger", "slowed")
     boxes = found["gpu_seconds"]
     assert boxes["slow"] / (boxes["slow"] + boxes["productive"]) == pytest.approx(0.3, abs=0.12)

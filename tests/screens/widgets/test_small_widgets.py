@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from textual.app import App, ComposeResult
 
-from console.hang.slow_ranks import LateRank, SlowReport
+from console.hang.late_rank import LateRank
+from console.hang.slow_ranks import SlowReport
 from console.kube.objects.event import Event
 from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines

@@ -1,0 +1,83 @@
+"""A rank that is later than the others, and how that is told: who it is, how long they wait, why, what to do (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """A rank, and the share of the step in which it launches later than the others."""
+
+    rank: int | None  # None: NCCL has no communicator of all processes
+    host: str
+    pid: int
+    gpu: int
+    share: float
+    low: float  # with 95 % confidence
+    high: float
+    slow: bool = False  # others wait for it
+    suspect: bool = False  # it launches later than the others, and whether they wait is not known
+    partly: bool = False  # in some of its communicators only, as stages of a pipeline are
+    runs_ahead: bool = False  # the others go on launching meanwhile: nobody need wait
+    cause: str = "not known"  # host, GPU, network or data
+    pod_index: int | None = None
+    node: str = ""
+    evidence: str = ""  # of a slow link or a data loader, a phrase
+
+
+def format_rank(late: LateRank) -> str:
+    if late.rank is None:
+        return f"process {late.pid} on {late.node or late.host} (GPU {late.gpu})"
+    where = f"pod {late.pod_index}, " if late.pod_index is not None else ""
+    node = f" on {late.node}" if late.node else ""
+    return f"rank {late.rank} ({where}GPU {late.gpu}){node}"
+
+
+def describe_slow_rank(late: LateRank) -> str:
+    """A sentence: who it is, how long the others wait for it, and because of what."""
+    evidence = f": {late.evidence}" if late.evidence else ""
+    return f"{format_rank(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
+
+
+def describe_suspect(late: LateRank) -> str:
+    low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
+    return (
+        f"{format_rank(late)} launches later than the others for {format_share(late.share)} of each step "
+        f"({low} to {high}): so long they wait for it at most, if at all."
+    )
+
+
+NOT_KNOWN = "the cause is not known"
+_BY_CAUSE = {"host": "by its host", "GPU": "by its GPU", "network": "by the network of its pod", "data": "by its data"}
+SLOW_ADVICE = {
+    "host": "Host: look at what else runs on that node and at its CPUs; a flame graph of the rank (F in the Hang tab, "
+    "a4 hang JOB --rank R --record 10) shows what it does between two launches.",
+    "GPU": "GPU: look at its clock, temperature and Xid errors (GPUs tab, a4 gpus JOB); if it stays slow, launch "
+    "without that node from the last checkpoint.",
+    "network": "Network: look at the NICs and links of that node and at NCCL's warnings in the log; if they stay slow, "
+    "launch without that node from the last checkpoint.",
+    "data": "Data: look at the data set, at the storage that it is read from, and at the loader's workers; other nodes "
+    "seldom help.",
+    "not known": "Not known: the clocks of the nodes and NCCL's answers do not tell a slow host from a slow GPU; look "
+    "at both (GPUs tab, a4 gpus JOB; a flame graph of the rank, F in the Hang tab).",
+}
+"""What to do next about a slow rank, by its cause."""
+ASK_RECORDERS = (
+    "Not certain: a4 slow JOB --recorder tells whether the others wait: it asks every rank how long it was in its "
+    "collectives."
+)
+LOOK_LONGER = "Not certain: the times of the collectives scatter; look longer (a4 slow JOB --recorder --seconds)."
+"""What to do next about a rank that launches later than the others."""
+
+
+def format_wait(late: LateRank) -> str:
+    """The share of the step that the others wait for it at most, and between what that is with 95 % confidence."""
+    low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
+    if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
+        return f"the others wait for it, how long is not known, at most {high} of each step"
+    return f"the others wait up to {format_share(late.share)} of each step for it ({low} to {high})"
+
+
+def format_share(share: float) -> str:
+    return f"{float(f'{share * 100:.2g}'):g} %"
