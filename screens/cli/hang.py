@@ -259,7 +259,8 @@ JSON: job, at, told (whether there is a verdict), words, advice (what to do next
 verdict), version, form (json or text), ranks, polls, seconds, steps (times that operations were launched;
 null: not told), late (rank, host, pid, gpu, pod_index, node, share (0: not known), low, high: of the step in
 which it is late, 95 % confidence, slow: the others wait for it, suspect: it launches later, and whether they
-wait is not known, partly: in some of its communicators only, runs_ahead: the others launch meanwhile, cause: host, GPU, network, data or not known, evidence: of a slow link or a data loader),
+wait is not known, partly: in some of its communicators only, runs_ahead: the others launch meanwhile, cause:
+host, GPU, network, data or not known, evidence: of a slow link or a data loader),
 bound (share that no other rank reaches), timed (which ranks told how long collectives took; empty: not asked),
 no_gpu_slow (by that, none is slow), peers (null: no files of CoMMA; words, pairs: member, peer, direction,
 step_bytes, steps, bytes, us_per_mib, worst_us, slow; slow: the pair that is named), sampled (at which ranks

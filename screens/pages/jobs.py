@@ -93,6 +93,10 @@ class JobsScreen(ReasonScreen):
         return {**super().subject(), **namespace, "job": row.jobset.name if row is not None else ""}
 
     def show_fleet(self, fleet: Fleet) -> None:
+        self._show_jobs(fleet)
+        self.renew_pane()
+
+    def _show_jobs(self, fleet: Fleet) -> None:
         jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
         ordered = sorted(jobsets, key=lambda jobset: jobset.place_in_lists)
         rows: dict[RowKey, JobLine] = {jobset.key: line_of(self.app, jobset, fleet) for jobset in ordered}
@@ -101,7 +105,6 @@ class JobsScreen(ReasonScreen):
             self.table.move_to(self.app.launched)
             self.app.launched = None
         self._tell_reason()
-        self.renew_pane()
 
     def on_mount(self) -> None:
         self._glance()
@@ -119,9 +122,9 @@ class JobsScreen(ReasonScreen):
             await asyncio.sleep(GLANCE_EVERY)
 
     def tick(self) -> None:
-        super().tick()
         if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
-            self.show_fleet(self.app.fleet)
+            self._show_jobs(self.app.fleet)
+        super().tick()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         line = self.table.row

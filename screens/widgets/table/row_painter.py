@@ -113,6 +113,17 @@ SAMPLE = 1000
 """New rows of one picture by which columns are measured; of more, those evenly between, and the rest when in view."""
 
 
+@dataclass(frozen=True, slots=True)
+class _DrawnRow(Generic[RowT]):
+    """A line as it was drawn last; when only its ages have changed, its other cells are not formatted again."""
+
+    row: RowT
+    look: tuple[object, ...]
+    ages: list[Any]
+    cells: list[list[Segment]]
+    strip: Strip
+
+
 class RowPainter(Generic[RowT]):
     """Draws rows as columns, in the width and styles of a widget."""
 
@@ -127,7 +138,7 @@ class RowPainter(Generic[RowT]):
         self._measured = 0  # how many rows that was
         self._sampled = False  # whether rows came that were not measured
         self._layout: list[tuple[Column[Any], int]] = []
-        self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
+        self._drawn: dict[RowKey, _DrawnRow[RowT]] = {}
         self._mixes: dict[tuple[str, str], Style] = {}
 
     # widths
@@ -203,29 +214,35 @@ class RowPainter(Generic[RowT]):
         ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
         layout = self.columns_now()
         cursor = Span("▹", "dim") if apart else Span("▸", "accent")
-        look = (here, marked, ground, apart, self.stale, *(column.cell(row) for column in self._aging))
+        look, ages = (here, marked, ground, apart, self.stale), [column.cell(row) for column in self._aging]
         drawn = self._drawn.get(key)
-        if drawn is not None and drawn[0] is row and drawn[1] == look:
-            return drawn[2]
+        known = drawn if drawn is not None and drawn.row is row and drawn.look == look else None
+        if known is not None and known.ages == ages:
+            return known.strip
         if self._sampled and self.measure([row]):
             self.lay_out()
             self._widget.refresh()
-            layout = self.columns_now()
+            layout, known = self.columns_now(), None
         ink_of = self._inks_on(ground)
         glyph = cursor if here else Span(" "), Span("▌" if marked else " ", "found")
         segments = fit_runs(glyph, MARGIN, ink_of)
         room = self._widget.size.width - MARGIN
-        for column, width in layout:
-            runs = runs_of(column.at(row, width), column.ink)
-            runs = cut_name(runs, width, node=column.cut == "node") if column.cut != "end" else runs
+        cells: list[list[Segment]] = []
+        for number, (column, width) in enumerate(layout):
             room -= width
             after = max(0, room) if column is layout[-1][0] else GAP
-            segments += fit_runs(runs, width, ink_of, right=column.right, after=after)
+            if known is None or column.ages:
+                runs = runs_of(column.at(row, width), column.ink)
+                runs = cut_name(runs, width, node=column.cut == "node") if column.cut != "end" else runs
+                cells.append(fit_runs(runs, width, ink_of, right=column.right, after=after))
+            else:
+                cells.append(known.cells[number])
+            segments += cells[-1]
             room -= GAP
         strip = Strip(joined(segments)).adjust_cell_length(self._widget.size.width, ink_of(""))
         if len(self._drawn) >= DRAWN:
             self._drawn.clear()
-        self._drawn[key] = row, look, strip
+        self._drawn[key] = _DrawnRow(row, look, ages, cells, strip)
         return strip
 
     def titles(self, sorted_by: str, *, descending: bool) -> Strip:
