@@ -17,6 +17,8 @@ RUNS_AHEAD, MIN_LOOKS = 0.7, 8
 """A tenth of the looks find a queue that is shorter than that part of the median one, unless the host runs ahead."""
 CLOCKS_DIFFER = 5000
 """Microseconds that the others wait for a rank, so that clocks of several machines, up to 1 ms apart, can tell why."""
+MOST_OTHERS = 64
+"""Ranks that a late one is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ def is_late_by_host(rank: int, several: Mapping[int, Launches], late: frozenset[
     if own.runs_ahead:
         return False
     others = [each for number, each in several.items() if number not in late and each.clock]
+    others.sort(key=lambda each: each.clock != own.clock)
+    others = others[:MOST_OTHERS]
     known = [number for number in own.at if all(number in each.at for each in others)]
     if not known or not others:
         return None
