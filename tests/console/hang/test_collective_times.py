@@ -32,6 +32,7 @@ def read_trials(path: Path) -> dict[str, dict[str, Any]]:
 
 
 TRIALS = read_trials(FIXTURES / "h100" / "slow.tar.gz")  # 4 ranks of one GPU, without the clock of launches
+TRIALS_OF_FOUR = read_trials(FIXTURES / "h200" / "slow_four.tar.gz")  # of two GPUs
 TRIALS_OF_TWO = read_trials(FIXTURES / "h200" / "slow.tar.gz")  # a rank on each of two GPUs, steps of 8 and of 30 ms
 
 
@@ -45,7 +46,7 @@ def verdict(trial: dict[str, Any]) -> SlowReport:
 @pytest.mark.parametrize(
     ("trial", "ranks"),
     [pytest.param(trial, ranks, id=f"{ranks} ranks, {name}")
-     for ranks, trials in ((4, TRIALS), (2, TRIALS_OF_TWO)) for name, trial in trials.items()],
+     for ranks, trials in ((4, TRIALS), (2, TRIALS_OF_TWO), (4, TRIALS_OF_FOUR)) for name, trial in trials.items()],
 )  # fmt: skip
 def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(trial: dict[str, Any], ranks: int) -> None:
     report = verdict(trial)
@@ -58,8 +59,8 @@ def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(tria
 
 
 @pytest.mark.parametrize("name", [name for name, each in TRIALS.items() if each["kind"] == "none"])
-def test_launches_alone_accuse_no_healthy_rank_either(name: str) -> None:
-    assert find_slow_ranks(parse_polls(TRIALS[name]["kept"]["polls"].encode())).slow == ()
+def test_launches_alone_make_no_healthy_rank_of_these_a_suspect(name: str) -> None:
+    assert find_slow_ranks(parse_polls(TRIALS[name]["kept"]["polls"].encode())).suspects == ()
 
 
 def test_the_recorded_trials_are_of_every_kind() -> None:
