@@ -195,7 +195,8 @@ class HangTab(JobTab):
         if not report.slow and await self.live.app.push_screen_wait(
             Confirm(
                 f"{' '.join(report.words)}",
-                ["Every rank can also be asked how long it was in each collective: that tells of slow GPUs and links.",
+                ["Every rank can also be asked how long it was in each collective: that tells whether others wait, and "
+                 "of slow GPUs and links.",
                  "The first time pauses the job for 2 to 5 s."],
                 verb="Ask", keep="Cancel",
             )
