@@ -281,23 +281,42 @@ def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
     return Finding(Desync.MISSED, ranks, f"never entered {name}", number, at.frame)
 
 
-def _left_behind(waits: _Waits) -> Finding | None:
-    """Of ranks that wait for each other the few whom one operation lacks, where the other one lacks many.
+_Named = tuple[str, str, int]
+"""A collective by the name of its group, its kind and its number."""
 
-    Of as many on both sides those whose operation is over in other groups of that name: of two replicas, say.
+
+def _left_behind(waits: _Waits) -> Finding | None:
+    """Of ranks that wait for each other those who left something out.
+
+    That is who has not launched what the others are in, if the others have launched all that is awaited. Else the few
+    whom one operation lacks, where the other one lacks many; of as many on both sides those whose operation is over in
+    other groups of that name: of two replicas, say.
     """
-    lacked: dict[tuple[str, str, int], set[int]] = defaultdict(set)
-    stuck: dict[tuple[str, str, int], set[Group]] = defaultdict(set)
+    lacked: dict[_Named, set[int]] = defaultdict(set)
+    unlaunched: dict[_Named, set[int]] = defaultdict(set)
+    stuck: dict[_Named, set[Group]] = defaultdict(set)
     for rank, awaited in waits.of.items():
         group, at = waits.blocked[rank]
         if awaited and not at.p2p:
-            lacked[waits.named(group), at.kind, at.seq].update(awaited)
-            stuck[waits.named(group), at.kind, at.seq].add(group)
+            name = waits.named(group), at.kind, at.seq
+            lacked[name].update(awaited)
+            stuck[name].add(group)
+            if never := {each for each in awaited if (group, at.seq) not in waits.launched(each)}:
+                unlaunched[name].update(never)
     if len(lacked) < 2:
         return None
+    if len(unlaunched) == 1:
+        ((few, ranks),) = unlaunched.items()
+        return _describe_left_out(waits, few, ranks)
     over = {key: waits.count_through(key[0], key[2], groups) for key, groups in stuck.items()}
     (few, ranks), (other, more), *_ = sorted(lacked.items(), key=lambda each: (len(each[1]), -over[each[0]]))
-    if (len(ranks) == len(more) and over[few] == over[other]) or not ranks <= waits.blocked.keys():
+    undecided = len(ranks) == len(more) and over[few] == over[other]
+    return None if undecided else _describe_left_out(waits, few, ranks)
+
+
+def _describe_left_out(waits: _Waits, few: _Named, ranks: set[int]) -> Finding | None:
+    """That ranks never entered a collective and wait in another one; None unless they all wait in the same one."""
+    if not ranks <= waits.blocked.keys():
         return None
     own = {(waits.named(group), at.kind, at.seq): at for rank in ranks for group, at in (waits.blocked[rank],)}
     if len(own) > 1 or few in own:

@@ -28,6 +28,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "gloo"
 RECORDED_OF_NCCL = FOLDER.parent / "h100" / "hangs.tar.gz"
+RECORDED_OF_TWO_GPUS = FOLDER.parent / "h200" / "hangs.tar.gz"
 KINDS = {
     "checkpoint": Desync.MISSED, "data": Desync.MISSED, "dead": Desync.NO_DUMP, "epoch": Desync.EPOCH,
     "order": Desync.ORDER, "shape": Desync.SHAPE, "skip": Desync.MISSED, "stop": Desync.NO_DUMP,
@@ -126,6 +127,15 @@ async def test_hangs_of_nccl_are_told_by_what_their_hosts_launched_and_their_gpu
     recorded = gathered(hang, RECORDED_OF_NCCL)
     report = await inspect(recorded)
     assert tuple(sorted(rank for group in report.suspects for rank in group.ranks)) == recorded.culprits
+    assert NCCL[hang] in report.short
+
+
+@pytest.mark.parametrize("hang", ["skip", "order"])
+async def test_of_two_ranks_that_wait_for_each_other_the_odd_one_is_named(hang: str) -> None:
+    """Two ranks in all: the host of one has launched what the other is in, and not the other way round."""
+    recorded = gathered(hang, RECORDED_OF_TWO_GPUS)
+    report = await inspect(recorded)
+    assert tuple(sorted(rank for group in report.suspects for rank in group.ranks)) == recorded.culprits == (1,)
     assert NCCL[hang] in report.short
 
 
