@@ -66,17 +66,25 @@ class _Login:
 
     def __init__(self, reach: GoogleSession) -> None:
         self._reach = reach
-        self._token, self._until = "", 0.0
+        self._token, self._until, self._headers = "", 0.0, list[str]()
         self._one = asyncio.Lock()
 
     async def headers(self, refused: str = "") -> tuple[str, list[str]]:
         """The token and the headers; `refused`: the token that was not accepted."""
-        async with self._one:
-            if time.monotonic() > self._until or refused == self._token:
-                self._token, _ = await self._reach.token(refused)
-                self._until = time.monotonic() + self.FRESH
+        if self._must_ask(refused):
+            async with self._one:
+                if self._must_ask(refused):
+                    await self._ask(refused)
+        return self._token, self._headers
+
+    def _must_ask(self, refused: str) -> bool:
+        return time.monotonic() > self._until or refused == self._token
+
+    async def _ask(self, refused: str) -> None:
+        self._token, _ = await self._reach.token(refused)
+        self._until = time.monotonic() + self.FRESH
         project = getattr(self._reach.credentials, "quota_project_id", None)
-        return self._token, [
+        self._headers = [
             f"Authorization: Bearer {self._token}",
             f"User-Agent: {AGENT}",
             "Accept-Encoding: gzip",  # else Google unpacks what is stored packed, and its parts cannot be asked for
@@ -94,10 +102,10 @@ async def read_parts(
     connections.setopt(pycurl.M_MAXCONNECTS, AT_ONCE)
 
     async def work() -> None:
-        read = _ObjectReader(connections, endpoint, login)
+        read = _ObjectReader(connections, endpoint, login, bucket)
         try:
             for name, (start, most) in rest:
-                found[name] = await read.part(bucket, name, start, most)
+                found[name] = await read.part(name, start, most)
         finally:
             read.curl.close()
 
@@ -113,10 +121,13 @@ async def read_parts(
 
 
 class _ObjectReader:
-    """Reads one object after the other."""
+    """Reads one object of a bucket after the other."""
 
-    def __init__(self, connections: pycurl.AsyncCurlMulti, endpoint: Endpoint, login: _Login) -> None:
-        self._connections, self._endpoint, self._login = connections, endpoint, login
+    def __init__(
+        self, connections: pycurl.AsyncCurlMulti, endpoint: Endpoint, login: _Login, bucket: str
+    ) -> None:  # fmt: skip
+        self._connections, self._login, self._bucket = connections, login, bucket
+        self._objects = f"{endpoint.base}/download/storage/v1/b/{quote(bucket, safe='')}/o"
         self._body, self._room, self._cut = bytearray(), 0, False
         self.curl = curl = pycurl.Curl()
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
@@ -149,9 +160,9 @@ class _ObjectReader:
         self._cut = len(self._body) > self._room
         return 0 if self._cut else None
 
-    async def part(self, bucket: str, name: str, start: int, most: int) -> bytes:
-        doing = f"read gs://{bucket}/{name}"
-        url = f"{self._endpoint.base}/download/storage/v1/b/{quote(bucket, safe='')}/o/{quote(name, safe='')}?alt=media"
+    async def part(self, name: str, start: int, most: int) -> bytes:
+        doing = f"read gs://{self._bucket}/{name}"
+        url = f"{self._objects}/{quote(name, safe='')}?alt=media"
         end, pause, refused = time.monotonic() + RETRY_FOR, FIRST_PAUSE, ""
         while True:
             token, headers = await self._login.headers(refused)
