@@ -20,7 +20,7 @@ import msgspec
 from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
 from console.errors import ConsoleError
 from console.hang.flight_recorder import GroupRanks
-from console.hang.launch_times import Launches, is_late_by_host
+from console.hang.launch_times import RankLaunches, is_late_by_host
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
 MIN_SHARE = 0.025  # of the time; less is told of healthy ranks, too: their links differ
@@ -127,12 +127,12 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     """Who is late by the answers of pods, by their numbers; `addresses` tells which pod has which."""
     ranks = [each for pod in pods.values() for each in pod.ranks]
     clocks = {each.rank: pod.clock for pod in pods.values() for each in pod.ranks}
-    several: dict[_Group, dict[int, Launches]] = defaultdict(dict)
+    several: dict[_Group, dict[int, RankLaunches]] = defaultdict(dict)
     spans: list[float] = []
     for each in ranks:
         for name, group in each.groups.items():
             if len(group.ranks) > 1 and (rows := each.times.get(name)):
-                several[name, tuple(group.ranks)][each.rank] = Launches(
+                several[name, tuple(group.ranks)][each.rank] = RankLaunches(
                     {number: at + (each.since or 0) for number, at, _ in rows},
                     {number: took for number, _, took in rows},
                     clocks[each.rank] if each.since is not None else "",
@@ -143,7 +143,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     span = max(spans, default=0.0)
     judged = {
         group: found for group, own in several.items()
-        if (found := _Lateness.of(group, {rank: each.took for rank, each in own.items()}, span))
+        if (found := _Lateness.of(group, {rank: each.on_gpu for rank, each in own.items()}, span))
     }  # fmt: skip
     told = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """A rank, and the share of the step in which it launches later than the others."""
+    """A rank, and for what share of the step it is late.
+
+    Of a slow rank that is how long the others wait for it in collectives, 0 where that is not known; of any other how
+    long it is behind with its launches.
+    """
 
     rank: int | None  # None: NCCL has no communicator of all processes
-    host: str
-    pid: int
+    host: str | None  # address of its pod; None: not known, as its pid then
+    pid: int | None
     gpu: int
     share: float
     low: float  # with 95 % confidence
@@ -19,7 +23,7 @@ class LateRank:
     slow: bool = False  # others wait for it
     suspect: bool = False  # it launches later than the others, and whether they wait is not known
     partly: bool = False  # in some of its communicators only, as stages of a pipeline are
-    runs_ahead: bool = False  # the others go on launching meanwhile: nobody need wait
+    runs_ahead: bool = False  # the others go on launching while it is behind: nobody need wait
     cause: str = "not known"  # host, GPU, network or data
     pod_index: int | None = None
     node: str = ""
@@ -34,25 +38,34 @@ def format_rank(late: LateRank) -> str:
     return f"rank {late.rank} ({where}GPU {late.gpu}){node}"
 
 
+def _begin_sentence(late: LateRank) -> str:
+    name = format_rank(late)
+    return name[0].upper() + name[1:]
+
+
 def describe_slow_rank(late: LateRank) -> str:
     """A sentence: who it is, how long the others wait for it, and because of what."""
     evidence = f": {late.evidence}" if late.evidence else ""
-    return f"{format_rank(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
+    return f"{_begin_sentence(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
 
 
 def describe_suspect(late: LateRank) -> str:
-    low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
+    """A sentence on a rank that launches later than the others, of which it is not known whether they wait."""
     return (
-        f"{format_rank(late)} launches later than the others for {format_share(late.share)} of each step "
-        f"({low} to {high}): so long they wait for it at most, if at all."
+        f"{_begin_sentence(late)} launches later than the others for {_format_interval(late)} of each step: so long "
+        "they wait for it at most, if at all."
     )
 
 
 NOT_KNOWN = "the cause is not known"
-_BY_CAUSE = {"host": "by its host", "GPU": "by its GPU", "network": "by the network of its pod", "data": "by its data"}
+_BY_CAUSE = {
+    "host": "because of its host", "GPU": "because of its GPU", "network": "because of the network of its pod",
+    "data": "because of its data",
+}  # fmt: skip
 SLOW_ADVICE = {
     "host": "Host: look at what else runs on that node and at its CPUs; a flame graph of the rank (F in the Hang tab, "
-    "a4 hang JOB --rank R --record 10) shows what it does between two launches.",
+    "a4 hang JOB --rank RANK --record 10) shows what it does between two launches. If it stays slow, launch without "
+    "that node from the last checkpoint.",
     "GPU": "GPU: look at its clock, temperature and Xid errors (GPUs tab, a4 gpus JOB); if it stays slow, launch "
     "without that node from the last checkpoint.",
     "network": "Network: look at the NICs and links of that node and at NCCL's warnings in the log; if they stay slow, "
@@ -63,6 +76,7 @@ SLOW_ADVICE = {
     "at both (GPUs tab, a4 gpus JOB; a flame graph of the rank, F in the Hang tab).",
 }
 """What to do next about a slow rank, by its cause."""
+DUMPS_HALT = "The first dump of its flight recorders halts each rank for 2 to 5 s."
 ASK_RECORDERS = (
     "Not certain: a4 slow JOB --recorder tells whether the others wait: it asks every rank how long it was in its "
     "collectives."
@@ -72,11 +86,15 @@ LOOK_LONGER = "Not certain: the times of the collectives scatter; look longer (a
 
 
 def format_wait(late: LateRank) -> str:
-    """The share of the step that the others wait for it at most, and between what that is with 95 % confidence."""
-    low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
+    """The share of the step for which the others wait for it, with the bounds of 95 % confidence."""
     if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
-        return f"the others wait for it, how long is not known, at most {high} of each step"
-    return f"the others wait up to {format_share(late.share)} of each step for it ({low} to {high})"
+        return f"the others wait for it, at most for {format_share(late.high)} of each step"
+    return f"the others wait for it for {_format_interval(late)} of each step"
+
+
+def _format_interval(late: LateRank) -> str:
+    low, high = format_share(max(0.0, late.low)).removesuffix(" %"), format_share(late.high)
+    return f"{format_share(late.share)} ({low} to {high} with 95 % confidence)"
 
 
 def format_share(share: float) -> str:

@@ -8,61 +8,68 @@ of its GPU has launched long before, whenever one looks.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-EXPLAINED = 0.75
-"""Of the waiting, by launches that are late by as much, where the host makes a rank late."""
-RUNS_AHEAD, MIN_LOOKS = 0.7, 8
-"""A tenth of the looks find a queue that is shorter than that part of the median one, unless the host runs ahead."""
-CLOCKS_DIFFER = 5000
-"""Microseconds that the others wait for a rank, so that clocks of several machines, up to 1 ms apart, can tell why."""
-MOST_OTHERS = 64
+MIN_EXPLAINED = 0.75
+"""The host is the cause if its late launches explain at least this part of the time that the others waited."""
+STEADY, MIN_SAMPLES = 0.7, 8
+"""A host runs ahead of its GPU if the age of its oldest open collective hardly changes: the tenth percentile of at
+least so many samples is above this part of the median. A host that waits for its GPU in each step begins at zero."""
+MIN_WAIT_ACROSS_CLOCKS = 5000
+"""Microseconds of waiting from which clocks of different machines, up to 1 ms apart, tell who launched late."""
+MOST_COMPARED = 64
 """Ranks that a late one is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
-class Launches:
-    """Of a rank in one group, by the number of the collective, and in microseconds."""
+class RankLaunches:
+    """The collectives of a rank in one group, by their numbers; all times in microseconds."""
 
-    at: Mapping[int, int]  # by the clock of its machine
-    took: Mapping[int, int]  # on the GPU
-    clock: str  # of what machine it is; empty: not told
-    queued: Sequence[int]  # for how long the oldest one that was not over had been launched, at several moments
+    launched: Mapping[int, int]  # when, by the clock of its machine
+    on_gpu: Mapping[int, int]  # for how long it was in it
+    clock: str  # the machine whose clock it is; empty: not told
+    open_ages: Sequence[int]  # ages of its oldest open collective, at several moments
 
     @property
     def runs_ahead(self) -> bool:
         """Whether the host launches long before the GPU comes to it, so that a late launch delays nothing."""
-        if len(self.queued) < MIN_LOOKS:
+        if len(self.open_ages) < MIN_SAMPLES:
             return False
-        return statistics.quantiles(self.queued, n=10)[0] > RUNS_AHEAD * statistics.median(self.queued)
+        return statistics.quantiles(self.open_ages, n=10)[0] > STEADY * statistics.median(self.open_ages)
 
 
-def is_late_by_host(rank: int, several: Mapping[int, Launches], late: frozenset[int]) -> bool | None:
+def is_late_by_host(rank: int, of_rank: Mapping[int, RankLaunches], late: frozenset[int]) -> bool | None:
     """Whether the launches of a rank are as late as the others wait for it; `late`: it, and who else is.
 
     None if that is not known: its clock is of no machine that the others are on, and they wait for too short a time.
     """
-    own = several[rank]
+    own = of_rank[rank]
     if not own.clock:
         return None
     if own.runs_ahead:
         return False
-    others = [each for number, each in several.items() if number not in late and each.clock]
+    others = [each for number, each in of_rank.items() if number not in late and each.clock]
     others.sort(key=lambda each: each.clock != own.clock)
-    others = others[:MOST_OTHERS]
-    known = [number for number in own.at if all(number in each.at for each in others)]
+    others = others[:MOST_COMPARED]
+    known = [number for number in own.launched if all(number in each.launched for each in others)]
     if not known or not others:
         return None
     waits = {
-        number: max(0.0, statistics.median(each.took[number] for each in others) - own.took[number]) for number in known
+        number: max(0.0, statistics.median(each.on_gpu[number] for each in others) - own.on_gpu[number])
+        for number in known
     }
     total = sum(waits.values())
-    beside = [each for each in others if each.clock == own.clock]
-    if not total or not (beside or sum(each * each for each in waits.values()) / total >= CLOCKS_DIFFER):
+    same_clock = [each for each in others if each.clock == own.clock]
+    if not total or not (same_clock or _typical_wait(waits.values(), total) >= MIN_WAIT_ACROSS_CLOCKS):
         return None
-    by_launch = 0.0
+    explained = 0.0
     for number, wait in waits.items():
-        later = own.at[number] - statistics.median(each.at[number] for each in beside or others)
-        by_launch += min(max(0.0, later), wait)
-    return by_launch >= EXPLAINED * total
+        later = own.launched[number] - statistics.median(each.launched[number] for each in same_clock or others)
+        explained += min(max(0.0, later), wait)
+    return explained >= MIN_EXPLAINED * total
+
+
+def _typical_wait(waits: Iterable[float], total: float) -> float:
+    """The mean wait, in which long ones count for more: of many collectives a few may have all the waiting."""
+    return sum(wait * wait for wait in waits) / total

@@ -43,8 +43,11 @@ MIN_STEPS = 8  # times that operations were launched, and a rank was late
 MIN_TIMES_LATE = 5
 MIN_LATE_SHARE = 0.025  # what is told from chance: of 34 healthy runs on an H100, 4 had more than 0.017
 ABOVE_OTHERS = 3  # times as late as the usual rank
-ALWAYS_LATE = 0.95  # of the answers: who waits for a rank goes on when it has launched, and then it is not late
-SPARSE = 0.4  # of the answers: more of them with new launches do not tell whether the others go on meanwhile
+ALWAYS_LATE = 0.95
+"""A rank that is behind in so large a part of the answers never catches up: the others do not wait for its launches."""
+MOST_MOVING = 0.4
+"""Where new launches lie between more of the answers than this part, steps are too short for these to tell whether the
+others go on launching while a rank is behind."""
 LARGEST_BOUND = 0.05  # a slower rank than that has to be ruled out before none is said to be slow
 STUDENT = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
 """Student's factors of 95 % for the means of 8 to 20 blocks into which the polls are cut: a step each, or more."""
@@ -148,8 +151,10 @@ class SlowReport:
     def advice(self) -> tuple[str, ...]:
         """What to do next, by the causes of the slow ranks, the slowest first."""
         if self.suspects and not self.slow:
-            return (LOOK_LONGER if self.timed else ASK_RECORDERS,)
-        return tuple(dict.fromkeys(SLOW_ADVICE[each.cause] for each in self.slow))
+            said = [LOOK_LONGER if self.timed else ASK_RECORDERS]
+        else:
+            said = [SLOW_ADVICE[each.cause].replace("RANK", str(each.rank)) for each in self.slow]
+        return tuple(each.replace("JOB", self.job or "JOB") for each in dict.fromkeys(said))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -195,7 +200,7 @@ def parse_polls(output: bytes) -> RasPolls:
     try:
         for line in output.splitlines():
             if len(polls) > MAX_POLLS:
-                raise Unreadable("What the pod tells of NCCL is of more answers than come in a minute.")
+                raise Unreadable("What the pod tells of NCCL is of more answers than are asked for.")
             if line.startswith(b"["):
                 polls.append(msgspec.json.decode(line, type=Poll))
                 continue
@@ -305,8 +310,7 @@ def _measure_lateness(
     times = sum(now and not before for before, now in zip([False, *flags], flags, strict=False))
     found = LateRank(
         process.rank, process.host, process.pid, process.gpu, share, low, high,
-        runs_ahead=ahead,
-        cause="host" if everywhere else "not known", partly=everywhere is False,
+        runs_ahead=ahead, partly=everywhere is False,
     )  # fmt: skip
     return found, times
 
@@ -370,8 +374,8 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
     asked = {each.rank: each for each in report.late}
     if times.link is not None:
         pod = times.link.pod
-        found = [LateRank(times.link.rank, "", 0, 0, 0.0, 0.0, times.busy, slow=True, cause="network", pod_index=pod,
-                          node=nodes.get(pod, ""), evidence=times.link.what)]  # fmt: skip
+        found = [LateRank(times.link.rank, None, None, 0, 0.0, 0.0, times.busy, slow=True, cause="network",
+                          pod_index=pod, node=nodes.get(pod, ""), evidence=times.link.what)]  # fmt: skip
     else:
         found = [_merge(each, asked.get(each.rank), nodes, report) for each in times.late]
         known = {each.rank for each in found}
@@ -396,7 +400,7 @@ def add_peer_times(report: SlowReport, peers: PeerTimes | None) -> SlowReport:
     if slow is None or (report.problem and report.steps == 0):
         return report
     member = slow.member
-    found = LateRank(member.rank, "", slow.pid, slow.gpu, 0.0, 0.0, slow.most, slow=True, cause="network",
+    found = LateRank(member.rank, None, slow.pid, slow.gpu, 0.0, 0.0, slow.most, slow=True, cause="network",
                      pod_index=member.pod_index, node=member.node, evidence=slow.what)  # fmt: skip
     rest = [_clear(each) for each in report.late if each.rank is None or each.rank != member.rank]
     return replace(report, late=(found, *rest), problem="", no_gpu_slow=False)
@@ -404,8 +408,9 @@ def add_peer_times(report: SlowReport, peers: PeerTimes | None) -> SlowReport:
 
 def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport) -> LateRank:
     """A rank that comes late to collectives, with the cause: by when it launched them, else by NCCL's answers."""
+    host, pid = (asked.host, asked.pid) if asked else (None, None)
     return LateRank(
-        late.rank, asked.host if asked else "", asked.pid if asked else 0, late.gpu, late.share, late.low, late.high,
+        late.rank, host, pid, late.gpu, late.share, late.low, late.high,
         slow=True, cause=_cause_of(late, asked, report), pod_index=late.pod, node=nodes.get(late.pod, ""),
     )  # fmt: skip
 
@@ -415,7 +420,7 @@ def _cause_of(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> st
         return "host" if late.by_host else "GPU"
     if asked is None or asked.share >= ALWAYS_LATE:
         return "GPU"
-    if asked.runs_ahead and (report.steps or 0) > SPARSE * report.polls:
+    if asked.runs_ahead and (report.steps or 0) > MOST_MOVING * report.polls:
         return "not known"
     return "host" if not asked.runs_ahead and 2 * asked.share >= late.share else "GPU"
 

@@ -14,6 +14,7 @@ import msgspec
 from console.errors import NotFound, NotThere
 from console.folders import check_new_file
 from console.hang.bundle import write_bundle
+from console.hang.late_rank import DUMPS_HALT
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import format_analysis_lines, format_report, report_to_json
 from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
@@ -34,13 +35,15 @@ async def hang(options: HangOptions) -> int:
     """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
     await _check_files(options)
     async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
-        agreed = await _may_dump(session, options)
+        wanted = not (options.facts_of or options.record)
+        owner = await _find_owner(session, options.job)
+        # What is asked of one process needs no dump of all ranks.
+        agreed = bool(wanted or options.bundle) and await _may_dump(owner, options)
         if options.install:
             await _install(session, options, recorder=agreed)
         report = await session.hang_probe.inspect_job(
             session.namespace, options.job, all_stacks=options.all, recorder=agreed
         )
-        wanted = not (options.facts_of or options.record)
         if wanted and not options.json:
             for line in format_report(report, stacks=options.all):
                 print_line(line)
@@ -75,22 +78,25 @@ async def _check_files(options: HangOptions) -> None:
             await asyncio.to_thread(check_new_file, Path(file))
 
 
-async def _may_dump(session: Session, options: HangOptions | SlowOptions) -> bool:
-    """Whether flight recorders may be asked: those of a job of one's own, else with --yes or after a question."""
+async def _find_owner(session: Session, job: str) -> str:
+    """Who launched a job into whose pods one may look; NotFound if none of its pods runs."""
     await session.wait_until_listed(*KINDS)
-    jobset = find_job(session.fleet, session.namespace, options.job)
-    session.watch.connection_for_change(f"inspect {options.job}")
-    session.hang_probe.running_ranks(session.namespace, options.job)  # where none runs, nothing can be halted
-    owner = session.watch.whose(jobset.owner)
+    jobset = find_job(session.fleet, session.namespace, job)
+    session.watch.connection_for_change(f"inspect {job}")
+    session.hang_probe.running_ranks(session.namespace, job)
+    return session.watch.whose(jobset.owner)
+
+
+async def _may_dump(owner: str, options: HangOptions | SlowOptions) -> bool:
+    """Whether flight recorders may be asked: those of a job of one's own, else with --yes or after a question."""
     if owner == YOU or options.yes:
-        warn("The first dump of its flight recorders halts each rank for about 2 s.")
+        warn(DUMPS_HALT)
         return True
     who = owner or "Somebody else"
     if not is_interactive():
         warn(f"{who} launched {options.job}: its flight recorders are not asked without --yes.")
         return False
-    halts = "The first dump of its flight recorders halts each rank for about 2 s."
-    return await confirm([halts], f"{who} launched {options.job}. Ask its flight recorders?")
+    return await confirm([DUMPS_HALT], f"{who} launched {options.job}. Ask its flight recorders?")
 
 
 async def _install(session: Session, options: HangOptions, *, recorder: bool) -> None:
@@ -134,7 +140,7 @@ async def slow(options: SlowOptions) -> int:
     async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         find_job(session.fleet, session.namespace, options.job)
-        recorder = options.recorder and await _may_dump(session, options)
+        recorder = options.recorder and await _may_dump(await _find_owner(session, options.job), options)
         with ExitStack() as ended:
             ended.callback(show_progress, "")
             show_progress("Reading in the log how long a step takes…")
@@ -174,7 +180,7 @@ def slow_lines(report: SlowReport) -> list[str]:
     if report.timed:
         lines.append(f"{report.timed}.")
     elif not report.slow and not report.suspects and not report.problem:
-        lines.append("--recorder also tells of slow GPUs and links; the first time it pauses the job for 2 to 5 s.")
+        lines.append(f"--recorder also tells of slow GPUs and links. {DUMPS_HALT}")
     if report.peers is not None:
         lines.append(f"{report.peers.words}.")
     if report.sampled:
@@ -190,7 +196,7 @@ class SlowOptions(Options):
     )  # fmt: skip
     recorder: bool = flag(
         "--recorder",
-        help="also have every rank dump its flight recorder: slow GPUs and links; first pauses it for 2 to 5 s",
+        help="also have every rank dump its flight recorder: slow GPUs and links; the first halts it for 2 to 5 s",
     )
     yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()
@@ -235,13 +241,15 @@ A rank is a process (its RANK), a pod may hold several; a4 logs, shell and other
 Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,
 3 not allowed, 4 cannot reach the cluster.
 JSON: job, at, bundle (the archive that --bundle has written), asked (how many pods answered, and by which
-way), summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank, pod_index and, an
+way), summary, verdict, torch_analyser (what PyTorch's own analyser says of the dumps; null: not asked),
+advice, groups (doing, in, suspect, ranks, words), processes (rank, pod_index and, an
 older name, pod_rank: index of its pod, pod,
 node, pid, local_rank, command, state, wchan, threads, stacks, where, problem, program: name if it is no
 Python, cpu: percent of a core since its start), pods (pod_index, py_spy, master, reached, unreached, rdma,
-failure, launchers: mpirun and orted, gdb), recorder (words: which ranks gave a dump of PyTorch's flight
-recorder; found: kind, ranks, what, waiting, frame; null: no rank waits by the dumps), ras (version, groups,
-odd, most, text, words, problem), absent (pod_index, status: pods that do not run beside those that do).""",
+failure, believed: false where it told of ranks that are not its own, launchers: mpirun and orted, gdb),
+recorder (words: which ranks gave a dump of PyTorch's flight recorder; found: kind, ranks, what, waiting,
+frame; null: no rank waits by the dumps), ras (version, groups, odd, most, text, words, problem), absent
+(pod_index, status: pods that do not run beside those that do).""",
     ),
     "slow": Command(
         slow,

@@ -6,12 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-from textual import getters, on, work
+from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from console.errors import ConsoleError
+from console.hang.late_rank import DUMPS_HALT
 from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
@@ -129,13 +130,13 @@ class HangTab(JobTab):
         if not self._asked:
             self._asked = True
             made = self.live.session.hang_probe.reports.get(self.key)
-            if made is not None and self.line is not None and self.line.verdict:  # made since its last step
+            alarms = self.live.session.alarms if self.live.session.alarms_enabled else None
+            if made is not None and alarms is not None and alarms.verdict(*self.key):  # made since its last step
                 self._show_report(made)
             elif made is None and (slow := self.live.session.slow_report(self.key)) is not None:
                 self._show_slow(slow)
             elif made is None and self._makes_steps():
-                halts = "the first dump of its flight recorders halts each rank for about 2 s"
-                self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it; {halts}.")
+                self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
                 self.action_look()
 
@@ -169,8 +170,7 @@ class HangTab(JobTab):
         self._agreed = await self.live.app.push_screen_wait(
             Confirm(
                 f"{who} launched {self.key[1]}. Look into its processes?",
-                ["The first dump of its flight recorders halts each rank for about 2 s; py-spy halts those for which",
-                 "the others wait for a moment."],
+                [DUMPS_HALT, "py-spy halts those for which the others wait for a moment."],
                 verb="Look", keep="Cancel",
             )
         )  # fmt: skip
@@ -181,6 +181,9 @@ class HangTab(JobTab):
     @work(group="hang", exclusive=True)
     async def action_slow(self) -> None:
         if not await self._may_look():
+            return
+        if self.line is not None and self.line.health.state in NO_STEPS:
+            self._show_summary("dim", "○ ", f"{self.key[1]} makes no steps: H says for which rank the others wait.")
             return
         session = self.live.session
         measures = session.measures.find_followed(self.key)
@@ -197,7 +200,7 @@ class HangTab(JobTab):
                 f"{' '.join(report.words)}",
                 ["Every rank can also be asked how long it was in each collective: that tells whether others wait, and "
                  "of slow GPUs and links.",
-                 "The first time pauses the job for 2 to 5 s."],
+                 DUMPS_HALT],
                 verb="Ask", keep="Cancel",
             )
         ):  # fmt: skip
@@ -231,7 +234,8 @@ class HangTab(JobTab):
 
     def _show_slow(self, report: SlowReport) -> None:
         glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
-        self._show_summary(ink, glyph, wording.short_nodes(" ".join(report.words)))
+        asked = [f"{report.timed}."] if report.timed and not (report.slow or report.no_gpu_slow) else []
+        self._show_summary(ink, glyph, wording.short_nodes(" ".join([*report.words, *asked])))
         self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
 
     def action_look(self) -> None:
@@ -328,6 +332,11 @@ class HangTab(JobTab):
 
     def _process(self) -> TracedProcess | None:
         return self.table.row.members[0] if self.table.row else None
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in {"P", "F"} and self._process() is None:  # no page of the console has that key here
+            event.stop()
+            self.live.notify("There is no process in the list yet.", timeout=3)
 
     # what takes longer
 

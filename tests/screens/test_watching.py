@@ -11,7 +11,7 @@ from msgspec import structs
 from textual.widgets._toast import ToastRack
 
 from console.config import Config, Notifications, Thresholds
-from console.hang.late_rank import SLOW_ADVICE, LateRank
+from console.hang.late_rank import LateRank
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import SlowReport
@@ -225,7 +225,10 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         asked = session.hang_probe.slow_report.at
         screen = await open_tab(app, pilot, "H")
         await pilot.press("M")
-        words = "rank 9 (pod 1, GPU 1) on n1: the others wait up to 7 % of each step for it (6 to 8 %), by its host."
+        words = (
+            "Rank 9 (pod 1, GPU 1) on n1: the others wait for it for 7 % (6 to 8 % with 95 % confidence) of each step, "
+            "because of its host."
+        )
         await until(
             pilot,
             lambda: (
@@ -238,8 +241,9 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
         pane = " ".join(pane.split())
         assert f"⚠ running {words[:-1]} (NCCL asked 7s ago)" in pane
-        assert f"→ {SLOW_ADVICE['host']}" in pane
-        assert pane.count("the others wait up to 7 %") == 1
+        assert f"→ {session.hang_probe.slow_report.advice[0]}" in pane
+        assert "a4 hang nccl-0412 --rank 9 --record 10" in pane
+        assert pane.count("the others wait for it for 7 %") == 1
         assert (line.health.state, line.health.level) == ("running", HealthLevel.LATE)
         await pilot.press("escape", "3")
         await until(pilot, lambda: "⚠ running" in screen_text(app))
@@ -260,7 +264,7 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
         for keys, asked in ((("enter",), 0), (("left", "enter"), 1)):
             await pilot.press("M")
             await until(pilot, lambda: isinstance(app.screen, Confirm))
-            assert "pauses the job for 2 to 5 s" in screen_text(app)
+            assert "halts each rank for 2 to 5 s" in screen_text(app)
             await pilot.press(*keys)
             await until(pilot, lambda: isinstance(app.screen, JobScreen))
             await until(pilot, lambda asked=asked: len(session.called("slow with recorders")) == asked)  # type: ignore[misc]
@@ -272,7 +276,7 @@ async def test_ones_own_job_that_makes_steps_is_inspected_after_it_was_said_that
         uid = session.fleet.jobsets["default", "nccl-0412"].uid
         session.measures.progress_reader.known[uid] = JobProgress(step=40, total=100, pace=60.0, at=time.time())
         await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "recorders halts each rank for about 2 s" in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: "recorders halts each rank for 2 to 5 s" in " ".join(screen_text(app).split()))
         assert session.called("inspect") == []
         await pilot.press("H")
         await until(pilot, lambda: len(session.called("inspect")) == 1)
@@ -290,7 +294,7 @@ async def test_into_a_job_of_somebody_else_nobody_looks_without_being_asked(key:
         for keys, looks in ((("enter",), 0), (("left", "enter"), 1)):
             await until(pilot, lambda: isinstance(app.screen, Confirm))
             assert "mira launched llama-70b. Look into its processes?" in screen_text(app)
-            assert "halts each rank for about 2 s" in screen_text(app)
+            assert "halts each rank for 2 to 5 s" in screen_text(app)
             await pilot.press(*keys)
             await until(pilot, lambda: isinstance(app.screen, JobScreen))
             if looks:

@@ -73,8 +73,8 @@ def test_a_slow_link_is_told_by_its_round_trips() -> None:
     report = verdict(trial)
     (said,) = report.words
     assert re.fullmatch(
-        r"rank 1 \(pod 1, GPU 0\): the others wait for it, how long is not known, at most [\d.]+ % of each step, "
-        r"by the network of its pod: its packets take .*",
+        r"Rank 1 \(pod 1, GPU 0\): the others wait for it, at most for [\d.]+ % of each step, "
+        r"because of the network of its pod: its packets take .*",
         said,
     )
     assert report.advice == (SLOW_ADVICE["network"],)

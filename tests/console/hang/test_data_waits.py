@@ -37,7 +37,8 @@ def test_a_slow_rank_that_is_in_its_data_loader_has_that_cause(cause: str) -> No
     report = add_data_waits(slow(cause), [samples(9, 16), samples(1, 2)])
     assert report.late[0].cause == "data"
     assert report.words == (
-        "rank 9 (pod 1, GPU 1) on n1: the others wait up to 7 % of each step for it (6 to 8 %), by its data: it is in "
+        "Rank 9 (pod 1, GPU 1) on n1: the others wait for it for 7 % (6 to 8 % with 95 % confidence) of each step, "
+        "because of its data: it is in "
         "its data loader (corpus.py:88) for 8 % of the time, rank 1 for 1 %.",
     )
     assert report.advice == (SLOW_ADVICE["data"],)

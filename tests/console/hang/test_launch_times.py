@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from console.hang.launch_times import Launches, is_late_by_host
+from console.hang.launch_times import RankLaunches, is_late_by_host
 
-STEP, COMPUTES = 40_000, 3000
+STEP = 40_000
 SHORT, LONG = 1500, 8000
 """Microseconds that the others wait in each step."""
 
 
 def group(
     *, launched_later: int, waited: int, clocks: str = "aaaa", offset: int = 0, queued: tuple[int, ...] = ()
-) -> dict[int, Launches]:
+) -> dict[int, RankLaunches]:
     """Four ranks and 20 collectives, to which rank 2 comes last; `offset`: of its clock."""
     found = {}
     for rank in range(4):
         own = rank == 2
         at = {number: STEP * number + rank * 20 + (launched_later + offset if own else 0) for number in range(20)}
         took = dict.fromkeys(range(20), 40 + (0 if own else waited))
-        found[rank] = Launches(at, took, clocks[rank].strip(), queued if own else ())
+        found[rank] = RankLaunches(at, took, clocks[rank].strip(), queued if own else ())
     return found
 
 
@@ -53,7 +53,7 @@ def test_clocks_of_several_machines_tell_long_waits_only(offset: int) -> None:
 
 def test_who_is_late_too_is_nobody_to_compare_with() -> None:
     several = group(launched_later=LONG, waited=LONG, clocks="aabb")
-    late_too = Launches(several[2].at, several[2].took, "b", ())
+    late_too = RankLaunches(several[2].launched, several[2].on_gpu, "b", ())
     assert is_late_by_host(2, {**several, 3: late_too}, frozenset({2, 3})) is True
 
 

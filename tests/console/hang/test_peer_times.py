@@ -140,11 +140,11 @@ def test_the_pod_whose_data_go_slowly_is_named(tmp_path: Path) -> None:
     (slow,) = report.slow
     assert (slow.cause, slow.pod_index, slow.node, slow.rank) == ("network", 2, "node-2", 4)
     assert report.words[0].startswith(
-        "rank 4 (pod 2, GPU 0) on node-2: the others wait for it, how long is not known, at most 40 % of each step"
+        "Rank 4 (pod 2, GPU 0) on node-2: the others wait for it, at most for 40 % of each step"
     )
     assert report.words[0].endswith(
-        ", by the network of its pod: its data take 95 µs per MiB to rank 2 (pod 1) on node-1, those of other ranks "
-        "22 µs."
+        ", because of the network of its pod: its data take 95 µs per MiB to rank 2 (pod 1) on node-1, those of other "
+        "ranks 22 µs."
     )
     assert "CoMMA's files of 8 of 8 ranks told how long data take to their peers." in slow_lines(report)
     assert {each.member.pod_index for each in times.pairs if each.slow} == {1, 2, 3}
@@ -188,7 +188,7 @@ def test_numbers_of_a_communicator_are_no_ranks_of_the_job(tmp_path: Path) -> No
     assert times.slow.member.rank is None
     assert f"to rank 3 of communicator {HASH} (pod 1) on node-1" in times.slow.what
     (words,) = add_peer_times(SlowReport(polls=200), times).words
-    assert words.startswith("process 1203 on node-0 (GPU 1): ")
+    assert words.startswith("Process 1203 on node-0 (GPU 1): ")
 
 
 def test_who_claims_the_place_of_another_is_not_believed(tmp_path: Path) -> None:

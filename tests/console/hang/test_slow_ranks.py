@@ -124,13 +124,13 @@ def test_the_late_rank_is_a_suspect_with_the_share_that_the_others_wait_at_most(
     report = polled(SimulatedJob(16, {9: 0.07 * STEP}))
     (late,) = report.suspects
     assert (report.slow, report.has_verdict) == ((), False)
-    assert (late.rank, late.host, late.gpu, late.cause) == (9, "10.0.0.1", 1, "host")
+    assert (late.rank, late.host, late.gpu, late.cause) == (9, "10.0.0.1", 1, "not known")
     assert late.low < 0.07 < late.high
     assert late.high - late.low < 0.04
     (words,) = add_locations(report, lambda each: (1, "n1")).words
-    assert words.startswith("rank 9 (pod 1, GPU 1) on n1 launches later than the others for ")
-    between = f"({late.low * 100:.2g} to {late.high * 100:.2g} %)"
-    assert words.endswith(f" % of each step {between}: so long they wait for it at most, if at all.")
+    assert words.startswith("Rank 9 (pod 1, GPU 1) on n1 launches later than the others for ")
+    between = f"({late.low * 100:.2g} to {late.high * 100:.2g} % with 95 % confidence)"
+    assert words.endswith(f" % {between} of each step: so long they wait for it at most, if at all.")
     assert report.advice == (ASK_RECORDERS,)
 
 
@@ -203,7 +203,7 @@ def test_a_rank_that_is_late_in_one_communicator_alone_is_not_accused() -> None:
     groups: dict[str, Sequence[int]] = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
     everywhere = polled(SimulatedJob(4, {2: 0.008}, groups=groups))
     one_pair = polled(SimulatedJob(4, {2: 0.008}, groups=groups, only_in="c"))
-    assert [(each.rank, each.cause) for each in everywhere.suspects] == [(2, "host")]
+    assert [each.rank for each in everywhere.suspects] == [2]
     assert (one_pair.suspects, one_pair.has_verdict) == ((), True)
     assert "rank 2 (GPU 2) launches later in some communicators only, as stages of a pipeline do." in one_pair.words[0]
 
@@ -347,7 +347,14 @@ def test_the_practice_cluster_answers_as_nccl_does() -> None:
         teller.print_answer(done.stdout, number * 0.17, 0.001)
     report = find_slow_ranks(parse_polls("\n".join(teller.lines).encode()))
     (late,) = report.suspects
-    assert (report.ranks, late.rank, late.host, late.pid, late.gpu, late.cause) == (64, 41, "10.0.0.6", 1202, 1, "host")
+    assert (report.ranks, late.rank, late.host, late.pid, late.gpu, late.cause) == (
+        64,
+        41,
+        "10.0.0.6",
+        1202,
+        1,
+        "not known",
+    )
     assert late.low < 0.07 < late.high
 
 
