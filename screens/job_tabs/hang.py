@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events, getters, on, work
+from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
@@ -154,7 +154,6 @@ class HangTab(JobTab):
             "install": missing,
             "stacks": self.report and self.report.spared,
             "record": process and not process.program,
-            "facts": process,
         }
 
     async def _may_look(self) -> bool:
@@ -333,11 +332,6 @@ class HangTab(JobTab):
     def _process(self) -> TracedProcess | None:
         return self.table.row.members[0] if self.table.row else None
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key in {"P", "F"} and self._process() is None:  # no page of the console has that key here
-            event.stop()
-            self.live.notify("There is no process in the list yet.", timeout=3)
-
     # what takes longer
 
     @work(group="actions")
@@ -362,7 +356,8 @@ class HangTab(JobTab):
     async def action_facts(self) -> None:
         """Show a file in /proc of the selected process."""
         process = self._process()
-        if process is None:
+        if process is None:  # without this action the key would open the page that has it elsewhere
+            self.live.notify("There is no process in the list yet.", timeout=3)
             return
         who = f"{format_processes(process.sort_place)}, pid {process.pid}"
         choices = [Choice(name, note) for name, note in FACT_NOTES.items()]

@@ -618,3 +618,12 @@ async def test_a_message_stands_once_beside_a_dialog() -> None:
         assert not page.query_one(ToastRack).visible
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is page and page.query_one(ToastRack).visible)
+
+
+async def test_a_key_of_the_tab_that_is_not_possible_yet_opens_no_other_page() -> None:
+    async with console(size=(160, 50)) as (app, pilot, _):
+        screen = await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "No process of a training" in screen_text(app))
+        await pilot.press("P")
+        await until(pilot, lambda: any("no process in the list" in each.message for each in app._notifications))
+        assert app.screen is screen
