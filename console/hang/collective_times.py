@@ -143,7 +143,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     span = max(spans, default=0.0)
     judged = {
         group: found for group, own in several.items()
-        if (found := _Lateness.of(group, {rank: each.on_gpu for rank, each in own.items()}, span))
+        if (found := _Lateness.of(group, own, span))
     }  # fmt: skip
     told = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
@@ -182,8 +182,9 @@ class _Lateness:
     common: float  # share of the time in which all are in its collectives
 
     @staticmethod
-    def of(group: _Group, times: Mapping[int, Mapping[int, int]], span: float) -> _Lateness | None:
-        """None if too little is known of the group."""
+    def of(group: _Group, launches: Mapping[int, RankLaunches], span: float) -> _Lateness | None:
+        """None if too little is known of the group; `span`: of all launches of the job, in microseconds."""
+        times = {rank: each.on_gpu for rank, each in launches.items()}
         told = [rank for rank in group[1] if rank in times]
         if len(told) < 2 or span <= 0:
             return None
@@ -191,7 +192,8 @@ class _Lateness:
         known = [number for number in numbers if all(number in times[rank] for rank in told)]
         if len(known) < MIN_TIMED:
             return None
-        part = span / len(numbers)  # of the time, for each collective
+        # Of the time, for each collective. The span begins and ends with one of the busiest group, not of others.
+        part = max(span / len(numbers), statistics.median(each.mean_interval for each in launches.values()))
         shares: dict[int, float] = {}
         half: dict[int, float] = {}
         usual = {number: statistics.median(times[rank][number] for rank in told) for number in known}

@@ -32,6 +32,14 @@ class RankLaunches:
     open_ages: Sequence[int]  # ages of its oldest open collective, at several moments
 
     @property
+    def mean_interval(self) -> float:
+        """From one launch to the next."""
+        if len(self.launched) < 2:
+            return 0.0
+        first, last = min(self.launched), max(self.launched)
+        return (self.launched[last] - self.launched[first]) / (last - first)
+
+    @property
     def runs_ahead(self) -> bool:
         """Whether the host launches long before the GPU comes to it, so that a late launch delays nothing."""
         if len(self.open_ages) < MIN_SAMPLES:

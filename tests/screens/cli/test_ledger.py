@@ -147,8 +147,8 @@ def test_a_run_that_goes_on_has_the_boxes_of_its_log_and_of_the_slow_rank_that_a
     asked = (a4.json("slow", "slowed", "--seconds", seconds, "--recorder", code=1) for seconds in ("5", "10", "20"))
     found = next(filter(None, (told["late"] for told in asked)))
     assert (found[0]["slow"], found[0]["cause"]) == (True, "host")
-    assert found[0]["low"] <= 0.3 <= found[0]["high"]
     share = found[0]["share"]
+    assert share == pytest.approx(0.3, abs=0.1)
     found = a4.json("ledger", "slowed")
     boxes = found["gpu_seconds"]
     assert boxes["slow"] / (boxes["slow"] + boxes["productive"]) == pytest.approx(share, abs=0.12)
