@@ -34,6 +34,10 @@ MIN_TRIP, TRIP_FACTOR = 0.00015, 3
 MIN_COLLECTIVE_SHARE = 0.05  # of the time in collectives beside all waiting, without which a link is harmless
 
 
+Microseconds = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""As many as a float holds: with larger numbers arithmetic fails."""
+
+
 class RankTimes(msgspec.Struct):
     """Of each group the collectives of a rank: number, when it was launched and how long it took, in microseconds.
 
@@ -43,9 +47,11 @@ class RankTimes(msgspec.Struct):
     rank: int
     why: str = ""  # why there are none
     groups: dict[str, GroupRanks] = {}
-    times: dict[str, list[tuple[int, int, int]]] = {}
-    since: int | None = None
-    queued: dict[str, list[int]] = {}  # for how long the oldest that was not over had been launched, at several moments
+    times: dict[str, list[tuple[int, Microseconds, Microseconds]]] = {}
+    since: Microseconds | None = None
+    queued: dict[
+        str, list[Microseconds]
+    ] = {}  # for how long the oldest that was not over had been launched, at several moments
 
 
 class RdmaDevice(msgspec.Struct):
@@ -58,7 +64,9 @@ class PodTimes(msgspec.Struct):
     """What one pod tells."""
 
     ranks: Annotated[list[RankTimes], msgspec.Meta(max_length=MAX_PROCESSES)]
-    links: list[tuple[str, int, int]] = []  # peer, and microseconds of the round trip: smoothed, and the least
+    links: list[
+        tuple[str, Microseconds, Microseconds]
+    ] = []  # peer, and microseconds of the round trip: smoothed, and the least
     rdma: list[RdmaDevice] = []
     no_links: str = ""
     clock: Text = ""  # names the machine whose clock launches are timed by
@@ -241,7 +249,8 @@ def _root_causes(judged: Mapping[_Group, _Lateness]) -> dict[int, tuple[_Group, 
             share = lateness.shares[rank]
             waits = min(judged[each].shares.get(rank, 0.0) for each in own[rank])
             if waits > -WAITS_ITSELF * share and (rank not in found or found[rank][1].share < share):
-                found[rank] = group, LateOnGpu(rank, share, lateness.lows[rank], min(1.0, lateness.highs[rank]))
+                low, high = lateness.lows[rank], lateness.highs[rank]
+                found[rank] = group, LateOnGpu(rank, min(1.0, share), min(1.0, low), min(1.0, high))
     return found
 
 

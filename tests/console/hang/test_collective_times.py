@@ -139,9 +139,17 @@ def test_a_nic_that_is_slower_than_those_of_other_pods_is_named() -> None:
     assert link.what == "its mlx5_1 has 100 Gb/sec (ACTIVE), unlike those of the other pods"
 
 
-@pytest.mark.parametrize(
-    "said", [b"", b"\x1b]0;PWNT\x07", b'{"ranks": 7}', b'{"ranks": [{"rank": "x"}]}', b"\xff" * 99]
-)
+HUGE = b"1" * 400
+JUNK = [
+    b"", b"\x1b]0;PWNT\x07", b'{"ranks": 7}', b'{"ranks": [{"rank": "x"}]}', b"\xff" * 99,
+    b'{"ranks": [{"rank": 1, "times": {"0": [[1, 2, ' + HUGE + b"]]}}]}",
+    b'{"ranks": [{"rank": 1, "queued": {"0": [' + HUGE + b"]}}]}",
+    b'{"ranks": [{"rank": 1, "since": ' + HUGE + b"}]}",
+    b'{"ranks": [], "links": [["10.0.0.1", ' + HUGE + b", 1]]}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", JUNK)
 def test_pods_that_answer_junk_are_counted_and_the_others_judged(said: bytes) -> None:
     answers: dict[int, Any] = {number: msgspec.json.encode(pod) for number, pod in job({7: 3000}).items()}
     answers[3] = said

@@ -168,7 +168,7 @@ def test_none_is_said_to_be_slow_only_where_a_slow_rank_is_ruled_out() -> None:
     """Ten steps, seen a hundred times: of one that is late for a twentieth of a step nobody would know."""
     for seed in range(5):
         report = polled(SimulatedJob(8, step=1.0, seed=seed), seconds=10.0, every=0.09)
-        assert (report.slow, report.has_verdict) == ((), report.bound <= 0.05)
+        assert (report.suspects, report.has_verdict) == ((), report.bound <= 0.05)
         late = polled(SimulatedJob(8, {3: 0.06}, step=1.0, seed=seed), seconds=10.0, every=0.09)
         assert not late.has_verdict
         if not late.suspects:
@@ -218,7 +218,7 @@ def test_answers_in_text_name_the_late_rank_too(world: int, rank: int) -> None:
 def test_too_little_gives_no_verdict() -> None:
     late = {1: 0.010}
     few = polled(SimulatedJob(2, late), seconds=0.5)
-    assert (few.slow, few.has_verdict) == ((), False)
+    assert (few.suspects, few.has_verdict) == ((), False)
     assert few.words[0].endswith("times only, 100 are needed; look longer: --seconds.")
     slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), every=0.05)
     assert "launched at 2 moments only in 7 s, 8 are needed; look longer: --seconds 42." in slowly.words[0]
