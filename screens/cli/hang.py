@@ -257,7 +257,8 @@ frame; null: no rank waits by the dumps), ras (version, groups, odd, most, text,
         description="""\
 Find the rank for which the others wait: for 12 steps (10 to 300 s), or --seconds, one pod asks NCCL's RAS service (NCCL
 2.24 and newer) many times a second which ranks have launched fewer operations. The share of the step is what
-the others wait for such a rank at most; the brackets hold its bounds with 95 % confidence. There is none where too little was seen or where the hosts run ahead of their GPUs. Whether the others wait at all
+the others wait for such a rank at most; the brackets hold its bounds with 95 % confidence. There is none where
+too little was seen or where the hosts run ahead of their GPUs. Whether the others wait at all
 --recorder tells: it asks every rank how long it was in each collective, and also sees a slow GPU or link.
 py-spy then looks for half as long where a late rank is, and one that is not: whether it waits for its data.""",
         epilog="""\
