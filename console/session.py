@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     from console.checkpoints.saved import SavedState
     from console.google.services import GoogleServices
     from console.hang.inspection import HangProbe
-    from console.hang.report import HangReport
     from console.hang.slow_ranks import SlowReport
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.objects.jobset import JobSet
     from console.launch.choices import FieldChoices
+    from console.launch.diagnoses import Diagnoses
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
     from console.logs.follow import LogService
     from console.metrics.alarm import Alarm
     from console.metrics.alarms import AlarmService
+    from console.metrics.diagnosis import Diagnosis
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_measures import JobMeasures
     from console.metrics.loss import SavedInFolder
@@ -76,6 +77,8 @@ class Session:
             beside["chart"] = lambda: self.launch.load()
         if not brief and {"jobsets", "pods"} <= set(kinds):
             beside["runs"] = lambda: self.launch.runs.update_periodically()
+        if not brief and "jobsets" in kinds:
+            beside["diagnoses"] = lambda: self.diagnoses.refresh_periodically()
         if tuple(kinds) == tuple(FIELDS):
             beside["hosts"] = lambda: self.attach.remove_ended_periodically()
 
@@ -215,7 +218,14 @@ class Session:
         """The hang probe, which finds where the processes of a job are."""
         from console.hang.inspection import HangProbe
 
-        return self._reset_on_context_change(HangProbe(self.watch))
+        return self._reset_on_context_change(HangProbe(self.watch, keep=self.diagnoses.record))
+
+    @cached_property
+    def diagnoses(self) -> Diagnoses:
+        """For whom the ranks of jobs wait, as this console or another found."""
+        from console.launch.diagnoses import Diagnoses
+
+        return Diagnoses(lambda: self.launch.runs.history)
 
     @cached_property
     def tunnels(self) -> Tunnels:
@@ -245,7 +255,7 @@ class Session:
             self.watch,
             lambda: self.measures,
             lambda: self.gpus,
-            hang_report=self._last_hang_report,
+            diagnosis=self._hang_diagnosis,
             inspect=self._inspect_own_job,
         )
         return self._reset_on_context_change(made)
@@ -314,5 +324,8 @@ class Session:
         folder, measures = self._saved_in_folder(*jobset.key), self.measures.find_followed(jobset.key)
         return has_checkpoint(jobset.recipe, measures, folder)
 
-    def _last_hang_report(self, key: tuple[str, str]) -> HangReport | None:
-        return self.hang_probe.reports.get(key) if "hang_probe" in vars(self) else None
+    def _hang_diagnosis(self, key: tuple[str, str]) -> Diagnosis | None:
+        from console.metrics.diagnosis import DiagnosisKind
+
+        jobset = self.fleet.jobsets.get(key)
+        return self.diagnoses.find(jobset.uid, DiagnosisKind.HANG) if jobset is not None else None

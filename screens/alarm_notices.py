@@ -59,8 +59,10 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     key = line.jobset.key
     if _planned(app, key) != line.planned:
         return True
-    if app.connected and (app.session.slow_report(key), app.session.saved_state(key)) != (line.slow, line.saved):
-        return True
+    if app.connected:
+        session, found = app.session, app.session.diagnoses.find_slow_rank(line.jobset, app.fleet)
+        if (session.slow_report(key), session.saved_state(key), found) != (line.slow, line.saved, line.slow_rank):
+            return True
     if not app.connected or not app.session.alarms_enabled:
         return bool(line.alarms or line.late)
     alarms = app.session.alarms

@@ -119,7 +119,7 @@ def clock(when: float) -> str:
 
 
 def clock_time(when: float, now: float) -> str:
-    """A future time: "16:40", with the day if it is not today."""
+    """A time: "16:40", with the day if it is not today."""
     at, today = (datetime.fromtimestamp(each).astimezone() for each in (when, now))
     return f"{at:%H:%M}" if at.date() == today.date() else f"{at:%a %d %b, %H:%M}"
 

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, cast
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
+from console.launch.diagnoses import Diagnoses
+from console.launch.run_database import RunHistory
 from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import split_timestamps
@@ -147,6 +149,8 @@ class FakeSession:
         self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.hang_probe = FakeAlarms(), FakeGpus(), FakeHangProbe(self)
+        history = RunHistory(None)
+        self.diagnoses = Diagnoses(lambda: history)
         self.alarms_enabled = True
         self.checkpoints = FakeCheckpoints(self)
         self.google = FakeGoogle(self)

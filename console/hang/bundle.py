@@ -1,4 +1,4 @@
-"""All that is known of a hang in one archive, for a colleague or a support case, with secrets redacted as in logs."""
+"""A hang or a slow rank in one archive, for a colleague or a support case, with secrets redacted as in logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ import msgspec
 from console.errors import ConsoleError
 from console.folders import check_new_file, make_private, state_folder, write_new_file
 from console.hang.report import HangReport
-from console.hang.report_lines import describe_analysis, format_report, report_to_json
+from console.hang.report_lines import (
+    describe_analysis,
+    format_report,
+    format_slow_report,
+    report_to_json,
+    slow_report_to_json,
+)
+from console.hang.slow_ranks import SlowReport
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
 from console.logs.redact import REDACTED, is_confidential, redact
@@ -70,22 +77,15 @@ def _remove_old(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport, place: Path) -> int:
+async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport | SlowReport, place: Path) -> int:
     """Write the archive (.tar.gz), for this account only; its size in bytes. BadInput if the file is there."""
     await asyncio.to_thread(check_new_file, place)
     every = ranks(find_job(cluster.fleet, namespace, report.job), cluster.fleet)
-    suspects = {each.pod_rank for group in report.suspects for each in group.members}
+    suspects = _list_suspected_pods(report)
     chosen = sorted(every, key=lambda rank: (rank.number not in suspects, rank.number))[:LOGS]
-    logs = await asyncio.gather(*(_read_log(cluster, rank) for rank in chosen))
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.at))
-    head = f"{report.job} in namespace {namespace}, inspected on {when}"
+    logs = await asyncio.gather(*(_read_log(cluster, rank, suspected=rank.number in suspects) for rank in chosen))
     nodes = {rank.node for rank in every}
-    files: dict[str, Any] = {
-        "report.txt": "\n".join([head, "", *format_report(report, stacks=True), ""]),
-        "report.json": report_to_json(report),
-        "ras.txt": report.ras.text or f"{report.ras_problem}\n",
-        "recorder.json": msgspec.to_builtins(report.dumps),
-        "torch-analyser.txt": f"{describe_analysis(report)}\n\n{report.analysis.log if report.analysis else ''}",
+    files = _list_report_files(namespace, report) | {
         "nccl-lines.txt": "".join(f"{line}\n" for each in logs for line in each.of_nccl),
         "last-lines.txt": "".join(f"{line}\n" for each in logs for line in each.last),
         "nodes.json": [msgspec.to_builtins(node) for node in cluster.fleet.nodes.values() if node.name in nodes],
@@ -95,6 +95,33 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
     return len(data)
 
 
+def _list_suspected_pods(report: HangReport | SlowReport) -> set[int]:
+    """The indices of the pods of those for whom the others wait."""
+    if isinstance(report, SlowReport):
+        return {each.pod_index for each in report.slow if each.pod_index is not None}
+    return {each.pod_rank for group in report.suspects for each in group.members}
+
+
+def _list_report_files(namespace: str, report: HangReport | SlowReport) -> dict[str, Any]:
+    """The files of the report itself, by their names."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.at))
+    job = f"{report.job} in namespace {namespace}"
+    if isinstance(report, SlowReport):
+        head = f"{job}, measured on {when}"
+        return {
+            "report.txt": "\n".join([head, "", *format_slow_report(report), ""]),
+            "report.json": slow_report_to_json(report),
+        }
+    head = f"{job}, inspected on {when}"
+    return {
+        "report.txt": "\n".join([head, "", *format_report(report, stacks=True), ""]),
+        "report.json": report_to_json(report),
+        "ras.txt": report.ras.text or f"{report.ras_problem}\n",
+        "recorder.json": msgspec.to_builtins(report.dumps),
+        "torch-analyser.txt": f"{describe_analysis(report)}\n\n{report.analysis.log if report.analysis else ''}",
+    }
+
+
 class _LogLines(NamedTuple):
     """Of a pod's log, below its name: the lines that NCCL, PyTorch's watchdog or the driver printed, and the last."""
 
@@ -102,10 +129,10 @@ class _LogLines(NamedTuple):
     last: list[str]
 
 
-async def _read_log(cluster: WatchedCluster, rank: Rank) -> _LogLines:
+async def _read_log(cluster: WatchedCluster, rank: Rank, *, suspected: bool) -> _LogLines:
     from console.logs.container_log import LogRequest, follow_log
 
-    head, pod = f"── pod {rank.number} {rank.name}", rank.pod
+    head, pod = f"── pod {rank.number} {rank.name}{', for which the others wait' if suspected else ''}", rank.pod
     if pod is None:
         return _LogLines(*[[f"{head}: there is no such pod"]] * 2)
     wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", LINES, follow=False)
@@ -125,15 +152,15 @@ async def _read_log(cluster: WatchedCluster, rank: Rank) -> _LogLines:
     return _LogLines([head, *of_nccl], [head, *last])
 
 
-def _packed(report: HangReport, files: dict[str, Any]) -> bytes:
-    packed = io.BytesIO()
+def _packed(report: HangReport | SlowReport, files: dict[str, Any]) -> bytes:
+    packed, kind = io.BytesIO(), "slow" if isinstance(report, SlowReport) else "hang"
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in files.items():
             if isinstance(content, str):
                 data = redact(content).encode("utf-8", "replace")
             else:
                 data = msgspec.json.format(msgspec.json.encode(_redacted(content)), indent=2)
-            entry = tarfile.TarInfo(f"{report.job}-hang/{name}")
+            entry = tarfile.TarInfo(f"{report.job}-{kind}/{name}")
             entry.size, entry.mtime, entry.mode = len(data), int(report.at), 0o600
             archive.addfile(entry, io.BytesIO(data))
     return gzip.compress(packed.getvalue())

@@ -65,8 +65,8 @@ class Desync(StrEnum):
 
 
 ADVICE: dict[Desync, str] = {
-    Desync.MISSED: "Skipped collective: a branch that not all ranks take, or a rank that is stuck before it; its stack "
-    "is below.",
+    Desync.MISSED: "Skipped collective: look at the line that calls it for a condition that differs between ranks, and "
+    "have every rank of the group call it; where the stack below shows the rank stuck before it, look at that first.",
     Desync.STAGE: "Pipeline: look at the stack of that stage; the stages after it only wait for it.",
     Desync.ORDER: "Order: all ranks of a group have to call the same collectives in the same order; compare the lines "
     "that call them.",

@@ -8,8 +8,7 @@ import platform
 import shutil
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refu
 from console.folders import check_new_file, write_new_file
 from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
+from console.hang.diagnoses import diagnose_hang, diagnose_slow_rank
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.peer_times import ask_peer_times
@@ -37,6 +37,7 @@ from console.hang.pod_answers import (
     list_spared,
     parse_answer,
     parse_or_explain,
+    rank_by_process,
     refuse_foreign_ranks,
 )
 from console.hang.report import HALTED_STATES, HangReport, TracedProcess, list_named_by_nccl
@@ -59,6 +60,7 @@ from console.scheduling.ranks import Rank, ranks
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
+    from console.metrics.diagnosis import Diagnosis
 
 
 def own_py_spy() -> bytes:
@@ -111,9 +113,14 @@ _FILES = {
 
 
 class HangProbe:
-    def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
-        """`run` runs a command in a pod with input; by default the cluster's own exec."""
-        self._cluster = cluster
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        run: Exec | None = None,
+        keep: Callable[[Diagnosis], Awaitable[None]] | None = None,
+    ) -> None:
+        """`run` runs a command in a pod with input; by default the cluster's own exec. `keep` records a diagnosis."""
+        self._cluster, self._keep = cluster, keep
         self._run = run or self._exec_in_pod
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
@@ -188,7 +195,7 @@ class HangProbe:
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
         pods, processes = list_processes(answers)
-        ras = ras.with_job_ranks(_rank_by_process(processes, every, ras))
+        ras = ras.with_job_ranks(rank_by_process(processes, every, ras))
         answers = await self._ask_suspects(answers, processes, ras)
         pods, processes = list_processes(answers)
         absent = self._absent_pods(namespace, name, every)
@@ -203,6 +210,8 @@ class HangProbe:
             _describe_ways(said, len(able), len(every)),
         )  # fmt: skip
         self.reports[namespace, name] = report
+        if self._keep is not None:
+            await self._keep(diagnose_hang(report, _uid_of(every)))
         return report
 
     async def add_torch_analysis(self, namespace: str, name: str, report: HangReport) -> HangReport:
@@ -304,6 +313,9 @@ class HangProbe:
         report = await self._add_data_waits(report, every, seconds / 2)
         report = replace(report, job=name, at=time.time())
         reports[namespace, name] = report
+        found = diagnose_slow_rank(report, _uid_of(every))
+        if self._keep is not None and found is not None:
+            await self._keep(found)
         return report
 
     async def _add_times(self, report: SlowReport, every: Sequence[Rank], argv: Sequence[str]) -> SlowReport:
@@ -448,23 +460,9 @@ class HangProbe:
         return said.decode(errors="replace")
 
 
-def _rank_by_process(
-    processes: Sequence[TracedProcess], every: Sequence[Rank], ras: RasReport
-) -> dict[tuple[str, int | None], int]:
-    """The rank by address and pid, as NCCL names a process; without those that are not told apart by these.
-
-    A process that NCCL misses in a pod where one rank has none is that rank's: it has ended.
-    """
-    addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
-    places = [(addresses.get(each.pod_rank, ""), each.pid) for each in processes]
-    times = Counter(places)
-    found = {place: each.rank for place, each in zip(places, processes, strict=True) if times[place] == 1}
-    lost = {(each.node, each.pid) for each in ras.odd if each.missing} - found.keys()
-    ended = Counter(address for address, _ in lost)
-    return found | {
-        (address, pid): found[address, None] for address, pid in lost
-        if ended[address] == 1 and (address, None) in found
-    }  # fmt: skip
+def _uid_of(every: Sequence[Rank]) -> str:
+    """The uid of the JobSet whose pods these are."""
+    return next((rank.pod.jobset_uid for rank in every if rank.pod is not None), "")
 
 
 def _explains_wait(process: TracedProcess) -> bool:

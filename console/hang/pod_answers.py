@@ -13,6 +13,7 @@ from msgspec import structs
 from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
 from console.errors import Unreadable
 from console.hang.flight_recorder import RankDump
+from console.hang.nccl_ras import RasReport
 from console.hang.report import Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process
 from console.scheduling.ranks import format_ranges
@@ -235,3 +236,22 @@ def list_processes(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[lis
                 if local not in known
             ]
     return pods, processes
+
+
+def rank_by_process(
+    processes: Sequence[TracedProcess], every: Sequence[Rank], ras: RasReport
+) -> dict[tuple[str, int | None], int]:
+    """The rank by address and pid, as NCCL names a process; without those that are not told apart by these.
+
+    A process that NCCL misses in a pod where one rank has none is that rank's: it has ended.
+    """
+    addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
+    places = [(addresses.get(each.pod_rank, ""), each.pid) for each in processes]
+    times = Counter(places)
+    found = {place: each.rank for place, each in zip(places, processes, strict=True) if times[place] == 1}
+    lost = {(each.node, each.pid) for each in ras.odd if each.missing} - found.keys()
+    ended = Counter(address for address, _ in lost)
+    return found | {
+        (address, pid): found[address, None] for address, pid in lost
+        if ended[address] == 1 and (address, None) in found
+    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The hang report as lines of text and as JSON, for the Hang tab, `a4 hang` and the bundle (pure)."""
+"""The reports on hangs and slow ranks as lines of text and as JSON, for the Hang tab, commands and bundles (pure)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.hang.late_rank import DUMPS_HALT
 from console.scheduling.ranks import format_processes, format_ranges
 
 if TYPE_CHECKING:
     from console.hang.report import HangGroup, HangReport, Launcher, PodTrace, TracedProcess
+    from console.hang.slow_ranks import SlowReport
 
 MAX_FRAMES = 12  # calls of a stack that are shown
 MAX_STACKS = 16  # processes of one group that are shown
@@ -171,3 +173,29 @@ def _format_ras_lines(report: HangReport) -> list[str]:
             lines.append(f"   ✗ {line}")
             within = ""
     return lines
+
+
+def format_slow_report(report: SlowReport) -> list[str]:
+    """The report on slow ranks as lines, the verdict first."""
+    lines = [*report.words, *report.advice]
+    if report.polls:
+        steps = f", {report.steps:,} launches" if report.steps is not None else ""
+        lines.append(
+            f"NCCL {report.version} answered {report.polls:,} times in {report.seconds:.0f} s for "
+            f"{report.ranks:,} ranks{steps} ({report.form})."
+        )
+    if report.timed:
+        lines.append(f"{report.timed}.")
+    elif not report.slow and not report.suspects and not report.problem:
+        lines.append(f"--recorder also tells of slow GPUs and links. {DUMPS_HALT}")
+    if report.peers is not None:
+        lines.append(f"{report.peers.words}.")
+    if report.sampled:
+        lines.append(f"{report.sampled}.")
+    return lines
+
+
+def slow_report_to_json(report: SlowReport) -> dict[str, object]:
+    """The report on slow ranks as `a4 slow --json` prints it."""
+    made: dict[str, object] = msgspec.to_builtins(report)
+    return made | {"words": report.words, "told": report.has_verdict, "advice": report.advice}

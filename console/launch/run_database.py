@@ -22,6 +22,7 @@ from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
 from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.seen_time import decode_seen_time
 
 BUSY_TIMEOUT = 5.0  # seconds to wait while another console writes
@@ -35,12 +36,18 @@ class _Damaged(sqlite3.DatabaseError):
 
 T = TypeVar("T")
 
-VERSION = 5  # of the tables below; one more for each column that is added
+VERSION = 6  # of the tables below; one more for each table or column that is added
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
 _COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _MAX_RUNS}
+_DIAGNOSES = (
+    "CREATE TABLE IF NOT EXISTS diagnoses (uid TEXT, kind TEXT, at REAL, words TEXT, nodes TEXT, "
+    "blames_program INTEGER, advice TEXT, PRIMARY KEY (uid, kind))"
+)
+_KEPT_SECONDS = 30 * 86400.0  # seconds for which a diagnosis is kept: jobs run for weeks at most
 _TABLES = (
+    _DIAGNOSES,
     "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
     "CREATE INDEX runs_by_place ON runs (server, namespace, name)",
 )
@@ -123,6 +130,29 @@ class RunHistory:
             return connection.execute(f"DELETE FROM runs WHERE number IN ({marks})", wanted).rowcount
 
         return await self._run_in_thread(work, 0, writes=True)
+
+    async def record_diagnosis(self, diagnosis: Diagnosis) -> None:
+        """Keep it, unless a later one of its kind is known of the job; those of long ago are deleted."""
+        row = _diagnosis_to_row(diagnosis)
+
+        def work(connection: sqlite3.Connection) -> None:
+            names, marks = ", ".join(row), ", ".join("?" * len(row))
+            changes = ", ".join(f"{name} = excluded.{name}" for name in row)
+            connection.execute(
+                f"INSERT INTO diagnoses ({names}) VALUES ({marks}) "
+                f"ON CONFLICT (uid, kind) DO UPDATE SET {changes} WHERE excluded.at > at",
+                tuple(row.values()),
+            )
+            connection.execute("DELETE FROM diagnoses WHERE at < ?", (time.time() - _KEPT_SECONDS,))
+
+        await self._run_in_thread(work, None, writes=True)
+
+    async def list_diagnoses(self) -> tuple[Diagnosis, ...]:
+        def work(connection: sqlite3.Connection) -> tuple[Diagnosis, ...]:
+            found = map(_row_to_diagnosis, connection.execute("SELECT * FROM diagnoses"))
+            return tuple(each for each in found if each is not None)
+
+        return await self._run_in_thread(work, ())
 
     async def close(self) -> None:
         """Close the file for good; later reads return nothing, and later writes are dropped."""
@@ -218,6 +248,7 @@ class RunHistory:
             else:
                 added = {name: kind for name, kind in _COLUMNS.items() if name not in there}
                 statements = [f'ALTER TABLE runs ADD COLUMN "{name}" {kind}' for name, kind in added.items()]
+                statements.append(_DIAGNOSES)
             if 0 < version < 3:  # what is stalled has not ended since then
                 statements.append("UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'")
             for statement in statements:
@@ -292,6 +323,22 @@ def _row_to_run(row: dict[str, Any]) -> RunRecord:
     known["nan"] = bool(known.get("nan"))
     known["alarms"] = _decode_alarms(known.get("alarms"))
     return RunRecord(**{"recipe": "", "name": "", "namespace": "", **known})
+
+
+def _diagnosis_to_row(diagnosis: Diagnosis) -> dict[str, Any]:
+    lists = {name: json.dumps(getattr(diagnosis, name), ensure_ascii=False) for name in ("nodes", "advice")}
+    plain = {name: getattr(diagnosis, name) for name in ("uid", "at", "words")}
+    return plain | lists | {"kind": str(diagnosis.kind), "blames_program": int(diagnosis.blames_program)}
+
+
+def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
+    """The diagnosis of a row; None if it is of a kind that only newer versions know."""
+    if row["kind"] not in set(DiagnosisKind):
+        return None
+    nodes, advice = (tuple(map(str, _decode_json(row[name], list))) for name in ("nodes", "advice"))
+    return Diagnosis(
+        row["uid"], DiagnosisKind(row["kind"]), row["at"], row["words"], nodes, bool(row["blames_program"]), advice
+    )  # fmt: skip
 
 
 def _encode_alarms(alarms: Iterable[Alarm]) -> str:

@@ -232,10 +232,6 @@ class Runs:
             self._open.pop(number, None)
         return await self.history.delete_runs(wanted)
 
-    async def stall_findings(self) -> dict[tuple[str, str], Alarm]:
-        """The stalls of open runs of which a console has found out for whom the ranks wait."""
-        return {run.key: alarm for run in await self._open_runs() for alarm in run.active_alarms(0.0) if alarm.verdict}
-
     async def read_spans(self, namespace: str, name: str) -> Sequence[Span]:
         """What consoles saw of the time of a job that has not ended."""
         found = await self._open_runs((namespace, name))

@@ -200,7 +200,7 @@ class AlarmWatch:
             AlarmKind.BEHIND: [node for pod, node in enumerate(look.pod_nodes) if pod in late_pods and node],
             AlarmKind.GPU: look.faulty_nodes,
         }
-        blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - self._settles) else ""
+        blamed = look.blamed if look.blamed_at > self.step_at else ""
         self.verdict = blamed.removeprefix(INSPECTED) if blamed.startswith(INSPECTED) and (stalled or self.late) else ""
         nodes[AlarmKind.STALL] = look.blamed_nodes if self.verdict else ()
         for kind, words, beside, began in (

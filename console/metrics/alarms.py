@@ -18,9 +18,9 @@ from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 from console.metrics.seen_time import Span
 
 if TYPE_CHECKING:
-    from console.hang.report import HangReport
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
+    from console.metrics.diagnosis import Diagnosis
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_measures import JobMeasures
     from console.metrics.measures import MeasureService
@@ -120,14 +120,14 @@ class AlarmService:
         measures: Callable[[], MeasureService],
         gpus: Callable[[], GpuReader],
         thresholds: Thresholds | None = None,
-        hang_report: Callable[[Key], HangReport | None] = lambda _: None,
+        diagnosis: Callable[[Key], Diagnosis | None] = lambda _: None,
         inspect: Callable[[Key], Awaitable[None]] | None = None,
     ) -> None:
-        """`thresholds` replace the person's own; `hang_report` returns a job's last one of this session; `inspect`
-        makes one of a job that has stalled, for as long as the session watches it.
+        """`thresholds` replace the person's own; `diagnosis` tells for whom the ranks of a job wait; `inspect` makes
+        one of a job that has stalled, for as long as the session watches it.
         """
         self._cluster, self._thresholds = cluster, thresholds
-        self._sources = MonitorSources(cluster, measures, gpus, self._open_log, hang_report)
+        self._sources = MonitorSources(cluster, measures, gpus, self._open_log, diagnosis)
         self._lasting_sources = replace(self._sources, inspect=inspect)
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for

@@ -32,12 +32,13 @@ class Health(Struct, frozen=True):
     level: HealthLevel
     words: str = ""  # what is wrong, or why it waits, as a phrase; empty: nothing
     alarmed: bool = False  # whether an alarm tells it
-    verdict: str = ""  # of a job that makes no steps: for whom its ranks wait, if that was looked at
+    verdict: str = ""  # of a job that makes no steps, or slow ones: for whom its ranks wait, if that was looked at
 
 
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}  # by alarm, the gravest first
 _KINDS = {word: kind for kind, word in _WORDS.items()} | {"late": AlarmKind.STALL}
 NO_STEPS = {"stalled", "late"}  # words for a job that makes no steps, of which nobody can say when it will end
+SLOW_RANK = "the others wait for one rank in each step"
 _LIVE_STATES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
 
 
@@ -57,7 +58,7 @@ def job_health(
 
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
     are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
-    `slow`: for which slow rank they wait in each step.
+    `slow`: for which rank they wait in each step.
     """
     state, reason = jobset.state, why_jobset(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -72,9 +73,10 @@ def job_health(
         if found is None and faults:
             found = Health(state, HealthLevel.BAD, faults[0])
         if found is None and slow and state is JobState.RUNNING:
-            found = Health(state, HealthLevel.LATE, slow)
+            found = Health(state, HealthLevel.LATE, SLOW_RANK)
         if found is not None:
-            return structs.replace(found, verdict=verdict) if found.state in NO_STEPS else found
+            by_slow_rank = slow if found.state == JobState.RUNNING and found.level is HealthLevel.LATE else ""
+            return structs.replace(found, verdict=verdict if found.state in NO_STEPS else by_slow_rank)
     if state is JobState.SUCCEEDED:
         return Health(state, HealthLevel.WELL)
     return (

@@ -23,6 +23,7 @@ from console.logs.line_splitter import decode_line
 from console.metrics.alarm import INSPECTED, AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.blame import find_blame
+from console.metrics.diagnosis import Diagnosis
 from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
@@ -37,7 +38,6 @@ from console.scheduling.ranks import first_failure, ranks
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from console.hang.report import HangReport
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.gpu_reader import GpuReader
@@ -61,9 +61,9 @@ def sample_job(
     behind: Mapping[int, int],
     gpus: tuple[str, ...],
     pass_line: float,
-    report: HangReport | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> JobSample:
-    """The job's state from snapshot and measurements, for its alarms; `report`: its last hang report."""
+    """The job's state from snapshot and measurements, for its alarms; `diagnosis`: for whom its ranks wait."""
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
@@ -89,8 +89,8 @@ def sample_job(
         trained=bool(track and track.finished),
         all_steps=all_steps,
         rhythm=rhythm,
-        blamed=f"{INSPECTED}{report.short.rstrip('.')}" if report is not None and report.alarming else "",
-        blamed_at=report.at if report is not None else 0.0,
+        blamed=f"{INSPECTED}{diagnosis.words}" if diagnosis is not None and diagnosis.words else "",
+        blamed_at=diagnosis.at if diagnosis is not None else 0.0,
         nan="" if measures.needs_nan_search else where.nan_words,
         nan_at=where.nan_at,
         failed_at=jobset.finished_at if jobset else 0.0,
@@ -105,7 +105,7 @@ def sample_job(
         failed=_failure_text(jobset, fleet) if jobset else "",
         stopped=jobset is None or bool(jobset.deleting_since),
         pod_nodes=tuple(rank.node for rank in every),
-        blamed_nodes=find_blame((), report).nodes,
+        blamed_nodes=find_blame((), diagnosis).nodes,
         faulty_nodes=tuple(
             dict.fromkeys(each.node for each in measures.gpus if each.node and any(gpu.faults for gpu in each.gpus))
         ),
@@ -139,13 +139,13 @@ MAX_STEPS = 20_000
 
 @dataclass(frozen=True)
 class MonitorSources:
-    """The services that job monitors read from: cluster, logs, GPUs, hang reports."""
+    """The services that job monitors read from: cluster, logs, GPUs, inspections of processes."""
 
     cluster: WatchedCluster
     measures: Callable[[], MeasureService]
     gpus: Callable[[], GpuReader]
     open_log: OpenLog
-    hang_report: Callable[[tuple[str, str]], HangReport | None] = lambda _: None  # the last of a job in this session
+    diagnosis: Callable[[tuple[str, str]], Diagnosis | None] = lambda _: None  # for whom the ranks of a job wait
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
 
 
@@ -221,9 +221,9 @@ class JobMonitor:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
     def _sample_job(self, behind: Mapping[int, int]) -> JobSample:
-        fleet, report = self._cluster.fleet, self._sources.hang_report(self.key)
+        fleet, diagnosis = self._cluster.fleet, self._sources.diagnosis(self.key)
         jobset = fleet.jobsets.get(self.key)
-        found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
+        found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, diagnosis)
         why, at = self._uninspected
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 

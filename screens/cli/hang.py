@@ -9,14 +9,18 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from console.errors import NotFound, NotThere
 from console.folders import check_new_file
 from console.hang.bundle import write_bundle
 from console.hang.late_rank import DUMPS_HALT
 from console.hang.report import HangReport, TracedProcess
-from console.hang.report_lines import format_analysis_lines, format_report, report_to_json
+from console.hang.report_lines import (
+    format_analysis_lines,
+    format_report,
+    format_slow_report,
+    report_to_json,
+    slow_report_to_json,
+)
 from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
@@ -52,10 +56,8 @@ async def hang(options: HangOptions) -> int:
             report = await session.hang_probe.add_torch_analysis(session.namespace, options.job, report)
             show_progress("")
         if options.bundle:
-            place = Path(options.bundle)
-            size = await write_bundle(session.watch, session.namespace, report, place)
-            report = replace(report, bundle=str(place))
-            warn(f"{place}: {size:,} bytes, secrets redacted.")
+            await _write_bundle(session, report, options.bundle)
+            report = replace(report, bundle=options.bundle)
         if options.facts_of:
             facts = await session.hang_probe.read_process_fact(
                 session.namespace, options.job, find_process(report, options.rank), options.facts_of
@@ -72,10 +74,16 @@ async def hang(options: HangOptions) -> int:
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
-async def _check_files(options: HangOptions) -> None:
-    for file in (options.bundle, options.out if options.record else ""):
+async def _check_files(options: HangOptions | SlowOptions) -> None:
+    recording = options.out if isinstance(options, HangOptions) and options.record else ""
+    for file in (options.bundle, recording):
         if file:
             await asyncio.to_thread(check_new_file, Path(file))
+
+
+async def _write_bundle(session: Session, report: HangReport | SlowReport, file: str) -> None:
+    size = await write_bundle(session.watch, session.namespace, report, Path(file))
+    warn(f"{file}: {size:,} bytes, secrets redacted.")
 
 
 async def _find_owner(session: Session, job: str) -> str:
@@ -137,7 +145,8 @@ def find_process(report: HangReport, rank: int | None) -> TracedProcess:
 
 async def slow(options: SlowOptions) -> int:
     """Print for whom the others wait; 0 if no rank is slow, 1 if one is, or if it cannot be told."""
-    async with open_session(options, KINDS) as session:
+    await _check_files(options)
+    async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
         await session.wait_until_listed(*KINDS)
         find_job(session.fleet, session.namespace, options.job)
         recorder = options.recorder and await _may_dump(await _find_owner(session, options.job), options)
@@ -149,8 +158,9 @@ async def slow(options: SlowOptions) -> int:
             report = await session.hang_probe.find_slow_ranks(
                 session.namespace, options.job, seconds, recorder=recorder, most=options.seconds or MAX_ASKED_SECONDS
             )
-    told = {**msgspec.to_builtins(report), "words": report.words, "told": report.has_verdict, "advice": report.advice}
-    print_result(options.json, told, *slow_lines(report))
+            if options.bundle:
+                await _write_bundle(session, report, options.bundle)
+    print_result(options.json, slow_report_to_json(report), *format_slow_report(report))
     return int(bool(report.slow) or not report.has_verdict)
 
 
@@ -169,25 +179,6 @@ async def _step_time(session: Session, name: str) -> float | None:
     return job.track.pace() if job.track is not None else None
 
 
-def slow_lines(report: SlowReport) -> list[str]:
-    lines = [*report.words, *report.advice]
-    if report.polls:
-        steps = f", {report.steps:,} launches" if report.steps is not None else ""
-        lines.append(
-            f"NCCL {report.version} answered {report.polls:,} times in {report.seconds:.0f} s for "
-            f"{report.ranks:,} ranks{steps} ({report.form})."
-        )
-    if report.timed:
-        lines.append(f"{report.timed}.")
-    elif not report.slow and not report.suspects and not report.problem:
-        lines.append(f"--recorder also tells of slow GPUs and links. {DUMPS_HALT}")
-    if report.peers is not None:
-        lines.append(f"{report.peers.words}.")
-    if report.sampled:
-        lines.append(f"{report.sampled}.")
-    return lines
-
-
 class SlowOptions(Options):
     job: str = word("JOB")
     seconds: float | None = option(
@@ -198,6 +189,10 @@ class SlowOptions(Options):
         "--recorder",
         help="also have every rank dump its flight recorder: slow GPUs and links; the first halts it for 2 to 5 s",
     )
+    bundle: str = option(
+        "--bundle", metavar="FILE",
+        help="also write all of it to a new .tar.gz: report, NCCL's lines, ends of logs, nodes",
+    )  # fmt: skip
     yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_starts import ExpectedStart
     from console.session import Session
-    from screens.columns.jobs import JobLine
     from screens.columns.queues import WorkloadLine
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
@@ -72,6 +71,7 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
         from screens.columns.jobs import job_lines
+        from screens.columns.live import with_diagnoses
 
         jobs = [each for each in fleet.jobsets.values() if namespace in {None, each.namespace}]
         waits = any(each.state is JobState.PENDING for each in jobs)
@@ -83,7 +83,8 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
         ]
-        rows = await _with_verdicts(session, rows)
+        await session.diagnoses.refresh()
+        rows = [with_diagnoses(session, row) for row in rows]
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
         rows = list(layout.of(fleet, namespace, session.watch.whose))
@@ -98,21 +99,6 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
     if not some and namespace:
         await session.watch.require_namespace(namespace)
     return rows
-
-
-async def _with_verdicts(session: Session, rows: list[JobLine]) -> list[JobLine]:
-    """The rows of jobs; of one that makes no steps with what a console found since its last one."""
-    from console.metrics.health import NO_STEPS
-
-    if not any(row.health.state in NO_STEPS and row.owner == YOU for row in rows):
-        return rows
-    known = await session.launch.runs.stall_findings()
-    found = []
-    for row in rows:
-        stall, progress = known.get(row.jobset.key), row.job_progress
-        is_same = stall is not None and progress is not None and stall.time > progress.stepped
-        found.append(replace(row, verdict=stall.verdict) if stall is not None and is_same else row)
-    return found
 
 
 async def _queue_rows(session: Session, fleet: Fleet) -> list[Any]:
@@ -138,11 +124,13 @@ async def expected_starts(session: Session) -> Mapping[tuple[str, str], Expected
 async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:
     """The rows of workloads, completed with their job's health if they hold quota."""
     from screens.columns.jobs import JobLine
+    from screens.columns.live import with_diagnoses
 
+    await session.diagnoses.refresh()
     jobs = {row.workload.key: fleet.jobset_by_uid.get(row.workload.owner_uid) for row in rows if not row.position}
     progress = await read_progress_of_jobs(session, filter(None, jobs.values()))
     return [
-        replace(row, health=JobLine(jobset, fleet, progress.get(jobset.uid)).health)
+        replace(row, health=with_diagnoses(session, JobLine(jobset, fleet, progress.get(jobset.uid))).health)
         if (jobset := jobs.get(row.workload.key)) is not None
         else row
         for row in rows

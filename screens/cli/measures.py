@@ -21,7 +21,7 @@ from console.metrics.export import (
     training_json,
 )
 from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric
-from console.metrics.health import Health, job_health
+from console.metrics.health import NO_STEPS, Health
 from console.metrics.job_progress import progress_of_runs
 from console.metrics.nccl.history import (
     MeasuredTest,
@@ -49,7 +49,8 @@ from screens.cli.arguments import (
 from screens.cli.connect import open_session
 from screens.cli.job import ALARM, KINDS, health_code
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
-from screens.columns.jobs import health_json
+from screens.columns.jobs import JobLine, health_json
+from screens.columns.live import with_diagnoses
 
 if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures
@@ -87,7 +88,9 @@ async def training(options: TrainingOptions) -> int:
         now = time.time()
         jobset = session.fleet.jobsets.get((session.namespace, options.job))  # None: it is not there any more
         progress = progress_of_runs([track], now)
-        health = job_health(jobset, session.fleet, job_progress=progress) if jobset is not None else None
+        await session.diagnoses.refresh()
+        line = JobLine(jobset, session.fleet, progress) if jobset is not None else None
+        health = with_diagnoses(session, line).health if line is not None else None
         if options.json:
             told = [training_json(each, job.accelerator, now=now) for each in job.tracks]
             print_json({"name": options.job, "health": health_json(health) if health else None, "training": told})
@@ -325,6 +328,7 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
         (health.state, health.words) if health else ("diverged", where.nan_words),
+        ("slow rank" if health and health.state not in NO_STEPS else "waits for", health.verdict if health else ""),
         ("loss", lost or _format_figure(track.latest_value("loss"))),
         ("grad norm", _format_figure(track.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
         ("learning rate", _format_figure(track.latest_value("lr"))),

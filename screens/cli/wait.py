@@ -20,7 +20,6 @@ from console.errors import BadInput
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.metrics.alarm import Alarm, AlarmKind, Coverage, format_alarm
-from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import (
     Command,
@@ -40,7 +39,8 @@ from screens.cli.lists import read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.alarms import ALARMS
 from screens.columns.column import as_text
-from screens.columns.live import alarms_of_session
+from screens.columns.jobs import JobLine
+from screens.columns.live import alarms_of_session, with_diagnoses
 from screens.wording import count
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def _state(session: Session, watched: JobMonitor, *, replaying: bool) -> str:
     if replaying:
         return f"it is {jobset.state}, and its log was not read up to now"
     told = watched.watch
-    health = job_health(jobset, session.fleet, alarms=told.active, late=told.late, job_progress=watched.progress)
+    line = JobLine(jobset, session.fleet, watched.progress, told.active, told.late)
+    health = with_diagnoses(session, line).health
     return f"it is {health.state}{f': {health.words}' if health.words else ''}"
 
 
@@ -277,6 +278,7 @@ async def alarms(options: AlarmsOptions) -> int:
             await session.watch.require_namespace(session.namespace)
         watching = session.alarms
         namespace = "" if options.all_namespaces else session.namespace
+        await session.diagnoses.refresh()
         watching.watch_namespace(namespace, always=True, inspects=options.follow)
         if options.follow:
             return await _follow(session, options)
@@ -301,9 +303,7 @@ async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
     jobsets = (each for each in session.fleet.jobsets.values() if namespace in {"", each.namespace})
     unknown = [each for each in jobsets if not each.finished and not watching.follows_steps(*each.key)]
     await read_progress_of_jobs(session, unknown)
-    found = [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
-    known = await session.launch.runs.stall_findings() if any(each.kind is AlarmKind.STALL for each in found) else {}
-    return [alarm.with_finding(known.get((alarm.namespace, alarm.job))) for alarm in found]
+    return [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
 
 
 def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage) -> None:

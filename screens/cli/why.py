@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_listed
@@ -17,7 +17,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
-from console.metrics.health import NO_STEPS, Health, alarm_kind_of_health, job_health
+from console.metrics.health import NO_STEPS, Health, alarm_kind_of_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
@@ -29,11 +29,11 @@ from screens.cli.connect import open_session
 from screens.cli.job import alarm_json, health_code
 from screens.cli.lists import expected_starts
 from screens.cli.output import print_hint, print_json
-from screens.columns.jobs import start_json, start_words
+from screens.columns.jobs import JobLine, start_json, start_words
+from screens.columns.live import with_diagnoses
 
 if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
-    from console.metrics.job_progress import JobProgress
     from console.session import Session
 
 
@@ -51,11 +51,12 @@ async def why(options: WhyOptions) -> int:
         other = workload_named(fleet, session.namespace, options.job) if job is None else None
         reason = why_jobset(job, fleet) if job else why_workload(other, fleet) if other else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
-        card, (report, health), start = await asyncio.gather(
+        card, (report, line), start = await asyncio.gather(
             session.logs.first_failure(session.namespace, options.job),
             _check(session, job, runs_or_done=not sentence),
             _expected_start(session, job, other),
         )
+        health = line.health if line is not None else None
         order, preempted = _preempted_next(fleet, job) if job is not None else (0, "")
         if job is None and other is None and card is None:
             await _require_unknown(session, options.job)
@@ -81,13 +82,13 @@ async def why(options: WhyOptions) -> int:
             if preempted:
                 print_hint(preempted)
             await session.watch.me()  # without it nobody is "you"
-            for line in _next_steps(session, options.job, reason, health, report):
-                print_hint(line)
+            for words in _next_steps(session, options.job, reason, line, report):
+                print_hint(words)
         if start is not None:
             print_hint(f"Start: {start_words(start, fleet.at)}.")
         if card is not None:
-            for line in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
-                print_hint(line)
+            for words in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
+                print_hint(words)
     return _code(reason, health)
 
 
@@ -125,12 +126,16 @@ def _code(reason: Why | None, health: Health | None) -> int:
 
 
 def _next_steps(
-    session: Session, name: str, reason: Why | None, health: Health | None, report: AlarmReport
+    session: Session, name: str, reason: Why | None, line: JobLine | None, report: AlarmReport
 ) -> Iterator[str]:
+    health = line.health if line is not None else None
     if reason is not None and reason.next:
         yield f"{reason.next}."
     if health is not None and health.verdict:
         yield f"{health.verdict}."
+    if line is not None and line.slow_rank is not None and line.health.verdict and line.health.state not in NO_STEPS:
+        yield from line.slow_rank.advice
+        return
     kind = alarm_kind_of_health(health) if health is not None else None
     found = f"{INSPECTED}{health.verdict}" if health is not None and health.verdict else ""
     if report.alarms:
@@ -166,8 +171,8 @@ async def _require_unknown(session: Session, name: str) -> None:
     )
 
 
-async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) -> tuple[AlarmReport, Health | None]:
-    """The job's health: by its live log if it runs, by the log's end if it has ended."""
+async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) -> tuple[AlarmReport, JobLine | None]:
+    """How the job is: by its live log if it runs, by the log's end if it has ended."""
     report = AlarmReport()
     if job is None:
         return report, None
@@ -178,24 +183,10 @@ async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) ->
         report = AlarmReport(progress=session.measures.progress_reader.progress_of(job.uid))
     elif runs_or_done:
         session.watch.keep_watching()
+        await session.diagnoses.refresh()
         report = await session.alarms.check_job(*job.key, LISTENS)
-    health = job_health(
-        job,
-        session.fleet,
-        alarms=report.alarms,
-        late=report.late,
-        heard=report.follows_steps,
-        job_progress=report.progress,
-    )
-    return report, await _with_verdict(session, job, health, report.progress)
-
-
-async def _with_verdict(session: Session, job: JobSet, health: Health, progress: JobProgress | None) -> Health:
-    """The health of a job that makes no steps with what a console found since its last one."""
-    if health.state not in NO_STEPS or progress is None:
-        return health
-    stall = (await session.launch.runs.stall_findings()).get(job.key)
-    return replace(health, verdict=stall.verdict) if stall and stall.time > progress.stepped else health
+    line = JobLine(job, session.fleet, report.progress, report.alarms, report.late, report.follows_steps)
+    return report, with_diagnoses(session, line)
 
 
 def _words(health: Health, report: AlarmReport) -> str:

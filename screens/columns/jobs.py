@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobSet, JobState
-from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH, Alarm, AlarmKind
+from console.metrics.alarm import GLYPH, Alarm
 from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
 from console.metrics.nccl.results import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks
@@ -20,17 +18,16 @@ from console.scheduling.why_job import why_jobset
 from console.settings import YOU
 from screens import wording
 from screens.columns.column import CREATED, Column, Layout, fact, since
-from screens.wording import Cell, Span, runs_of
+from screens.wording import Cell, Span
 
 if TYPE_CHECKING:
     from typing import Any
 
     from console.checkpoints.saved import SavedState
     from console.hang.slow_ranks import SlowReport
-    from console.kube.objects.event import Event
+    from console.metrics.diagnosis import Diagnosis
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_starts import ExpectedStart
-    from screens.widgets.table.listing import RowKey
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,8 @@ class JobLine:
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
     owner: str = ""  # who launched it; "you" for whoever looks
     may_stop: bool = True  # whether this session may change the cluster
-    slow: SlowReport | None = None  # for which ranks the others wait, if somebody has asked NCCL
+    slow: SlowReport | None = None  # for which ranks the others wait, if this session has asked NCCL
+    slow_rank: Diagnosis | None = None  # the slowest rank, if a console has found one since the processes began
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
     saved: SavedState | None = None  # what was last read of its checkpoints
     has_checkpoint: bool = False  # whether its log or its folder tells of one; looked up for jobs with an alarm only
@@ -63,7 +61,7 @@ class JobLine:
 
     @cached_property
     def health(self) -> Health:
-        slow = self.slow.first if self.slow else ""
+        slow = slow_rank_words(self.slow_rank, self.fleet.at) if self.slow_rank is not None else ""
         return job_health(
             self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard,
             job_progress=self.job_progress, faults=self.faults, verdict=self.verdict, slow=slow,
@@ -75,8 +73,18 @@ class JobLine:
         return sum(rank.ready or rank.phase == "Succeeded" for rank in self.ranks)
 
     @property
+    def has_trouble(self) -> bool:
+        """Whether something can be done about it: it has an alarm, or its ranks wait for one that is known."""
+        return bool(self.alarms or self.health.verdict)
+
+    @property
     def ink(self) -> str:
         return "dim" if self.jobset.finished else ""
+
+
+def slow_rank_words(found: Diagnosis, now: float) -> str:
+    """For which rank the others wait, and when that was measured."""
+    return f"{found.words} (measured at {wording.clock_time(found.at, now)})"
 
 
 def state_cell(line: JobLine) -> Cell:
@@ -230,152 +238,6 @@ def progress_cell(line: JobLine) -> Cell:
     return [*wording.bar(job_progress.step, job_progress.total, 6), share, Span(left, "dim")]
 
 
-def head(
-    line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
-) -> list[Span]:
-    """State and figures of a job in one line; `short` leaves out the priority."""
-    if line is None:
-        glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
-        return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
-    jobset = line.jobset
-    runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else runs_of(state_cell(line))
-    at = line.fleet.at if gone else max(now, line.fleet.at)
-    parts: list[tuple[str, Cell]] = [
-        ("", [Span(f"{jobset.namespace}/", "dim"), Span(jobset.name, "strong")]),
-        ("", jobset.recipe or "JobSet"),
-        ("pods", ranks_cell(line)),
-        ("GPUs", str(jobset.gpus)),
-        ("attempt", attempt_cell(line)),
-        ("queue", jobset.queue or "none"),
-        ("priority", jobset.priority_class),
-        ("owner", line.owner),
-        ("age", wording.age(at - jobset.created) if jobset.created else ""),
-        ("removed in", wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""),
-    ]
-    for label, cell in parts:
-        if short and label == "priority":
-            continue
-        values = runs_of(cell)
-        if any(run.text for run in values):
-            # The spaces inside a part do not break, so a label stays with its value.
-            runs += [Span("  "), Span(f"{label}\u00a0" if label else "", "dim"), *values]
-    return runs
-
-
-TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")  # names of recipes that print training steps
-
-
-def tab_of(recipe: str) -> str:
-    """The tab with the progress of a recipe's jobs: nccl, training, or pods."""
-    return "nccl" if recipe.startswith("nccl") else "training" if TRAINS.search(recipe) else "pods"
-
-
-def first_tab(jobset: JobSet | None) -> str:
-    """The tab that a job's page opens with: progress, or pods if it waits or has failed."""
-    waits = jobset is None or jobset.state in {JobState.PENDING, JobState.FAILED}
-    return "pods" if waits or jobset is None else tab_of(jobset.recipe)
-
-
-SHOWN_IN = {
-    AlarmKind.STALL: "Hang", AlarmKind.BEHIND: "Hang", AlarmKind.NAN: "Training", AlarmKind.SPIKE: "Training",
-    AlarmKind.BUSBW: "NCCL", AlarmKind.RESTART: "Log", AlarmKind.GPU: "GPUs",
-}  # fmt: skip
-"""The tab of the job's page that shows what an alarm is about."""
-
-
-def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
-    """The explanation as spans; `ended`: how it ended, for a job that is gone."""
-    if line is None:
-        return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
-    if gone:
-        after = f" {ended}" if ended else ""
-        return [Span(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
-    runs: list[Span] = []
-    told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
-    for alarm in told_here[-2:]:
-        look = SHOWN_IN[alarm.kind]
-        said = alarm.next_step(
-            line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
-        )
-        runs.append(Span(f"{GLYPH} {alarm.text}. {said}. ", "bad"))
-    first = first_failure(line.jobset, line.fleet)
-    if first is not None:
-        when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
-        where = f" on {wording.short_node(first.node)}" if first.node else ""
-        runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
-    sentence, own = reasons(line)
-    if sentence and first is None and not line.health.alarmed:
-        ink = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
-        found = line.health.verdict
-        runs.append(Span(f"{sentence}. {found}. " if found else f"{sentence} ", ink))
-    if own:
-        runs.append(Span(own, "dim"))
-    if not runs:
-        runs.append(Span(_text_if_healthy(line), "dim"))
-    return runs
-
-
-def _text_if_healthy(line: JobLine) -> str:
-    """The text for a job without known problems."""
-    place = place_words(line)
-    if line.jobset.state is JobState.SUCCEEDED:
-        return "Done."
-    if line.health.level is not HealthLevel.WELL:
-        return f"It is {line.health.state}."
-    return f"No problem found, {place}." if place else "No problem found."
-
-
-def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
-    """What a rank's log waits for; empty once its container has started; `over`: no pod will come."""
-    if pod is None:
-        return f"pod {rank} was deleted, and its log with it" if over else f"pod {rank} has not been created yet"
-    main = pod.main
-    if pod.finished or pod.restarts or (main is not None and main.state != "waiting"):
-        return ""
-    why = pod.unschedulable or pod.message or (main.message if main else "")
-    return f"pod {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
-
-
-def _not_begun(line: JobLine, what: str, nothing: str) -> str:
-    """Why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
-    jobset = line.jobset
-    if jobset.state is JobState.PENDING:
-        return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
-    if jobset.finished or jobset.state is JobState.STOPPING:
-        return nothing
-    waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
-    return f"{what} has not started: {waits}" if waits else ""
-
-
-def nccl_waits(line: JobLine) -> str:
-    """Why the NCCL panel has no table yet."""
-    jobset = line.jobset
-    if told := _not_begun(line, "The test", "No NCCL table was printed in this job."):
-        return told
-    up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
-    if jobset.recipe.startswith("nccl"):
-        return f"Waiting for the first table: {up}."
-    return f"No NCCL table in the log of pod 0 so far ({up})."
-
-
-def training_waits(line: JobLine) -> str:
-    """Why the training panel has no step yet."""
-    told = _not_begun(line, "Training", "No training step was printed in this job.")
-    return told or f"No training step in the log so far ({line.up} of {wording.count(line.jobset.ranks, 'pod')} up)."
-
-
-def events_of(line: JobLine) -> dict[RowKey, Event]:
-    """Events of the job, its Jobs, pods and Workload, newest first."""
-    fleet, jobset = line.fleet, line.jobset
-    workload = fleet.workload_of(jobset)
-    uids = {jobset.uid, workload.uid if workload else jobset.uid}
-    uids |= {job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ())}
-    uids |= {pod.uid for pod in fleet.pods_by_jobset.get(jobset.uid, ())}
-    found = [event for uid in uids if uid for event in fleet.events_by_object.get(uid, ())]
-    found.sort(key=lambda event: (-event.last, event.name))
-    return {(event.namespace, event.name): event for event in found}
-
-
 def _share_done(line: JobLine) -> float:
     """Progress from 0 to 1; -1 if unknown."""
     job_progress = line.job_progress
@@ -481,7 +343,7 @@ JOBS: Layout[JobLine] = Layout(
                lambda line: list(line.job_progress.trend) if line.job_progress else [], width=8, drop=5, ink="accent"),
         Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True, least=20),
-        fact("verdict", "for whom the ranks of a late or stalled job wait, if a console has looked; else empty",
+        fact("verdict", "for whom the ranks of a late, stalled or slow job wait, if a console has looked; else empty",
              lambda line: line.health.verdict),
         fact("category", "what kind of thing it waits for", lambda line: line.why.category),
         fact("next", "what to do about it, where that is known", lambda line: line.why.next),

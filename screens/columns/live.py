@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
-from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
 from console.metrics.health import HealthLevel, alarm_kind_of_health
 from screens.columns.jobs import JobLine
 from screens.wording import Span, duration, first_names, freshness, sentence
@@ -28,6 +28,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         slow=session.slow_report(key), saved=session.saved_state(key),
         start=session.measures.starts.get(workload.key) if workload is not None else None,
     )  # fmt: skip
+    line = with_diagnoses(session, line)
     if not session.alarms_enabled:
         return line
     alarms = session.alarms
@@ -35,8 +36,16 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     saves = bool(active) and bool(session.has_checkpoint(jobset))
     return replace(
         line, alarms=active, has_checkpoint=saves, late=alarms.late_text(*key), heard=alarms.follows_steps(*key),
-        verdict=alarms.verdict(*key),
+        verdict=alarms.verdict(*key) or ("" if alarms.follows_steps(*key) else line.verdict),
     )  # fmt: skip
+
+
+def with_diagnoses(session: Session, line: JobLine) -> JobLine:
+    """The line with what a console found of its processes, which no step since its end of the log contradicts."""
+    progress, jobset = line.job_progress, line.jobset
+    hang = session.diagnoses.find_hang(jobset, line.fleet, progress.stepped) if progress is not None else None
+    slow = session.diagnoses.find_slow_rank(jobset, line.fleet)
+    return replace(line, verdict=hang.words, slow_rank=slow) if hang is not None else replace(line, slow_rank=slow)
 
 
 def alarm_by_log(line: JobLine) -> Alarm | None:
@@ -48,7 +57,8 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
         return None
     words = f"{line.health.words} (by its log)"
     began = progress.where.nan_at if kind is AlarmKind.NAN else progress.stepped
-    return Alarm(kind, words, progress.at, *line.jobset.key, held=line.jobset.gpus, began=began)
+    found = f"{INSPECTED}{line.health.verdict}" if line.health.verdict else ""
+    return Alarm(kind, words, progress.at, *line.jobset.key, more=found, held=line.jobset.gpus, began=began)
 
 
 def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:

@@ -1,4 +1,4 @@
-"""What can be done about a job with an alarm, each by a key: shown as what it will do, then asked for once more."""
+"""What can be done about a job with an alarm or a slow rank, each by a key: said what it will do, then asked for."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from textual.widgets import Static
 from console.errors import Conflict
 from console.folders import make_private
 from console.hang.bundle import bundle_folder, bundle_name, write_bundle
+from console.hang.diagnoses import diagnose_hang
 from console.hang.report import HangReport
+from console.hang.slow_ranks import SlowReport
 from console.kube.objects.jobset import JobSet
-from console.metrics.alarm import Alarm
 from console.metrics.blame import Blame, find_blame
+from console.metrics.diagnosis import DiagnosisKind
+from console.metrics.health import NO_STEPS
 from screens.base import LiveScreen
+from screens.columns.jobs import JobLine
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import stop_jobs
 from screens.dialogs.pool_actions import cordon_nodes, report_host
@@ -47,37 +51,41 @@ REMEDIES = (
     Remedy("stop", "x", "Stop"),
     Remedy("wait", "w", "Wait"),
 )
+NOT_POSSIBLE = "not possible"  # what is said of one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
     "X", "act", "Act", key_display="X", id="job.act",
-    tooltip="What can be done about its alarm: launch without the node or from the last checkpoint, cordon, report the "
-    "host, bundle, stop, wait; each asks first",
+    tooltip="What can be done about its alarm or slow rank: launch without the node or from the last checkpoint, "
+    "cordon, report the host, bundle, stop, wait; each asks first",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A job with an alarm, and what is known of its cause."""
+    """A job with an alarm or a slow rank, and what is known of its cause."""
 
     jobset: JobSet
     words: str
     blame: Blame
-    report: HangReport | None = None  # the last inspection of its processes
+    report: HangReport | SlowReport | None = None  # of this session, for the bundle
 
 
-def trouble_of(
-    screen: LiveScreen, jobset: JobSet | None, alarms: Sequence[Alarm], report: HangReport | None = None
-) -> Trouble | None:
-    """What to act on; None for a job without alarm and without a report that names a rank."""
-    if jobset is None:
+def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | None = None) -> Trouble | None:
+    """What to act on; None for a job that has no alarm and whose ranks wait for none, as far as it is known."""
+    if line is None:
         return None
-    made = report or screen.session.hang_probe.reports.get(jobset.key)
-    report = made if made is not None and made.suspects else None
-    if not alarms and report is None:
-        return None
-    blame = find_blame(alarms, report)
-    words = f"{alarms[-1].kind.label}: {alarms[-1].text}" if alarms else report.short if report is not None else ""
-    return Trouble(jobset, words, blame, report)
+    jobset, made = line.jobset, report or screen.session.hang_probe.reports.get(line.jobset.key)
+    inspected = made if made is not None and made.suspects else None
+    stands = line.health.verdict if line.health.state in NO_STEPS else ""
+    if line.alarms or stands or inspected is not None:
+        kept = screen.session.diagnoses.find(jobset.uid, DiagnosisKind.HANG)
+        diagnosis = diagnose_hang(inspected, jobset.uid) if inspected is not None else kept if stands else None
+        words = f"{line.alarms[-1].kind.label}: {line.alarms[-1].text}" if line.alarms else ""
+        words = words or stands or (inspected.short if inspected is not None else "")
+        return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected)
+    if line.slow_rank is not None and line.health.verdict:
+        return Trouble(jobset, line.slow_rank.words, find_blame((), line.slow_rank), line.slow)
+    return None
 
 
 def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
@@ -96,9 +104,11 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "without": f"as {again}, but not on {where}" if where else seldom if beside else "",
         "again": f"the form with {name}'s values, {_where_it_begins(screen.session.has_checkpoint(trouble.jobset))}",
         "cordon": f"no new pods on {where}; running pods stay" if where else "",
-        "report": "" if not known else f"not possible: {why_not.rstrip('.')}" if why_not
+        "report": "" if not known else f"{NOT_POSSIBLE}: {why_not.rstrip('.')}" if why_not
         else f"has Google replace the host of {where}, whose pods are evicted; cordons it and writes the bundle",
-        "bundle": "stacks, dumps, log lines and node facts as .tar.gz; secrets redacted" if trouble.report else "",
+        "bundle": "" if trouble.report is None else "its report, "
+        f"{'stacks, dumps, ' if isinstance(trouble.report, HangReport) else ''}log lines and node facts as .tar.gz; "
+        "secrets redacted",
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
         "wait": "nothing is done; what was announced to happen by itself is cancelled",
     }  # fmt: skip
@@ -155,7 +165,7 @@ class ActDialog(Question[str]):
 async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str = "") -> None:
     """Do one thing about it, which the person chooses unless it is named. To be run in a worker."""
     if trouble is None:
-        screen.notify("It has no alarm.", timeout=3)
+        screen.notify("It has no alarm, and no slow rank is known.", timeout=3)
         return
     choices = list_remedies(screen, trouble)
     if name not in {each.name for each, _ in choices}:

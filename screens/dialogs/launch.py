@@ -27,7 +27,7 @@ from console.scheduling.launch_alternatives import MOST, Alternative, launch_alt
 from console.session import Session
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.jobs import tab_of
+from screens.columns.job_page import tab_of
 from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.sanitize import one_line

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,12 +19,13 @@ from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.kube.snapshot import Fleet
+from console.metrics.diagnosis import Diagnosis
 from console.metrics.health import NO_STEPS, HealthLevel
 from console.scheduling.ranks import format_processes, format_ranges
 from console.settings import YOU
 from screens import wording
 from screens.columns.column import Column
-from screens.columns.jobs import JobLine
+from screens.columns.jobs import JobLine, slow_rank_words
 from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
 from screens.job_tabs.tab import JobTab
 from screens.sanitize import one_line
@@ -135,6 +138,8 @@ class HangTab(JobTab):
                 self._show_report(made)
             elif made is None and (slow := self.live.session.slow_report(self.key)) is not None:
                 self._show_slow(slow)
+            elif made is None and self.line is not None and self.line.slow_rank is not None:
+                self._show_slow_rank(self.line.slow_rank)
             elif made is None and self._makes_steps():
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
@@ -235,7 +240,15 @@ class HangTab(JobTab):
         glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
         asked = [f"{report.timed}."] if report.timed and not (report.slow or report.no_gpu_slow) else []
         self._show_summary(ink, glyph, wording.short_nodes(" ".join([*report.words, *asked])))
-        self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
+        self._show_advice(report.advice)
+
+    def _show_slow_rank(self, found: Diagnosis) -> None:
+        """Show what another console measured, which has the whole report."""
+        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(found, time.time())}."))
+        self._show_advice(found.advice)
+
+    def _show_advice(self, advice: Sequence[str]) -> None:
+        self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(advice))
 
     def action_look(self) -> None:
         self._look(all_stacks=False)
@@ -296,7 +309,7 @@ class HangTab(JobTab):
         _, *rest = report.verdict
         glyph, ink = ("✗ ", "bad") if report.alarming else ("● ", "ok") if report.groups else ("○ ", "dim")
         self.verdict.runs = (Span(glyph, ink), Span(report.short, ink if ink == "bad" else "strong"))
-        self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
+        self._show_advice(report.advice)
         told = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
         self.more.runs = tuple(Span(wording.short_nodes(run.text), run.ink) for run in told)
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""

@@ -16,7 +16,8 @@ from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
 from console.metrics.health import NO_STEPS
 from console.metrics.nccl.results import REFERENCE_RANKS, is_comparable
-from screens.columns.jobs import JobLine, health_runs, nccl_waits, rank_waits
+from screens.columns.job_page import nccl_waits, rank_waits
+from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab

@@ -29,7 +29,8 @@ from console.scheduling.failure import FailureCard, rank_failures
 from console.scheduling.ranks import Rank
 from screens import wording
 from screens.columns.column import Column, since
-from screens.columns.jobs import JobLine, events_of
+from screens.columns.job_page import events_of
+from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.job_pane import start_lines, waiting_lines
 from screens.widgets.line import CutLines, Inked, wrap

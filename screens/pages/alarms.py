@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import getters, on, work
@@ -12,10 +13,11 @@ from textual.binding import Binding, BindingType
 from console.hang.bundle import find_unasked_bundle
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
+from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.alarms import ALARMS
 from screens.columns.live import alarms_of_session
-from screens.dialogs.act import ACT, REMEDIES, Trouble, act_on_trouble, list_remedies, trouble_of
+from screens.dialogs.act import ACT, NOT_POSSIBLE, REMEDIES, Remedy, Trouble, act_on_trouble, list_remedies, trouble_of
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
@@ -112,10 +114,13 @@ class AlarmsScreen(LiveScreen):
         if trouble is None or self.app.settings.read_only:
             return []
         runs = []
-        for each, _ in list_remedies(self, trouble):
+        for each in self._possible_remedies(trouble):
             runs += [Span(f"{each.key}\u00a0", "accent"), Span(f"{each.title.replace(' ', NARROW)}  ")]
         plan = self.app.automatic.pending.get(trouble.jobset.key)
         return [*runs, *([Span(f"{plan.words(time.time())}.", "waits")] if plan is not None else [])]
+
+    def _possible_remedies(self, trouble: Trouble) -> list[Remedy]:
+        return [each for each, does in list_remedies(self, trouble) if not does.startswith(NOT_POSSIBLE)]
 
     def _next_step(self, alarm: Alarm) -> str:
         jobset = self.app.fleet.jobsets.get((alarm.namespace, alarm.job))
@@ -136,7 +141,10 @@ class AlarmsScreen(LiveScreen):
         alarm = self.table.row
         if alarm is None or not self.app.connected:
             return None
-        return trouble_of(self, self.app.fleet.jobsets.get((alarm.namespace, alarm.job)), [alarm])
+        jobset = self.app.fleet.jobsets.get((alarm.namespace, alarm.job))
+        if jobset is None:
+            return None
+        return trouble_of(self, replace(line_of(self.app, jobset, self.app.fleet), alarms=(alarm,)))
 
     def offers(self) -> dict[str, object]:
         there = self._trouble() is not None
@@ -146,7 +154,7 @@ class AlarmsScreen(LiveScreen):
         allowed = super().check_action(action, parameters)
         if action != "remedy" or not allowed or (trouble := self._trouble()) is None:
             return allowed
-        return parameters[0] in {each.name for each, _ in list_remedies(self, trouble)}
+        return parameters[0] in {each.name for each in self._possible_remedies(trouble)}
 
     @work(group="actions")
     async def action_act(self) -> None:

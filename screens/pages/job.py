@@ -17,7 +17,8 @@ from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import Rank, first_failure
 from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
-from screens.columns.jobs import JobLine, first_tab, head, told
+from screens.columns.job_page import first_tab, head, told
+from screens.columns.jobs import JobLine
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction, stop_jobs
@@ -292,14 +293,12 @@ class JobScreen(LiveScreen):
 
     def offers(self) -> dict[str, object]:
         line, report = self._line, self.query_one(HangTab).report
-        trouble = line and (line.alarms or line.verdict or (report and report.suspects))
+        trouble = line and (line.has_trouble or (report and report.suspects))
         return super().offers() | {"stop": self._is_there, "on_rank": self._is_there, "act": trouble}
 
     @work(group="actions")
     async def action_act(self) -> None:
-        if self._line is not None:
-            report = self.query_one(HangTab).report
-            await act_on_trouble(self, trouble_of(self, self._line.jobset, self._line.alarms, report))
+        await act_on_trouble(self, trouble_of(self, self._line, self.query_one(HangTab).report))
 
     @work(group="actions")
     async def action_again(self) -> None:

@@ -194,12 +194,11 @@ class JobsScreen(ReasonScreen):
 
     def offers(self) -> dict[str, object]:
         row = self.table.row
-        return super().offers() | {"act": row and (row.alarms or row.verdict)}
+        return super().offers() | {"act": row and row.has_trouble}
 
     @work(group="actions")
     async def action_act(self) -> None:
-        if (row := self.table.row) is not None:
-            await act_on_trouble(self, trouble_of(self, row.jobset, row.alarms))
+        await act_on_trouble(self, trouble_of(self, self.table.row))
 
     @work(group="actions")
     async def action_launch(self) -> None:

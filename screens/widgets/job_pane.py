@@ -14,6 +14,7 @@ from console.kube.objects.meta import condition
 from console.logs.redact import redact
 from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
+from console.metrics.health import NO_STEPS
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
 from console.metrics.loss import find_start
@@ -24,16 +25,8 @@ from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
 from console.settings import YOU
 from screens import wording
-from screens.columns.jobs import (
-    JobLine,
-    attempt_cell,
-    events_of,
-    place_words,
-    progress_words,
-    reasons,
-    start_words,
-    state_cell,
-)
+from screens.columns.job_page import events_of
+from screens.columns.jobs import JobLine, attempt_cell, place_words, progress_words, reasons, start_words, state_cell
 from screens.sanitize import one_line
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
@@ -66,19 +59,16 @@ def job_lines(
     sentence, quoted = reasons(job)
     told = [Span(f"  {job.jobset.name} {job.planned} unless it goes on; X, then w, cancels that.", "waits")]
     told = [*(told if job.planned else []), Span(f"  {sentence or place_words(job)}")]
-    slow = list(job.slow.words) if job.slow is not None and job.slow.slow and not job.jobset.finished else []
-    asked = Span(f" (NCCL asked {wording.age(now - job.slow.at)} ago)" if job.slow is not None else "", "dim")
-    if job.slow is not None and slow and job.health.words == job.slow.first:
-        told, slow = [*told, asked], slow[1:]
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
         told += [Span(f"  {GLYPH} {news}.", "bad")] if news else []
     found += folded_runs([*state, *told], width)
     if quoted:
         found += folded_runs([Span(quoted, "dim")], width)
-    for words in slow:
-        found += folded_runs([Span(f"▲ {wording.short_nodes(words)}", "waits"), asked], width)
-    for words in job.slow.advice if job.slow is not None and not job.jobset.finished else ():
+    if job.health.verdict and not job.health.alarmed:
+        found += folded_runs([Span(f"▲ {wording.sentence(job.health.verdict)}.", "waits")], width)
+    slow = job.slow_rank if job.health.state not in NO_STEPS and not job.jobset.finished else None
+    for words in slow.advice if slow is not None else ():
         found += folded_runs([Span(f"→ {words}", "accent")], width)
     if job.why.next:
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)

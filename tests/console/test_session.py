@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ from aiohttp import web
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.hang.report import HangReport, PodTrace
-from console.hang.slow_ranks import SlowReport
 from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.session import Session
 from console.settings import Settings
 from tests.apiserver import ApiServer, eventually, forbidden, named, status
@@ -107,19 +108,22 @@ async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
         found.pop(0)
         await session._inspect_own_job(job.key)
         (written,) = (tmp_path / "hangs" / "unasked").iterdir()
-        report = session._last_hang_report(job.key)
-        assert report is not None
-        assert report.bundle == str(written)
+        assert session.hang_probe.reports[job.key].bundle == str(written)
 
 
-async def test_the_alarms_of_a_job_see_what_the_processes_and_nccl_last_told_of_it(tmp_path: Path) -> None:
-    key = "default", "train"
+async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = scene.jobset("train", 1)
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        assert (session._last_hang_report(key), session.slow_report(key)) == (None, None)
-        session.hang_probe.reports[key] = report = HangReport("train", (), ())
-        session.hang_probe.slow_reports[key] = slow = SlowReport("train")
-        assert session.alarms._sources.hang_report(key) is report
-        assert session.slow_report(key) is slow
+        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job))
+        assert session.alarms._sources.diagnosis(job.key) is None
+        found = Diagnosis(job.uid, DiagnosisKind.HANG, time.time(), "Rank 9 is stopped", ("n1",))
+        async with opened(server, tmp_path, kinds=["pods"]) as other:
+            await other.diagnoses.record(found)
+        await session.diagnoses.refresh()
+        assert session.alarms._sources.diagnosis(job.key) == found
+        assert session.alarms._sources.diagnosis(("default", "another")) is None
 
 
 async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:

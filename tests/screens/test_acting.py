@@ -15,7 +15,9 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
 from console.config import Actions
 from console.errors import Conflict
+from console.hang.late_rank import LateRank
 from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, StackLocation
 from console.launch.recipes import Field, FieldProblem, LaunchPlan
 from console.metrics.alarm import AlarmKind
@@ -286,7 +288,9 @@ async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_l
 async def test_a_host_that_google_would_not_replace_is_neither_reported_nor_cordoned() -> None:
     spot = "gke-train-spot-0000"
     async with console(stalled(nodes=(spot,)), size=(160, 45)) as (app, pilot, session):
-        await to_alarms(app, pilot)
+        screen = await to_alarms(app, pilot)
+        assert [bool(screen.check_action("remedy", (each,))) for each in ("cordon", "report")] == [True, False]
+        assert "Report the host" not in screen_text(app).replace("\u00a0", " ")
         await pilot.press("X")
         await until(
             pilot, lambda: isinstance(app.screen, ActDialog) and "not possible: Only machines" in screen_text(app)
@@ -318,6 +322,79 @@ async def test_of_an_alarm_without_a_node_only_what_needs_none_is_offered() -> N
         screen = await to_alarms(app, pilot)
         offered = {each.name for each in REMEDIES if screen.check_action("remedy", (each.name,))}
         assert offered == {"again", "stop", "wait"}
+
+
+# a slow rank
+
+
+async def slowed(cause: str = "host") -> FakeSession:
+    """A session with one's own job that runs, and of which it was measured that the others wait for rank 9."""
+    session = FakeSession(scene())
+    late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause=cause, pod_index=1, node=NODE)
+    session.hang_probe.slow_report = SlowReport(
+        "nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=time.time()
+    )
+    await session.hang_probe.find_slow_ranks(*KEY, 3.0)
+    plan = LaunchPlan("qwen3-sft", "nccl-0412", "default", {"placement": {"avoidNodes": ["node-x"]}})
+    session.answers |= {"release_plan": plan, "plan_of_job": plan, "fields": (weights(),)}
+    return session
+
+
+async def to_slow_page(app: ConsoleApp, pilot: Any) -> None:
+    app.open_page("job", *KEY)
+    await until(
+        pilot, lambda: isinstance(app.screen, JobScreen) and "wait for one rank in each step" in screen_text(app)
+    )
+
+
+async def to_slow_list(app: ConsoleApp, pilot: Any) -> None:
+    await pilot.press("3")
+    await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "⚠ running" in screen_text(app))
+    cast("JobsScreen", app.screen).table.move_to(KEY)
+
+
+@pytest.mark.parametrize("way", [to_slow_page, to_slow_list])
+async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(await slowed(), size=(160, 45)) as (app, pilot, session):
+        asked: list[LaunchRequest] = []
+        monkeypatch.setattr(app, "open_launch", asked.append)
+        await way(app, pilot)
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+        lines = {each.id: each for each in app.screen.query(SentenceLine)}
+        assert list(lines) == ["trouble", *(each.name for each in REMEDIES)]
+        said = " ".join(screen_text(app).replace("│", " ").split())
+        assert f"Rank 9 (pod 1, GPU 1) on {NODE}: the others wait for it for 7 %" in said
+        assert "its report, log lines and node facts as .tar.gz; secrets redacted" in said
+        await pilot.press("r")
+        await until(pilot, lambda: asked)
+        assert cast("Any", asked[0].values)["placement"] == {"avoidNodes": ["node-x", NODE]}
+        assert session.called("stop_job") == session.called("cordon") == []
+
+
+async def test_of_slow_data_no_node_is_blamed() -> None:
+    async with console(await slowed("data"), size=(160, 45)) as (app, pilot, _):
+        await to_slow_page(app, pilot)
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+        lines = [each.id for each in app.screen.query(SentenceLine)]
+        assert lines == ["trouble", "again", "bundle", "stop", "without", "wait"]
+
+
+async def test_the_bundle_of_a_slow_rank_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+
+    async def write(*given: object) -> int:
+        written.append(given[2])
+        return 7
+
+    monkeypatch.setattr("screens.dialogs.act.write_bundle", write)
+    async with console(await slowed(), size=(160, 45)) as (app, pilot, session):
+        await to_slow_page(app, pilot)
+        await choose(app, pilot, "b")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: written == [session.hang_probe.slow_report])
 
 
 # what happens by itself

@@ -19,7 +19,8 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.results import NcclResult
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
-from screens.columns.jobs import JOBS, JobLine, head, last_cell, progress_cell, progress_words, told
+from screens.columns.job_page import head, told
+from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, progress_words
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS

@@ -27,6 +27,7 @@ from console.settings import Settings
 from screens import alarm_notices
 from screens.alarm_notices import notification
 from screens.cli.wait import conditions
+from screens.columns.live import with_diagnoses
 from screens.dialogs.question import Confirm
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
@@ -237,10 +238,10 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         )
         line = cast("HangTab", screen.here).line
         assert line is not None
-        line = replace(line, slow=session.slow_report(screen.key))
+        line = with_diagnoses(cast("Any", session), line)
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
         pane = " ".join(pane.split())
-        assert f"⚠ running {words[:-1]} (NCCL asked 7s ago)" in pane
+        assert f"⚠ running the others wait for one rank in each step ▲ {words[:-1]} (measured at " in pane
         assert f"→ {session.hang_probe.slow_report.advice[0]}" in pane
         assert "a4 hang nccl-0412 --rank 9 --record 10" in pane
         assert pane.count("the others wait for it for 7 %") == 1

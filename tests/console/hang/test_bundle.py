@@ -13,9 +13,11 @@ import pytest
 from console.errors import BadInput, NotAllowed
 from console.hang.bundle import KEPT, LAST_LINES, write_bundle, write_unasked_bundle
 from console.hang.flight_recorder import Operation, RankDump
+from console.hang.late_rank import LateRank
 from console.hang.nccl_ras import RasReport
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import format_report, report_to_json
+from console.hang.slow_ranks import SlowReport
 from console.logs.line import LogLine
 from tests.console.hang.test_inspection import Cluster
 
@@ -79,6 +81,27 @@ async def test_the_last_lines_of_logs_are_in_it_and_those_of_nccl(
     assert of_nccl[0].startswith("── pod 0 ")
     assert of_nccl[1:3] == ["NCCL WARN 0", "NCCL WARN 75"]
     assert (last[1], last[LAST_LINES]) == ("step 50", f"step {LAST_LINES + 49}")
+
+
+async def test_a_slow_rank_has_its_archive_too(tmp_path: Path) -> None:
+    place = tmp_path / "slow.tar.gz"
+    late = LateRank(
+        9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1", evidence=TOKEN
+    )
+    found = SlowReport("hung", "2.28.9", "json", 16, 900, 10.0, 90, (late,), timed="All ranks told", at=60.0)
+    await write_bundle(cast("Any", Cluster()), "default", found, place)
+    with tarfile.open(place) as archive:
+        assert {each.name.partition("/")[0] for each in archive} == {"hung-slow"}
+        files = {each.name.rpartition("/")[2]: cast("io.BytesIO", archive.extractfile(each)).read() for each in archive}
+    assert sorted(files) == ["last-lines.txt", "nccl-lines.txt", "nodes.json", "report.json", "report.txt"]
+    text = files["report.txt"].decode()
+    head = "hung in namespace default, measured on 1970-01-01 00:01:00 UTC"
+    assert text.startswith(f"{head}\n\nRank 9 (pod 1, GPU 1) on n1")
+    assert "NCCL 2.28.9 answered 900 times in 10 s for 16 ranks, 90 launches (json).\nAll ranks told.\n" in text
+    told = json.loads(files["report.json"])
+    assert (told["late"][0]["rank"], told["told"]) == (9, True)
+    assert TOKEN.encode() not in b"".join(files.values())
+    assert files["last-lines.txt"].startswith("── pod 1 hung-workload-0-1-x7k1, for which the others wait\n".encode())
 
 
 async def test_a_file_that_is_there_stays(tmp_path: Path) -> None:

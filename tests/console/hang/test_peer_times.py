@@ -16,9 +16,9 @@ import msgspec
 from console.hang import read_comma
 from console.hang.late_rank import LateRank
 from console.hang.peer_times import ask_peer_times, read_peer_times
+from console.hang.report_lines import format_slow_report
 from console.hang.slow_ranks import SlowReport, add_peer_times
 from console.scheduling.ranks import ranks as ranks_of
-from screens.cli.hang import slow_lines
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -146,7 +146,7 @@ def test_the_pod_whose_data_go_slowly_is_named(tmp_path: Path) -> None:
         ", because of the network of its pod: its data take 95 µs per MiB to rank 2 (pod 1) on node-1, those of other "
         "ranks 22 µs."
     )
-    assert "CoMMA's files of 8 of 8 ranks told how long data take to their peers." in slow_lines(report)
+    assert "CoMMA's files of 8 of 8 ranks told how long data take to their peers." in format_slow_report(report)
     assert {each.member.pod_index for each in times.pairs if each.slow} == {1, 2, 3}
     json.dumps(msgspec.to_builtins(report))
 
@@ -217,7 +217,7 @@ def test_without_files_one_pod_is_asked_and_nothing_is_said(tmp_path: Path) -> N
     assert (times, len(asked)) == (None, 1)
     report = add_peer_times(SlowReport(polls=200), times)
     assert msgspec.to_builtins(report)["peers"] is None
-    assert not any("CoMMA" in each for each in slow_lines(report))
+    assert not any("CoMMA" in each for each in format_slow_report(report))
 
 
 def test_with_a_file_in_the_first_pod_every_pod_is_asked_once(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from console.hang.diagnoses import diagnose_hang
 from console.hang.report import HangReport, TracedProcess
 from console.hang.stack_location import Activity, StackLocation
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.blame import Blame, find_blame
+from console.metrics.diagnosis import Diagnosis
 
 WAITS = StackLocation(Activity.COLLECTIVE, "all_reduce")
 
@@ -17,8 +19,8 @@ def report(where: StackLocation, state: str = "S") -> HangReport:
     return HangReport("job", (), (*processes, TracedProcess(3, 3, "p3", "node-3", 7, where=where, state=state)))
 
 
-DATA = report(StackLocation(Activity.DATA, "data loader"))
-STOPPED = report(StackLocation(Activity.UNKNOWN, "no stack"), "T")
+DATA = diagnose_hang(report(StackLocation(Activity.DATA, "data loader")), "u1")
+STOPPED = diagnose_hang(report(StackLocation(Activity.UNKNOWN, "no stack"), "T"), "u1")
 
 
 def alarm(kind: AlarmKind, *nodes: str) -> Alarm:
@@ -39,6 +41,6 @@ def alarm(kind: AlarmKind, *nodes: str) -> Alarm:
     ],
 )
 def test_a_node_is_at_fault_unless_program_data_or_storage_are(
-    alarms: list[Alarm], seen: HangReport | None, found: Blame
+    alarms: list[Alarm], seen: Diagnosis | None, found: Blame
 ) -> None:
     assert find_blame(alarms, seen) == found

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from console.hang.diagnoses import diagnose_hang
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.stack_location import Activity, StackLocation
 from console.metrics.job_measures import MAX_LINE, JobMeasures
@@ -166,4 +167,5 @@ def test_a_node_is_blamed_only_where_it_can_be_at_fault(doing: Activity, nodes: 
               for each in (0, 2, 3)]  # fmt: skip
     report = HangReport("train", (PodTrace(0, "p0", "node-a"), PodTrace(1, "p1", "node-b")), (stuck, *others))
     assert report.suspected_nodes == ("node-b",)
-    assert sample_job(None, fleet_of(), JobMeasures(("default", "train")), {}, (), 0.0, report).blamed_nodes == nodes
+    found = diagnose_hang(report, "u1")
+    assert sample_job(None, fleet_of(), JobMeasures(("default", "train")), {}, (), 0.0, found).blamed_nodes == nodes

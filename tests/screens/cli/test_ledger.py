@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pytest
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.health import SLOW_RANK
 from console.metrics.ledger import Box, Ledger
 from console.metrics.seen_time import SeenTime, Span, SpanKind
 from screens.__main__ import main
@@ -135,7 +137,7 @@ def test_what_cannot_be_answered(argv: list[str], code: int, capfd: pytest.Captu
     assert capfd.readouterr().err
 
 
-def test_a_run_that_goes_on_has_the_boxes_of_its_log_and_of_the_slow_rank_that_a_command_found(a4: Commands) -> None:
+def test_the_slow_rank_that_a_command_found_is_told_by_the_ledger_the_list_and_why(a4: Commands) -> None:
     values = ("gpus=16", "queue=research", "recipe.train.globalBatch=16", "recipe.train.amount=20000000")
     faults = ("env.PRACTICE_FAULT=slowrank:9:30%", "env.PRACTICE_PACE=0.2")
     words = [word for value in (*values, *faults) for word in ("--set", value)]
@@ -153,6 +155,14 @@ def test_a_run_that_goes_on_has_the_boxes_of_its_log_and_of_the_slow_rank_that_a
     boxes = found["gpu_seconds"]
     assert boxes["slow"] / (boxes["slow"] + boxes["productive"]) == pytest.approx(share, abs=0.12)
     assert sum(took for box, took in boxes.items() if box != "queued") == pytest.approx(found["allocated_gpu_seconds"])
+    (job,) = [each for each in a4.json("jobs")["items"] if each["name"] == "slowed"]
+    assert (job["state"], job["health"]["level"], job["why"]) == ("running", "late", SLOW_RANK)
+    assert job["verdict"].startswith("Rank 9 (pod 1, GPU 1) on ")
+    assert re.search(r"because of its host \(measured at \d\d:\d\d\)$", job["verdict"])
+    said = a4.run("why", "slowed")[1]
+    assert said.startswith(
+        f"slowed runs, but {SLOW_RANK}.\n{job['verdict']}.\nHost: look at what else runs on that node"
+    )
 
 
 def test_a_run_of_the_practice_cluster_has_its_boxes(a4: Commands) -> None:

@@ -20,64 +20,70 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
-from console.launch.run_record import Outcome, RunRecord
-from console.launch.runs import Runs
 from console.metrics.alarm import Alarm, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from console.scheduling.expected_starts import ExpectedStart
 from console.settings import YOU
 from screens.cli.launch import wait_for_end
-from screens.cli.lists import LISTS, _with_verdicts, layout_of, print_rows
-from screens.cli.why import _next_steps, _with_verdict
+from screens.cli.lists import LISTS, layout_of, print_rows
+from screens.cli.why import _next_steps
 from screens.columns.column import as_json
 from screens.columns.jobs import JOBS, JobLine, start_words
+from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of
 from tests.fakes_watch import monitor
+from tests.screens import scene
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
 
-class KnownRuns:
-    """Runs of whose stalls a console has told."""
-
-    def __init__(self, *known: RunRecord) -> None:
-        self._known = known
-
-    async def _open_runs(self) -> tuple[RunRecord, ...]:
-        return self._known
-
-
 async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -> None:
-    stall = Alarm(
-        AlarmKind.STALL, "no step for 90 s", 1_300.0, "default", "one", more="inspected: Rank 9 has no process"
-    )
-    known = RunRecord("own-script", "one", "default", outcome=Outcome.RUNNING, alarms=(stall,))
     session = FakeSession()
-    session.launch.runs.stall_findings = Runs.stall_findings.__get__(KnownRuns(known))  # type: ignore[attr-defined]
+    await session.diagnoses.record(Diagnosis("u1", DiagnosisKind.HANG, 1_300.0, "Rank 9 has no process"))
     progress = JobProgress(step=9, total=90, pace=1.0, rhythm=StepCadence(1.0), stepped=1_200.0, at=1_320.0)
     running = JobSet("default", "one", uid="u1", groups=(ReplicatedJob("w", pods_per_job=1, ready=1),))
     line = JobLine(running, fleet_of(running), progress, owner=YOU)
     assert line.health.state == "stalled"
-    rows = await _with_verdicts(session, [line])  # type: ignore[arg-type]
-    assert as_json(JOBS.columns, rows)[0]["verdict"] == "Rank 9 has no process"
+    stands = with_diagnoses(session, line)  # type: ignore[arg-type]
+    assert as_json(JOBS.columns, [stands])[0]["verdict"] == "Rank 9 has no process"
+    alarm = alarm_by_log(stands)
+    assert alarm is not None
+    assert alarm.verdict == "Rank 9 has no process", "a4 alarms says the same"
+    lines = list(_next_steps(session, "one", None, stands, AlarmReport()))  # type: ignore[arg-type]
+    assert lines == ["Rank 9 has no process.", "a4 hang one --bundle FILE keeps the evidence."], "and a4 why"
     moved = replace(line, job_progress=structs.replace(progress, stepped=1_310.0, at=1_400.0))
-    assert [row.verdict for row in await _with_verdicts(session, [moved])] == [""], "it has made steps since"  # type: ignore[arg-type]
-    for at, more in ((1_200.0, stall.more), (1_310.0, "not inspected: li launched it")):
-        alarm = Alarm(AlarmKind.STALL, "no step for 99 s", 1_400.0, "default", "one",
-                      more="not inspected: li launched it", began=at)  # fmt: skip
-        assert alarm.with_finding(stall).more == more, "a4 alarms says the same"
-    for at, verdict in ((1_200.0, "Rank 9 has no process"), (1_310.0, "")):
-        told = await _with_verdict(session, running, line.health, structs.replace(progress, stepped=at))  # type: ignore[arg-type]
-        assert told.verdict == verdict, "a4 why says the same"
-        lines = list(_next_steps(session, "one", None, told, AlarmReport()))  # type: ignore[arg-type]
-        assert ("Rank 9 has no process." in lines) is bool(verdict)
-        step = "--bundle FILE keeps the evidence" if verdict else "shows which rank the others wait for"
-        assert lines[-1] == f"a4 hang one {step}."
+    moved = with_diagnoses(session, moved)  # type: ignore[arg-type]
+    assert moved.verdict == "", "it has made steps since"
+    assert list(_next_steps(session, "one", None, moved, AlarmReport())) == [  # type: ignore[arg-type]
+        "a4 hang one shows which rank the others wait for."
+    ]
+
+
+async def test_a_job_with_a_slow_rank_that_a_console_found_is_listed_with_it() -> None:
+    session = FakeSession()
+    words, advice = "Rank 9 on n1: the others wait for it for 7 % of each step", ("Host: look at its CPUs.",)
+    now = time.time()
+    running = scene.jobset("one", 1)
+    await session.diagnoses.record(
+        Diagnosis(running.uid, DiagnosisKind.SLOW, now - 60, words, ("n1",), advice=advice)
+    )  # fmt: skip
+    fleet = replace(fleet_of(running, scene.rank(running, 0, "n1")), at=now)
+    line = with_diagnoses(session, JobLine(running, fleet, JobProgress(step=9, stepped=now)))  # type: ignore[arg-type]
+    (row,) = as_json(JOBS.columns, [line])
+    assert (row["state"], row["health"]["level"]) == ("running", "late")
+    assert row["why"] == "the others wait for one rank in each step"
+    assert row["verdict"].startswith(f"{words} (measured at ")
+    lines = list(_next_steps(session, "one", None, line, AlarmReport()))  # type: ignore[arg-type]
+    assert lines == [f"{line.health.verdict}.", *advice]
+    slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
+    assert slower.health.words == "step time up from 2 s to 3 s"
+    assert slower.health.verdict == line.health.verdict, "the slow rank is why"
 
 
 @pytest.fixture

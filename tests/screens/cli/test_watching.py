@@ -151,12 +151,19 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     assert coverage["read"] == coverage["running"]
 
 
-def test_a_job_that_hung_before_is_told_however_short_the_look(a4: Commands) -> None:
+def test_a_job_that_hung_before_is_told_with_what_an_inspection_found_however_short_the_look(a4: Commands) -> None:
+    a4.run("hang", "rag-eval", "-n", "team-b", "--yes")
+    found = "Rank 1 (pod 0, GPU 1) is in the data loader while 7 others wait"
     told = a4.json("alarms", "-A", "--listen", "0.5", code=5)
     (stall,) = [each for each in told["alarms"] if each["kind"] == "stall"]
-    assert (stall["job"], stall["verdict"]) == ("rag-eval", "")
+    assert (stall["job"], stall["verdict"]) == ("rag-eval", found)
     assert re.fullmatch(r"no step for \d+ min after step 289, usually one takes 4 s \(by its log\)", stall["words"])
     assert stall["time"] - stall["began"] > 60
+    (job,) = [each for each in a4.json("jobs", "-n", "team-b")["items"] if each["name"] == "rag-eval"]
+    assert (job["state"], job["verdict"]) == ("stalled", found)
+    why = a4.json("why", "rag-eval", "-n", "team-b", code=5)
+    assert (why["state"], why["health"]["verdict"]) == ("stalled", found)
+    assert f"{found}.\n" in a4.run("why", "rag-eval", "-n", "team-b")[1]
 
 
 @pytest.mark.parametrize(("read", "more"), [(1, True), (3, False)])

@@ -1,0 +1,36 @@
+"""What a look at the processes of a job found: for whom its ranks wait, as all consoles and commands tell it (pure)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from console.scheduling.ranks import ranks
+
+if TYPE_CHECKING:
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+
+
+class DiagnosisKind(StrEnum):
+    HANG = "hang"  # for whom the ranks of a job wait that makes no steps
+    SLOW = "slow"  # for which rank they wait in each step
+
+
+class Diagnosis(Struct, frozen=True):
+    """The last one of its kind of a job; a later one that found nothing takes its place."""
+
+    uid: str  # of the JobSet
+    kind: DiagnosisKind
+    at: float  # when it was made, in seconds since the epoch
+    words: str = ""  # for whom the ranks wait, as a phrase; empty: for nobody
+    nodes: tuple[str, ...] = ()  # nodes of those for whom they wait
+    blames_program: bool = False  # its program, data or storage is at fault, so that other nodes would not help
+    advice: tuple[str, ...] = ()  # what to do next, in sentences
+
+    def is_of_attempt(self, jobset: JobSet, fleet: Fleet) -> bool:
+        """Whether it was made since the processes of the job last started."""
+        started = (rank.pod.main.started for rank in ranks(jobset, fleet) if rank.pod and rank.pod.main)
+        return self.uid == jobset.uid and self.at > max((each for each in started if each), default=0.0)

@@ -1,0 +1,174 @@
+"""What the page of a job says: its header, its explanation, and why a panel has nothing to show yet."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.pod import Pod
+from console.metrics.alarm import GLYPH, AlarmKind
+from console.metrics.health import HealthLevel
+from console.scheduling.ranks import first_failure
+from screens import wording
+from screens.columns.jobs import (
+    JobLine,
+    attempt_cell,
+    failure_words,
+    place_words,
+    ranks_cell,
+    reasons,
+    state_cell,
+)
+from screens.wording import Cell, Span, runs_of
+
+if TYPE_CHECKING:
+    from console.kube.objects.event import Event
+    from screens.widgets.table.listing import RowKey
+
+
+def head(
+    line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
+) -> list[Span]:
+    """State and figures of a job in one line; `short` leaves out the priority."""
+    if line is None:
+        glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
+        return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
+    jobset = line.jobset
+    runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else runs_of(state_cell(line))
+    at = line.fleet.at if gone else max(now, line.fleet.at)
+    parts: list[tuple[str, Cell]] = [
+        ("", [Span(f"{jobset.namespace}/", "dim"), Span(jobset.name, "strong")]),
+        ("", jobset.recipe or "JobSet"),
+        ("pods", ranks_cell(line)),
+        ("GPUs", str(jobset.gpus)),
+        ("attempt", attempt_cell(line)),
+        ("queue", jobset.queue or "none"),
+        ("priority", jobset.priority_class),
+        ("owner", line.owner),
+        ("age", wording.age(at - jobset.created) if jobset.created else ""),
+        ("removed in", wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""),
+    ]
+    for label, cell in parts:
+        if short and label == "priority":
+            continue
+        values = runs_of(cell)
+        if any(run.text for run in values):
+            # The spaces inside a part do not break, so a label stays with its value.
+            runs += [Span("  "), Span(f"{label}\u00a0" if label else "", "dim"), *values]
+    return runs
+
+
+TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")  # names of recipes that print training steps
+
+
+def tab_of(recipe: str) -> str:
+    """The tab with the progress of a recipe's jobs: nccl, training, or pods."""
+    return "nccl" if recipe.startswith("nccl") else "training" if TRAINS.search(recipe) else "pods"
+
+
+def first_tab(jobset: JobSet | None) -> str:
+    """The tab that a job's page opens with: progress, or pods if it waits or has failed."""
+    waits = jobset is None or jobset.state in {JobState.PENDING, JobState.FAILED}
+    return "pods" if waits or jobset is None else tab_of(jobset.recipe)
+
+
+SHOWN_IN = {
+    AlarmKind.STALL: "Hang", AlarmKind.BEHIND: "Hang", AlarmKind.NAN: "Training", AlarmKind.SPIKE: "Training",
+    AlarmKind.BUSBW: "NCCL", AlarmKind.RESTART: "Log", AlarmKind.GPU: "GPUs",
+}  # fmt: skip
+"""The tab of the job's page that shows what an alarm is about."""
+
+
+def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
+    """The explanation as spans; `ended`: how it ended, for a job that is gone."""
+    if line is None:
+        return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
+    if gone:
+        after = f" {ended}" if ended else ""
+        return [Span(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
+    runs: list[Span] = []
+    told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
+    for alarm in told_here[-2:]:
+        look = SHOWN_IN[alarm.kind]
+        said = alarm.next_step(
+            line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
+        )
+        runs.append(Span(f"{GLYPH} {alarm.text}. {said}. ", "bad"))
+    first = first_failure(line.jobset, line.fleet)
+    if first is not None:
+        when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
+        where = f" on {wording.short_node(first.node)}" if first.node else ""
+        runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
+    sentence, own = reasons(line)
+    if sentence and first is None and not line.health.alarmed:
+        ink = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
+        found = line.health.verdict
+        act = "X lists what can be done. " if found and line.may_stop and not line.jobset.finished else ""
+        runs.append(Span(f"{sentence}. {wording.short_nodes(found)}. {act}" if found else f"{sentence} ", ink))
+    if own:
+        runs.append(Span(own, "dim"))
+    if not runs:
+        runs.append(Span(_text_if_healthy(line), "dim"))
+    return runs
+
+
+def _text_if_healthy(line: JobLine) -> str:
+    """The text for a job without known problems."""
+    place = place_words(line)
+    if line.jobset.state is JobState.SUCCEEDED:
+        return "Done."
+    if line.health.level is not HealthLevel.WELL:
+        return f"It is {line.health.state}."
+    return f"No problem found, {place}." if place else "No problem found."
+
+
+def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
+    """What a rank's log waits for; empty once its container has started; `over`: no pod will come."""
+    if pod is None:
+        return f"pod {rank} was deleted, and its log with it" if over else f"pod {rank} has not been created yet"
+    main = pod.main
+    if pod.finished or pod.restarts or (main is not None and main.state != "waiting"):
+        return ""
+    why = pod.unschedulable or pod.message or (main.message if main else "")
+    return f"pod {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
+
+
+def _not_begun(line: JobLine, what: str, nothing: str) -> str:
+    """Why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
+    jobset = line.jobset
+    if jobset.state is JobState.PENDING:
+        return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
+    if jobset.finished or jobset.state is JobState.STOPPING:
+        return nothing
+    waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
+    return f"{what} has not started: {waits}" if waits else ""
+
+
+def nccl_waits(line: JobLine) -> str:
+    """Why the NCCL panel has no table yet."""
+    jobset = line.jobset
+    if told := _not_begun(line, "The test", "No NCCL table was printed in this job."):
+        return told
+    up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
+    if jobset.recipe.startswith("nccl"):
+        return f"Waiting for the first table: {up}."
+    return f"No NCCL table in the log of pod 0 so far ({up})."
+
+
+def training_waits(line: JobLine) -> str:
+    """Why the training panel has no step yet."""
+    told = _not_begun(line, "Training", "No training step was printed in this job.")
+    return told or f"No training step in the log so far ({line.up} of {wording.count(line.jobset.ranks, 'pod')} up)."
+
+
+def events_of(line: JobLine) -> dict[RowKey, Event]:
+    """Events of the job, its Jobs, pods and Workload, newest first."""
+    fleet, jobset = line.fleet, line.jobset
+    workload = fleet.workload_of(jobset)
+    uids = {jobset.uid, workload.uid if workload else jobset.uid}
+    uids |= {job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ())}
+    uids |= {pod.uid for pod in fleet.pods_by_jobset.get(jobset.uid, ())}
+    found = [event for uid in uids if uid for event in fleet.events_by_object.get(uid, ())]
+    found.sort(key=lambda event: (-event.last, event.name))
+    return {(event.namespace, event.name): event for event in found}

@@ -1,0 +1,125 @@
+"""What one console found of a job every console tells, until its processes start anew or make steps."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec import structs
+
+from console.hang.diagnoses import diagnose_slow_rank
+from console.hang.late_rank import LateRank
+from console.hang.slow_ranks import SlowReport
+from console.launch.diagnoses import Diagnoses
+from console.launch.run_database import RunHistory
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.kube.snapshot import Fleet
+
+JOB = jobset("train", 2)
+NOW = time.time()
+HANG = Diagnosis(JOB.uid, DiagnosisKind.HANG, NOW, "Rank 9 is stopped", ("n1",), advice=("Look at its node.",))
+SLOW = Diagnosis(JOB.uid, DiagnosisKind.SLOW, NOW, "Rank 9: the others wait for it", ("n1",), blames_program=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "history.db"
+
+
+def fleet_started(at: float) -> Fleet:
+    pods = [rank(JOB, each, "n0") for each in range(2)]
+    begun = [
+        structs.replace(pod, containers=(structs.replace(pod.containers[0], started=at - each),))
+        for each, pod in enumerate(pods)
+    ]
+    return fleet_of(JOB, *begun)
+
+
+async def test_what_one_console_found_another_tells(place: Path) -> None:
+    one, other = RunHistory(place), RunHistory(place)
+    first, second = Diagnoses(lambda: one), Diagnoses(lambda: other)
+    await second.refresh()
+    assert second.find(JOB.uid, DiagnosisKind.HANG) is None
+    await first.record(HANG)
+    await first.record(SLOW)
+    await second.refresh()
+    assert second.find(JOB.uid, DiagnosisKind.HANG) == HANG
+    assert second.find(JOB.uid, DiagnosisKind.SLOW) == SLOW
+    later = structs.replace(SLOW, at=NOW + 1, words="")
+    await second.record(later)
+    await first.record(structs.replace(SLOW, at=NOW - 5))
+    await first.refresh()
+    assert first.find(JOB.uid, DiagnosisKind.SLOW) == later, "an older one does not take the place of a later one"
+    for each in (one, other):
+        await each.close()
+
+
+async def test_a_hang_is_told_until_the_next_step_and_both_until_the_processes_start_anew() -> None:
+    memory = RunHistory(None)
+    diagnoses = Diagnoses(lambda: memory)
+    await diagnoses.record(HANG)
+    await diagnoses.record(SLOW)
+    runs = fleet_started(NOW - 600)
+    assert diagnoses.find_hang(JOB, runs, NOW - 60) == HANG
+    assert diagnoses.find_hang(JOB, runs, NOW + 1) is None, "it has made a step since"
+    assert diagnoses.find_slow_rank(JOB, runs) == SLOW
+    again = fleet_started(NOW + 20)
+    assert (diagnoses.find_hang(JOB, again, 0.0), diagnoses.find_slow_rank(JOB, again)) == (None, None)
+    assert diagnoses.find_slow_rank(structs.replace(JOB, uid="another"), runs) is None
+    await diagnoses.record(structs.replace(SLOW, at=NOW + 5, words=""))
+    assert diagnoses.find_slow_rank(JOB, runs) is None, "none was slow when it was measured again"
+    await memory.close()
+
+
+async def test_only_what_a_month_may_need_is_kept(place: Path) -> None:
+    history = RunHistory(place)
+    await history.record_diagnosis(structs.replace(HANG, uid="old", at=NOW - 40 * 86400))
+    await history.record_diagnosis(HANG)
+    assert await history.list_diagnoses() == (HANG,)
+    await history.close()
+
+
+async def test_a_kind_of_a_newer_version_is_passed_over(place: Path) -> None:
+    history = RunHistory(place)
+    await history.record_diagnosis(HANG)
+    with sqlite3.connect(place) as connection:
+        connection.execute("INSERT INTO diagnoses SELECT uid, 'memory', at, words, nodes, 0, advice FROM diagnoses")
+    assert await history.list_diagnoses() == (HANG,)
+    await history.close()
+
+
+def late(cause: str, node: str, share: float) -> LateRank:
+    return LateRank(9, "10.0.0.2", 1202, 1, share, share - 0.01, share + 0.01, slow=True, cause=cause, node=node)
+
+
+@pytest.mark.parametrize(
+    ("slow", "nodes", "program"),
+    [
+        ((late("host", "n1", 0.08),), ("n1",), False),
+        ((late("host", "n1", 0.08), late("data", "n2", 0.07)), ("n1",), False),
+        ((late("data", "n2", 0.07),), ("n2",), True),
+        ((), (), False),
+    ],
+)
+def test_a_slow_rank_names_its_node_unless_its_data_are_slow(
+    slow: tuple[LateRank, ...], nodes: tuple[str, ...], program: bool
+) -> None:
+    report = SlowReport("train", "2.28.9", "json", 16, 900, 10.0, 90, slow, bound=0.01, at=NOW)
+    found = diagnose_slow_rank(report, JOB.uid)
+    assert found is not None
+    assert (found.nodes, found.blames_program, bool(found.words), bool(found.advice)) == (
+        nodes, program, bool(slow), bool(slow),
+    )  # fmt: skip
+    assert found.words.endswith("; 1 more rank is slow") is (len(slow) == 2)
+
+
+def test_a_measurement_without_a_verdict_changes_nothing() -> None:
+    assert diagnose_slow_rank(SlowReport("train", problem="No verdict: NCCL did not answer."), JOB.uid) is None
