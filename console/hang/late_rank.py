@@ -49,6 +49,13 @@ def describe_slow_rank(late: LateRank) -> str:
     return f"{_begin_sentence(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
 
 
+def describe_slow_rank_shortly(late: LateRank) -> str:
+    """As a phrase for a column: "waits for rank 9, 12 % of each step, because of its host"."""
+    name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
+    share = format_share(late.share) if late.share > 0 else f"at most {format_share(late.high)}"
+    return f"waits for {name}, {share} of each step, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}"
+
+
 def describe_suspect(late: LateRank) -> str:
     """A sentence on a rank that launches later than the others, of which it is not known whether they wait."""
     return (

@@ -42,7 +42,7 @@ _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": 
 _MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
 _COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _MAX_RUNS}
 _DIAGNOSES = (
-    "CREATE TABLE IF NOT EXISTS diagnoses (uid TEXT, kind TEXT, at REAL, words TEXT, nodes TEXT, "
+    "CREATE TABLE IF NOT EXISTS diagnoses (uid TEXT, kind TEXT, at REAL, words TEXT, short TEXT, nodes TEXT, "
     "blames_program INTEGER, advice TEXT, PRIMARY KEY (uid, kind))"
 )
 _KEPT_SECONDS = 30 * 86400.0  # seconds for which a diagnosis is kept: jobs run for weeks at most
@@ -327,7 +327,7 @@ def _row_to_run(row: dict[str, Any]) -> RunRecord:
 
 def _diagnosis_to_row(diagnosis: Diagnosis) -> dict[str, Any]:
     lists = {name: json.dumps(getattr(diagnosis, name), ensure_ascii=False) for name in ("nodes", "advice")}
-    plain = {name: getattr(diagnosis, name) for name in ("uid", "at", "words")}
+    plain = {name: getattr(diagnosis, name) for name in ("uid", "at", "words", "short")}
     return plain | lists | {"kind": str(diagnosis.kind), "blames_program": int(diagnosis.blames_program)}
 
 
@@ -337,7 +337,8 @@ def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
         return None
     nodes, advice = (tuple(map(str, _decode_json(row[name], list))) for name in ("nodes", "advice"))
     return Diagnosis(
-        row["uid"], DiagnosisKind(row["kind"]), row["at"], row["words"], nodes, bool(row["blames_program"]), advice
+        row["uid"], DiagnosisKind(row["kind"]), row["at"], row["words"], row["short"], nodes,
+        bool(row["blames_program"]), advice,
     )  # fmt: skip
 
 

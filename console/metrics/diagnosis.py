@@ -26,6 +26,7 @@ class Diagnosis(Struct, frozen=True):
     kind: DiagnosisKind
     at: float  # when it was made, in seconds since the epoch
     words: str = ""  # for whom the ranks wait, as a phrase; empty: for nobody
+    short: str = ""  # the same without its node and bounds, for a column
     nodes: tuple[str, ...] = ()  # nodes of those for whom they wait
     blames_program: bool = False  # its program, data or storage is at fault, so that other nodes would not help
     advice: tuple[str, ...] = ()  # what to do next, in sentences

@@ -152,7 +152,9 @@ def reasons(line: JobLine) -> tuple[str, str]:
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
-    words = ": ".join(filter(None, (line.planned, wording.sentence(health.verdict or health.words))))
+    slow = line.slow_rank if health.verdict and health.state not in NO_STEPS else None
+    found = slow.short if slow is not None else health.verdict
+    words = ": ".join(filter(None, (line.planned, wording.sentence(found or health.words))))
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         progress = line.job_progress

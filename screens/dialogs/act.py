@@ -32,7 +32,7 @@ from screens.dialogs.pool_actions import cordon_nodes, report_host
 from screens.dialogs.question import Confirm, Question
 from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
-from screens.wording import Span, first_names, short_node
+from screens.wording import Span, first_names, short_node, short_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,9 @@ class ActDialog(Question[str]):
             yield Static("Each asks first, or opens a form. Esc cancels.", classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one("#trouble", SentenceLine).runs = (Span(f"{one_line(self._trouble.words).rstrip('.')}.", "bad"),)
+        self.query_one("#trouble", SentenceLine).runs = (
+            Span(f"{short_nodes(one_line(self._trouble.words)).rstrip('.')}.", "bad"),
+        )
         for each, note in self._choices:
             line = self.query_one(f"#{each.name}", SentenceLine)
             line.runs = (Span(f" {each.key}\u00a0 ", "accent"), Span(each.title, "strong"), Span(f": {note}.", "dim"))

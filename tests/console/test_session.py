@@ -118,7 +118,7 @@ async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_fo
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
         monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job))
         assert session.alarms._sources.diagnosis(job.key) is None
-        found = Diagnosis(job.uid, DiagnosisKind.HANG, time.time(), "Rank 9 is stopped", ("n1",))
+        found = Diagnosis(job.uid, DiagnosisKind.HANG, time.time(), "Rank 9 is stopped", nodes=("n1",))
         async with opened(server, tmp_path, kinds=["pods"]) as other:
             await other.diagnoses.record(found)
         await session.diagnoses.refresh()

@@ -616,9 +616,9 @@ async def test_a_message_stands_once_beside_a_dialog() -> None:
         await page.mount(ToastRack())  # a test's app has none of its own
         await pilot.press("0")
         await until(pilot, lambda: "Which page?" in screen_text(app))
-        assert not page.query_one(ToastRack).visible
+        assert not page.query_one(ToastRack).display, "a toast is visible in a rack that is not"
         await pilot.press("escape")
-        await until(pilot, lambda: app.screen is page and page.query_one(ToastRack).visible)
+        await until(pilot, lambda: app.screen is page and page.query_one(ToastRack).display)
 
 
 async def test_a_key_of_the_tab_that_is_not_possible_yet_opens_no_other_page() -> None:

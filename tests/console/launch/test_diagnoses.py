@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 JOB = jobset("train", 2)
 NOW = time.time()
-HANG = Diagnosis(JOB.uid, DiagnosisKind.HANG, NOW, "Rank 9 is stopped", ("n1",), advice=("Look at its node.",))
-SLOW = Diagnosis(JOB.uid, DiagnosisKind.SLOW, NOW, "Rank 9: the others wait for it", ("n1",), blames_program=True)
+HANG = Diagnosis(JOB.uid, DiagnosisKind.HANG, NOW, "Rank 9 is stopped", nodes=("n1",), advice=("Look at its node.",))
+SLOW = Diagnosis(
+    JOB.uid, DiagnosisKind.SLOW, NOW, "Rank 9: the others wait for it", "waits for rank 9", ("n1",), blames_program=True
+)
 
 
 @pytest.fixture
@@ -91,7 +93,9 @@ async def test_a_kind_of_a_newer_version_is_passed_over(place: Path) -> None:
     history = RunHistory(place)
     await history.record_diagnosis(HANG)
     with sqlite3.connect(place) as connection:
-        connection.execute("INSERT INTO diagnoses SELECT uid, 'memory', at, words, nodes, 0, advice FROM diagnoses")
+        connection.execute(
+            "INSERT INTO diagnoses SELECT uid, 'memory', at, words, short, nodes, 0, advice FROM diagnoses"
+        )
     assert await history.list_diagnoses() == (HANG,)
     await history.close()
 

@@ -32,7 +32,7 @@ from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, layout_of, print_rows
 from screens.cli.why import _next_steps
 from screens.columns.column import as_json
-from screens.columns.jobs import JOBS, JobLine, start_words
+from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of
@@ -71,7 +71,7 @@ async def test_a_job_with_a_slow_rank_that_a_console_found_is_listed_with_it() -
     now = time.time()
     running = scene.jobset("one", 1)
     await session.diagnoses.record(
-        Diagnosis(running.uid, DiagnosisKind.SLOW, now - 60, words, ("n1",), advice=advice)
+        Diagnosis(running.uid, DiagnosisKind.SLOW, now - 60, words, short="waits for rank 9", advice=advice)
     )  # fmt: skip
     fleet = replace(fleet_of(running, scene.rank(running, 0, "n1")), at=now)
     line = with_diagnoses(session, JobLine(running, fleet, JobProgress(step=9, stepped=now)))  # type: ignore[arg-type]
@@ -79,6 +79,7 @@ async def test_a_job_with_a_slow_rank_that_a_console_found_is_listed_with_it() -
     assert (row["state"], row["health"]["level"]) == ("running", "late")
     assert row["why"] == "the others wait for one rank in each step"
     assert row["verdict"].startswith(f"{words} (measured at ")
+    assert plain_text(last_cell(line)) == "waits for rank 9", "a column has no room for more"
     lines = list(_next_steps(session, "one", None, line, AlarmReport()))  # type: ignore[arg-type]
     assert lines == [f"{line.health.verdict}.", *advice]
     slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
