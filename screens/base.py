@@ -186,11 +186,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def on_screen_suspend(self) -> None:
         self.close_hint()
-        self.query(ToastRack).set(display=False)  # what is in front shows the messages
+        self.query(ToastRack).set(
+            display=False
+        )  # what is in front shows the messages; Textual shows it again on return
 
     def on_screen_resume(self) -> None:
         """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
-        self.query(ToastRack).set(display=True)
         if self.is_mounted:
             if self._drawing_is_slow:
                 self._fleet_changed()
