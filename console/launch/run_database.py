@@ -11,7 +11,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -41,16 +41,13 @@ _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
 _COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _MAX_RUNS}
-_DIAGNOSES = (
-    "CREATE TABLE IF NOT EXISTS diagnoses (uid TEXT, kind TEXT, at REAL, words TEXT, short TEXT, nodes TEXT, "
-    "blames_program INTEGER, advice TEXT, PRIMARY KEY (uid, kind))"
-)
+_DIAGNOSIS_COLUMNS = {each: _TYPES.get(str(kind), "TEXT") for each, kind in Diagnosis.__annotations__.items()}
 _KEPT_SECONDS = 30 * 86400.0  # seconds for which a diagnosis is kept: jobs run for weeks at most
 _TABLES = (
-    _DIAGNOSES,
     "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
     "CREATE INDEX runs_by_place ON runs (server, namespace, name)",
 )
+_DIAGNOSES = "CREATE TABLE IF NOT EXISTS diagnoses (uid TEXT, kind TEXT, PRIMARY KEY (uid, kind))"
 _ENDED = tuple(str(each) for each in Outcome if each not in OPEN and each is not Outcome.UNKNOWN)
 
 
@@ -240,19 +237,16 @@ class RunHistory:
         connection.execute("PRAGMA synchronous = NORMAL")
         with _transaction(connection, True):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            there = {row["name"] for row in connection.execute("PRAGMA table_info(runs)")}
             if version == 0:
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                     raise _Damaged  # a database, but of something else
-                statements = list(_TABLES)
-            else:
-                added = {name: kind for name, kind in _COLUMNS.items() if name not in there}
-                statements = [f'ALTER TABLE runs ADD COLUMN "{name}" {kind}' for name, kind in added.items()]
-                statements.append(_DIAGNOSES)
+                for statement in _TABLES:
+                    connection.execute(statement)
+            connection.execute(_DIAGNOSES)
+            _add_columns(connection, "runs", _COLUMNS)
+            _add_columns(connection, "diagnoses", _DIAGNOSIS_COLUMNS)
             if 0 < version < 3:  # what is stalled has not ended since then
-                statements.append("UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'")
-            for statement in statements:
-                connection.execute(statement)
+                connection.execute("UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'")
             connection.execute(f"PRAGMA user_version = {VERSION}")
         return connection
 
@@ -271,6 +265,13 @@ def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(database, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, uri=uri)
     connection.row_factory = sqlite3.Row
     return connection
+
+
+def _add_columns(connection: sqlite3.Connection, table: str, columns: Mapping[str, str]) -> None:
+    there = {row["name"] for row in connection.execute(f"PRAGMA table_info({table})")}
+    for name, kind in columns.items():
+        if name not in there:
+            connection.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {kind}')
 
 
 @contextmanager
@@ -337,7 +338,7 @@ def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
         return None
     nodes, advice = (tuple(map(str, _decode_json(row[name], list))) for name in ("nodes", "advice"))
     return Diagnosis(
-        row["uid"], DiagnosisKind(row["kind"]), row["at"], row["words"], row["short"], nodes,
+        row["uid"], DiagnosisKind(row["kind"]), row["at"] or 0.0, row["words"] or "", row["short"] or "", nodes,
         bool(row["blames_program"]), advice,
     )  # fmt: skip
 

@@ -105,7 +105,8 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "again": f"the form with {name}'s values, {_where_it_begins(screen.session.has_checkpoint(trouble.jobset))}",
         "cordon": f"no new pods on {where}; running pods stay" if where else "",
         "report": "" if not known else f"{NOT_POSSIBLE}: {why_not.rstrip('.')}" if why_not
-        else f"has Google replace the host of {where}, whose pods are evicted; cordons it and writes the bundle",
+        else f"has Google replace the host of {where}, whose pods are evicted; cordons it"
+        + (" and writes the bundle" if trouble.report else ""),
         "bundle": "" if trouble.report is None else "its report, "
         f"{'stacks, dumps, ' if isinstance(trouble.report, HangReport) else ''}log lines and node facts as .tar.gz; "
         "secrets redacted",

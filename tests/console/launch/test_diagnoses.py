@@ -89,6 +89,17 @@ async def test_only_what_a_month_may_need_is_kept(place: Path) -> None:
     await history.close()
 
 
+async def test_a_file_without_a_column_that_was_added_later_is_read(place: Path) -> None:
+    history = RunHistory(place)
+    await history.record_diagnosis(HANG)
+    await history.close()
+    with sqlite3.connect(place) as connection:
+        connection.execute("ALTER TABLE diagnoses DROP COLUMN short")
+    again = RunHistory(place)
+    assert await again.list_diagnoses() == (structs.replace(HANG, short=""),)
+    await again.close()
+
+
 async def test_a_kind_of_a_newer_version_is_passed_over(place: Path) -> None:
     history = RunHistory(place)
     await history.record_diagnosis(HANG)
