@@ -186,9 +186,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def on_screen_suspend(self) -> None:
         self.close_hint()
-        self.query(ToastRack).set(
-            display=False
-        )  # what is in front shows the messages; Textual shows it again on return
+        # What is in front shows the messages; Textual shows the rack again on return.
+        self.query(ToastRack).set(display=False)
 
     def on_screen_resume(self) -> None:
         """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
@@ -226,7 +225,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         call_after(self, wait, partial(self._draw_between_keys, latest))
 
     def draw_fleet(self) -> None:
-        if not self.is_current:
+        if not (self.is_current and self.display):  # a page that is being removed has lost its widgets
             return
         here = self.app.session.context if self.app.connected else ""
         self._opened_in = self._opened_in or here

@@ -162,3 +162,10 @@ async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: 
         drawn = app.screen
         assert isinstance(drawn, LiveScreen)
         assert drawn.crumb in screen_text(app)
+
+
+async def test_a_page_that_is_being_removed_is_not_drawn_any_more() -> None:
+    async with page("pods") as (screen, _, _, _):
+        await screen.remove_children()
+        screen._pruning = True  # as while the app ends
+        screen.draw_fleet()
