@@ -166,6 +166,6 @@ async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: 
 
 async def test_a_page_that_is_being_removed_is_not_drawn_any_more() -> None:
     async with page("pods") as (screen, _, _, _):
-        await screen.remove_children()
         screen._pruning = True  # as while the app ends
+        await screen.remove_children()
         screen.draw_fleet()
