@@ -46,34 +46,24 @@ if TYPE_CHECKING:
 
     from tests.bench.terminal import Paint
 
+PARTS = (
+    "parsers", "panels", "panes", "launch", "practice", "commands", "logs", "consoles", "screens", "scale", "ssh",
+    "tunnels", "bucket",
+)  # fmt: skip
+BY_NAME = ("logfile", "floods", "forecast_days", "watching")  # parts that are measured when they are named only
 SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods", b"5": "Launch"}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "parts",
-        nargs="*",
-        default=[
-            "parsers",
-            "panels",
-            "panes",
-            "launch",
-            "practice",
-            "commands",
-            "logs",
-            "consoles",
-            "screens",
-            "scale",
-            "ssh",
-            "tunnels",
-            "bucket",
-        ],
-    )
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS + BY_NAME)} (default: all up to {PARTS[-1]})")
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
     parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
     parser.add_argument("--kubeconfig", type=Path, help="a cluster that is filled already, instead of a lab of its own")
     options = parser.parse_args()
+    options.parts = options.parts or list(PARTS)
+    if unknown := set(options.parts) - {*PARTS, *BY_NAME}:
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
     alone: dict[str, Callable[[], bool]] = {
         "parsers": lambda: parsers.main() == 0,
         "panels": lambda: panels.main() == 0,
