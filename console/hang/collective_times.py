@@ -101,7 +101,7 @@ class TimesReport:
     late: tuple[LateOnGpu, ...] = ()
     link: SlowLink | None = None
     words: str = ""  # how many ranks told what
-    told: bool = False  # whether there was enough for a verdict
+    has_verdict: bool = False  # whether there was enough for one
     bound: float = 1.0  # no other rank is late for a larger share
     highs: Mapping[int, float] = field(default_factory=dict)  # the largest share of each rank, with 95 % confidence
     busy: float = 0.0  # share of the time in which all ranks are in a collective
@@ -176,7 +176,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     ]  # fmt: skip
     named.sort(key=lambda each: -each.share)
     bound = max((high for rank, high in highs.items() if rank not in late), default=1.0)
-    return TimesReport(tuple(named), link, words, told=True, highs=highs, bound=bound, busy=busy)
+    return TimesReport(tuple(named), link, words, has_verdict=True, highs=highs, bound=bound, busy=busy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,9 +143,9 @@ class SlowReport:
     @property
     def has_verdict(self) -> bool:
         """Whether there is a verdict."""
-        told = self.bound <= LARGEST_BOUND or any(each.partly for each in self.late)
+        clears_all = self.bound <= LARGEST_BOUND or any(each.partly for each in self.late)
         unsure = any(each.runs_ahead or each.suspect for each in self.late)
-        return not self.problem and (bool(self.slow) or (told and not unsure))
+        return not self.problem and (bool(self.slow) or (clears_all and not unsure))
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -204,13 +204,13 @@ def parse_polls(output: bytes) -> RasPolls:
             if line.startswith(b"["):
                 polls.append(msgspec.json.decode(line, type=Poll))
                 continue
-            told = msgspec.json.decode(line, type=_PollHeader)
-            if told.process is not None:
-                processes.append(told.process)
-            elif told.over is not None:
-                over, active = told.over, frozenset(told.active)
+            read = msgspec.json.decode(line, type=_PollHeader)
+            if read.process is not None:
+                processes.append(read.process)
+            elif read.over is not None:
+                over, active = read.over, frozenset(read.active)
             else:
-                head = told
+                head = read
     except UNREADABLE as error:
         raise Unreadable("What the pod tells of NCCL cannot be parsed.") from error
     known = {each.number for each in processes}
@@ -225,30 +225,30 @@ def find_slow_ranks(read: RasPolls) -> SlowReport:
     """The ranks that the others wait for, as far as the answers show."""
     polls = read.polls
     seconds = polls[-1].at - polls[0].at if polls else 0.0
-    moved = [_has_progressed(before, after) for before, after in pairwise(polls)]
-    told = [each for each in moved if each is not None]
+    launches = [_has_progressed(before, after) for before, after in pairwise(polls)]
+    known = [each for each in launches if each is not None]
     report = SlowReport(
         version=read.version, form=read.form, ranks=read.ranks, polls=len(polls), seconds=seconds,
-        steps=sum(told) if told else None,
+        steps=sum(known) if known else None,
     )  # fmt: skip
     if problem := _why_no_verdict(report, read.over):
         return replace(report, problem=problem)
     asked = statistics.fmean(each.took for each in polls)
     # Ranks that are asked within an answer while others launch seem late by chance.
-    least = max(MIN_LATE_SHARE, 2 * asked * (sum(told) if told else MIN_STEPS) / seconds)
+    smallest = max(MIN_LATE_SHARE, 2 * asked * (sum(known) if known else MIN_STEPS) / seconds)
     late_of: LateProcesses = {}
     for at, poll in enumerate(polls):
         for each in poll.late:
             for number, _ in each.processes:
                 late_of.setdefault(number, {}).setdefault(at, set()).add(each.communicator)
-    late = [_measure_lateness(process, late_of, read, moved, told) for process in read.processes]
+    late = [_measure_lateness(process, late_of, read, launches) for process in read.processes]
     shares = sorted(rank.share for rank, _ in late)
     shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
-    judged = [_judge_rank(each, times, least, _median_of_others(shares, each.share)) for each, times in late]
+    judged = [_judge_rank(each, times, smallest, _median_of_others(shares, each.share)) for each, times in late]
     judged.sort(key=lambda each: (not each.suspect, -each.share))
-    never = _confidence_interval([False] * len(polls), 0.0, report.steps)[1]
-    bound = max((each.high for each in judged if not each.suspect), default=never)
-    return replace(report, late=tuple(judged), bound=max(bound, never))
+    never_late = _confidence_interval([False] * len(polls), 0.0, report.steps)[1]
+    bound = max((each.high for each in judged if not each.suspect), default=never_late)
+    return replace(report, late=tuple(judged), bound=max(bound, never_late))
 
 
 def _why_no_verdict(report: SlowReport, over: str) -> str:
@@ -293,20 +293,22 @@ def _measure_lateness(
     process: PolledProcess,
     late_of: LateProcesses,
     read: RasPolls,
-    moved: Sequence[bool | None],
-    told: Sequence[bool],
+    launches: Sequence[bool | None],
 ) -> tuple[LateRank, int]:
-    """How late a process is, and how often it was."""
+    """How late a process is, and how often it was.
+
+    `launches`: whether the job launched operations between two answers; None: not told.
+    """
+    known = [each for each in launches if each is not None]
     times_late = late_of.get(process.number, {})
     everywhere = _is_late_everywhere(process, times_late, read.active)
     flags = [at in times_late for at in range(len(read.polls))]
     share = statistics.fmean(flags)
-    low, high = _confidence_interval(flags, share, sum(told) if told else None)
+    low, high = _confidence_interval(flags, share, sum(known) if known else None)
     # Not the very next interval: the others may be amid a burst of launches.
-    meanwhile = [bool(went) for late, went in zip(flags, moved[1:], strict=False) if late and went is not None]
-    expected = statistics.fmean(told) * len(meanwhile) if told else 0.0
-    went = sum(meanwhile)
-    ahead = went >= 3 and 2 * went >= expected
+    meanwhile = [each for late, each in zip(flags, launches[1:], strict=False) if late and each is not None]
+    expected = statistics.fmean(known) * len(meanwhile) if known else 0.0
+    ahead = sum(meanwhile) >= 3 and 2 * sum(meanwhile) >= expected
     times = sum(now and not before for before, now in zip([False, *flags], flags, strict=False))
     found = LateRank(
         process.rank, process.host, process.pid, process.gpu, share, low, high,
@@ -315,8 +317,9 @@ def _measure_lateness(
     return found, times
 
 
-def _judge_rank(late: LateRank, times: int, least: float, others: float) -> LateRank:
-    stands_out = times >= MIN_TIMES_LATE and late.low > max(least, ABOVE_OTHERS * others)
+def _judge_rank(late: LateRank, times: int, smallest: float, others: float) -> LateRank:
+    """`smallest`: the share that is not chance; `others`: that of the median of the other ranks."""
+    stands_out = times >= MIN_TIMES_LATE and late.low > max(smallest, ABOVE_OTHERS * others)
     return replace(
         late,
         suspect=stands_out and not late.runs_ahead and not late.partly,
@@ -369,7 +372,7 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
     A slow link makes its neighbours late too, so that it comes first. Whose host is late comes late to collectives.
     """
     report = replace(report, timed=times.words)
-    if not times.told or (report.problem and report.steps == 0):
+    if not times.has_verdict or (report.problem and report.steps == 0):
         return report
     asked = {each.rank: each for each in report.late}
     if times.link is not None:

@@ -72,7 +72,7 @@ def test_times_name_the_slow_rank_or_the_slow_nic(fault: str, tmp_path: Path, mo
 def test_a_healthy_job_has_no_slow_rank_and_waits_for_nobody(tmp_path: Path) -> None:
     pods = enumerate(ask_all(tmp_path, "", lambda path: probe.read_times(path, 10.0)))
     found = find_late_on_gpu({number: msgspec.convert({"ranks": ranks}, PodTimes) for number, ranks in pods}, {})
-    assert (found.late, found.told) == ((), True)
+    assert (found.late, found.has_verdict) == ((), True)
     told = ask_all(tmp_path, "", probe.read_dump)
     assert judge([msgspec.convert(each, RankDump) for ranks in told for each in ranks]) is None
 

@@ -117,7 +117,7 @@ def test_of_those_who_are_late_together_the_one_is_named_who_waits_for_nobody(ra
 def test_a_healthy_job_and_a_slow_stage_have_no_slow_rank() -> None:
     assert find_late_on_gpu(job({}), {}).late == ()
     report = find_late_on_gpu(job({}, stages=2, slow_stage=4000), {})
-    assert (report.told, report.late) == (True, ())
+    assert (report.has_verdict, report.late) == (True, ())
 
 
 def test_two_slow_ranks_are_both_named() -> None:
@@ -162,7 +162,7 @@ def test_pods_that_answer_junk_are_counted_and_the_others_judged(said: bytes) ->
 def test_ranks_without_times_give_no_verdict() -> None:
     pods = {0: PodTimes([RankTimes(0, groups={"0": GroupRanks("", [0, 1])}), RankTimes(1, "it has no pipe")])}
     report = find_late_on_gpu(pods, {})
-    assert (report.told, report.late) == (False, ())
+    assert (report.has_verdict, report.late) == (False, ())
     assert report.words == "0 of 2 ranks told how long collectives took (it has no pipe)"
     before = SlowReport(problem="No verdict: NCCL answered 3 times only, 100 are needed.")
     after = add_times(before, report, {})

@@ -364,7 +364,7 @@ def test_the_practice_cluster_answers_as_nccl_does() -> None:
 def test_a_suspect_is_cleared_where_collectives_tell_that_nobody_waits(high: float, left: bool) -> None:
     report = polled(SimulatedJob(2, {1: 0.010}))
     assert report.suspects
-    times = TimesReport(words="2 of 2 ranks told", told=True, bound=high, highs={0: 0.0, 1: high}, busy=0.1)
+    times = TimesReport(words="2 of 2 ranks told", has_verdict=True, bound=high, highs={0: 0.0, 1: high}, busy=0.1)
     found = add_times(report, times, {})
     assert (found.slow, bool(found.suspects), found.has_verdict) == ((), left, not left)
     assert found.advice == ((LOOK_LONGER,) if left else ())
