@@ -80,15 +80,21 @@ def _remove_old(folder: Path) -> None:
 async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangReport | SlowReport, place: Path) -> int:
     """Write the archive (.tar.gz), for this account only; its size in bytes. BadInput if the file is there."""
     await asyncio.to_thread(check_new_file, place)
-    every = ranks(find_job(cluster.fleet, namespace, report.job), cluster.fleet)
+    fleet = cluster.fleet
+    jobset = find_job(fleet, namespace, report.job)
+    every = ranks(jobset, fleet)
     suspects = _list_suspected_pods(report)
     chosen = sorted(every, key=lambda rank: (rank.number not in suspects, rank.number))[:LOGS]
     logs = await asyncio.gather(*(_read_log(cluster, rank, suspected=rank.number in suspects) for rank in chosen))
     nodes = {rank.node for rank in every}
+    of_nodes = (
+        event for node in sorted(nodes) for event in fleet.events_by_object.get(node, ())
+    )  # their uid is its name
     files = _list_report_files(namespace, report) | {
         "nccl-lines.txt": "".join(f"{line}\n" for each in logs for line in each.of_nccl),
         "last-lines.txt": "".join(f"{line}\n" for each in logs for line in each.last),
-        "nodes.json": [msgspec.to_builtins(node) for node in cluster.fleet.nodes.values() if node.name in nodes],
+        "nodes.json": [msgspec.to_builtins(node) for node in fleet.nodes.values() if node.name in nodes],
+        "events.json": [msgspec.to_builtins(event) for event in (*fleet.events_of(jobset), *of_nodes)],
     }
     data = await asyncio.to_thread(_packed, report, files)
     await asyncio.to_thread(write_new_file, place, data)

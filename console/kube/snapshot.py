@@ -105,6 +105,15 @@ class Fleet:
     def workload_of(self, jobset: JobSet) -> Workload | None:
         return self.workload_by_owner.get(jobset.uid)
 
+    def events_of(self, jobset: JobSet) -> list[Event]:
+        """Events of the job, its Jobs, pods and Workload, newest first."""
+        workload = self.workload_of(jobset)
+        uids = {jobset.uid, workload.uid if workload else jobset.uid}
+        uids |= {job.uid for job in self.jobs_by_jobset.get(jobset.uid, ())}
+        uids |= {pod.uid for pod in self.pods_by_jobset.get(jobset.uid, ())}
+        found = [event for uid in uids if uid for event in self.events_by_object.get(uid, ())]
+        return sorted(found, key=lambda event: (-event.last, event.name))
+
     def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
         """The ClusterQueue that admitted the workload, or that its LocalQueue belongs to."""
         name = workload.cluster_queue

@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
+OF_BUNDLE = ("nodes", "events")  # kinds of which a bundle has facts
+
+
 async def hang(options: HangOptions) -> int:
     """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
     await _check_files(options)
-    async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
+    async with open_session(options, (*KINDS, *OF_BUNDLE) if options.bundle else KINDS) as session:
         wanted = not (options.facts_of or options.record)
         owner = await _find_owner(session, options.job)
         # What is asked of one process needs no dump of all ranks.
@@ -146,7 +149,7 @@ def find_process(report: HangReport, rank: int | None) -> TracedProcess:
 async def slow(options: SlowOptions) -> int:
     """Print for whom the others wait; 0 if no rank is slow, 1 if one is, or if it cannot be told."""
     await _check_files(options)
-    async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
+    async with open_session(options, (*KINDS, *OF_BUNDLE) if options.bundle else KINDS) as session:
         await session.wait_until_listed(*KINDS)
         find_job(session.fleet, session.namespace, options.job)
         recorder = options.recorder and await _may_dump(await _find_owner(session, options.job), options)
@@ -191,7 +194,7 @@ class SlowOptions(Options):
     )
     bundle: str = option(
         "--bundle", metavar="FILE",
-        help="also write all of it to a new .tar.gz: report, NCCL's lines, ends of logs, nodes",
+        help="also write all of it to a new .tar.gz: report, NCCL's lines, ends of logs, nodes, events",
     )  # fmt: skip
     yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()
@@ -216,7 +219,7 @@ class HangOptions(Options):
     )  # fmt: skip
     bundle: str = option(
         "--bundle", metavar="FILE",
-        help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers, dumps, ends of logs, nodes",
+        help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers, dumps, logs' ends, nodes, events",
     )  # fmt: skip
     yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()

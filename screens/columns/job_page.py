@@ -164,11 +164,4 @@ def training_waits(line: JobLine) -> str:
 
 def events_of(line: JobLine) -> dict[RowKey, Event]:
     """Events of the job, its Jobs, pods and Workload, newest first."""
-    fleet, jobset = line.fleet, line.jobset
-    workload = fleet.workload_of(jobset)
-    uids = {jobset.uid, workload.uid if workload else jobset.uid}
-    uids |= {job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ())}
-    uids |= {pod.uid for pod in fleet.pods_by_jobset.get(jobset.uid, ())}
-    found = [event for uid in uids if uid for event in fleet.events_by_object.get(uid, ())]
-    found.sort(key=lambda event: (-event.last, event.name))
-    return {(event.namespace, event.name): event for event in found}
+    return {(event.namespace, event.name): event for event in line.fleet.events_of(line.jobset)}

@@ -93,7 +93,14 @@ async def test_a_slow_rank_has_its_archive_too(tmp_path: Path) -> None:
     with tarfile.open(place) as archive:
         assert {each.name.partition("/")[0] for each in archive} == {"hung-slow"}
         files = {each.name.rpartition("/")[2]: cast("io.BytesIO", archive.extractfile(each)).read() for each in archive}
-    assert sorted(files) == ["last-lines.txt", "nccl-lines.txt", "nodes.json", "report.json", "report.txt"]
+    assert sorted(files) == [
+        "events.json",
+        "last-lines.txt",
+        "nccl-lines.txt",
+        "nodes.json",
+        "report.json",
+        "report.txt",
+    ]
     text = files["report.txt"].decode()
     head = "hung in namespace default, measured on 1970-01-01 00:01:00 UTC"
     assert text.startswith(f"{head}\n\nRank 9 (pod 1, GPU 1) on n1")

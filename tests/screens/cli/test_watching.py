@@ -62,13 +62,14 @@ def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Pa
     with tarfile.open(place) as archive:
         texts = {name: _read(archive, name) for name in archive.getnames()}
     assert sorted(texts) == [f"rag-eval-hang/{name}" for name in (
-        "last-lines.txt", "nccl-lines.txt", "nodes.json", "ras.txt", "recorder.json", "report.json", "report.txt",
-        "torch-analyser.txt",
+        "events.json", "last-lines.txt", "nccl-lines.txt", "nodes.json", "ras.txt", "recorder.json", "report.json",
+        "report.txt", "torch-analyser.txt",
     )]  # fmt: skip
     assert "MISMATCH" in texts["rag-eval-hang/ras.txt"]
     assert "data loader" in texts["rag-eval-hang/report.txt"]
     (node,) = json.loads(texts["rag-eval-hang/nodes.json"])
     assert node["name"] == json.loads(texts["rag-eval-hang/report.json"])["processes"][0]["node"]
+    assert {each["kind"] for each in json.loads(texts["rag-eval-hang/events.json"])} >= {"JobSet", "Pod"}
     assert texts["rag-eval-hang/nccl-lines.txt"].startswith("── pod 0 rag-eval-")
     before = place.read_bytes()
     code, _, err = a4.run("hang", "rag-eval", "-n", "team-b", "--bundle", str(place))
