@@ -348,8 +348,9 @@ values, left_out.""",
     "ledger": Command(
         ledger,
         LedgerOptions,
-        description="What the GPU-time of runs went into, as far as consoles saw it; the boxes sum to what was "
-        "allocated.\nTime in the queue is shown beside that: it holds no GPU.",
+        description="""\
+What the GPU-time of runs that were launched from this machine went into, as far as its consoles saw it; the boxes
+sum to what was allocated. Time in the queue is shown beside that: it holds no GPU.""",
         epilog="""\
 Exit codes: 0 ok, 1 no such run, 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: kind, since, items (run, owner, queue, recipe or node; runs, gpus, allocated_gpu_seconds, gpu_seconds),
