@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from console.errors import ConsoleError, NotAllowed, NotFound
+from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.settings import YOU
@@ -83,7 +83,7 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
         ]
-        await session.diagnoses.refresh()
+        await read_diagnoses(session)
         rows = [with_diagnoses(session, row) for row in rows]
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
@@ -126,7 +126,7 @@ async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine])
     from screens.columns.jobs import JobLine
     from screens.columns.live import with_diagnoses
 
-    await session.diagnoses.refresh()
+    await read_diagnoses(session)
     jobs = {row.workload.key: fleet.jobset_by_uid.get(row.workload.owner_uid) for row in rows if not row.position}
     progress = await read_progress_of_jobs(session, filter(None, jobs.values()))
     return [
@@ -135,6 +135,14 @@ async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine])
         else row
         for row in rows
     ]
+
+
+async def read_diagnoses(session: Session) -> None:
+    """Read what consoles found of jobs; where that cannot be read, a warning says so and it is missing."""
+    try:
+        await session.diagnoses.refresh()
+    except Unreadable as error:
+        warn(str(error))
 
 
 async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:

@@ -48,6 +48,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.connect import open_session
 from screens.cli.job import ALARM, KINDS, health_code
+from screens.cli.lists import read_diagnoses
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
 from screens.columns.jobs import JobLine, health_json
 from screens.columns.live import with_diagnoses
@@ -88,7 +89,7 @@ async def training(options: TrainingOptions) -> int:
         now = time.time()
         jobset = session.fleet.jobsets.get((session.namespace, options.job))  # None: it is not there any more
         progress = progress_of_runs([track], now)
-        await session.diagnoses.refresh()
+        await read_diagnoses(session)
         line = JobLine(jobset, session.fleet, progress) if jobset is not None else None
         health = with_diagnoses(session, line).health if line is not None else None
         if options.json:

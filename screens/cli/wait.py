@@ -35,7 +35,7 @@ from screens.cli.arguments import (
 from screens.cli.connect import open_session
 from screens.cli.job import ALARM, alarm_json, alarm_line
 from screens.cli.job import KINDS as JOB_KINDS
-from screens.cli.lists import read_progress_of_jobs
+from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.alarms import ALARMS
 from screens.columns.column import as_text
@@ -278,7 +278,7 @@ async def alarms(options: AlarmsOptions) -> int:
             await session.watch.require_namespace(session.namespace)
         watching = session.alarms
         namespace = "" if options.all_namespaces else session.namespace
-        await session.diagnoses.refresh()
+        await read_diagnoses(session)
         watching.watch_namespace(namespace, always=True, inspects=options.follow)
         if options.follow:
             return await _follow(session, options)

@@ -27,7 +27,7 @@ from console.scheduling.why_job import why_jobset
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.connect import open_session
 from screens.cli.job import alarm_json, health_code
-from screens.cli.lists import expected_starts
+from screens.cli.lists import expected_starts, read_diagnoses
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import JobLine, start_json, start_words
 from screens.columns.live import with_diagnoses
@@ -183,7 +183,7 @@ async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) ->
         report = AlarmReport(progress=session.measures.progress_reader.progress_of(job.uid))
     elif runs_or_done:
         session.watch.keep_watching()
-        await session.diagnoses.refresh()
+        await read_diagnoses(session)
         report = await session.alarms.check_job(*job.key, LISTENS)
     line = JobLine(job, session.fleet, report.progress, report.alarms, report.late, report.follows_steps)
     return report, with_diagnoses(session, line)

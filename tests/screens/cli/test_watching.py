@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.errors import Unreadable
+from console.launch.diagnoses import Diagnoses
 from console.metrics.alarm import Coverage
 from screens.cli.wait import show_alarms
 
@@ -165,6 +167,16 @@ def test_a_job_that_hung_before_is_told_with_what_an_inspection_found_however_sh
     why = a4.json("why", "rag-eval", "-n", "team-b", code=5)
     assert (why["state"], why["health"]["verdict"]) == ("stalled", found)
     assert f"{found}.\n" in a4.run("why", "rag-eval", "-n", "team-b")[1]
+
+
+def test_a_history_that_cannot_be_read_costs_no_list(a4: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unreadable(_: Diagnoses) -> None:
+        raise Unreadable("The history of runs cannot be read: disk I/O error.")
+
+    monkeypatch.setattr(Diagnoses, "refresh", unreadable)
+    code, out, err = a4.run("jobs")
+    assert (code, "llama-70b" in out) == (0, True)
+    assert "The history of runs cannot be read: disk I/O error." in err
 
 
 @pytest.mark.parametrize(("read", "more"), [(1, True), (3, False)])
