@@ -53,7 +53,7 @@ class _ContextDependent(Protocol):
         """Called after a switch to another cluster."""
 
 
-UNASKED = 2  # jobs that are inspected at the same time without anybody having asked
+UNASKED = 2  # jobs that are inspected at the same time without anybody having asked; so many are asked who is late
 _PartT = TypeVar("_PartT", bound=_ContextDependent)
 
 
@@ -72,6 +72,9 @@ class Session:
     ) -> None:
         self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief)
         self._unasked = asyncio.Semaphore(UNASKED)
+        self._unasked_late = asyncio.Semaphore(
+            UNASKED
+        )  # apart: this takes up to five minutes, and a hang does not wait
         beside = self.watch.beside
         if not brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
@@ -257,6 +260,7 @@ class Session:
             lambda: self.gpus,
             diagnosis=self._hang_diagnosis,
             inspect=self._inspect_own_job,
+            find_late_rank=self._find_late_rank_of_own_job,
         )
         return self._reset_on_context_change(made)
 
@@ -289,12 +293,8 @@ class Session:
 
         NotAllowed of others' jobs and in read-only mode.
         """
-        jobset = self.watch.fleet.jobsets.get(key)
-        if jobset is None:
+        if not self._require_own(key):
             return
-        owner = self.watch.whose(jobset.owner)
-        if owner != YOU:
-            raise NotAllowed(f"{owner or 'somebody else'} launched it")
         async with self._unasked:
             report = await self.hang_probe.inspect_job(*key)
         if report.alarming:
@@ -304,6 +304,22 @@ class Session:
             told = await write_unasked_bundle(self.watch, key[0], report)
             if self.hang_probe.reports.get(key) is report:
                 self.hang_probe.reports[key] = told
+
+    async def _find_late_rank_of_own_job(self, key: tuple[str, str], step_time: float | None) -> None:
+        """Ask NCCL in one pod of a job that this account launched which rank is late; NotAllowed as above."""
+        from console.hang.slow_ranks import seconds_to_ask
+
+        if self._require_own(key):
+            async with self._unasked_late:
+                await self.hang_probe.find_slow_ranks(*key, seconds_to_ask(step_time), only_nccl=True)
+
+    def _require_own(self, key: tuple[str, str]) -> bool:
+        """Whether the job is there; NotAllowed if somebody else launched it."""
+        jobset = self.watch.fleet.jobsets.get(key)
+        owner = self.watch.whose(jobset.owner) if jobset is not None else YOU
+        if owner != YOU:
+            raise NotAllowed(f"{owner or 'somebody else'} launched it")
+        return jobset is not None
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.checkpoints.saved import SavedState
 from console.config import Thresholds
-from console.hang.diagnoses import diagnose_slow_rank
+from console.hang.diagnoses import diagnose_slow_ranks
 from console.hang.report import HangReport, TracedProcess
 from console.hang.slow_ranks import SlowReport
 from console.hang.torch_analysis import TorchAnalysis
@@ -149,8 +149,7 @@ class FakeHangProbe:
     async def find_slow_ranks(self, namespace: str, name: str, seconds: float, *, recorder: bool = False) -> SlowReport:
         self._session._did("slow with recorders" if recorder else "slow", namespace, name)
         self.slow_reports[namespace, name] = self.slow_report
-        found = diagnose_slow_rank(self.slow_report, self._session.fleet.jobsets[namespace, name].uid)
-        if found is not None:
+        for found in diagnose_slow_ranks(self.slow_report, self._session.fleet.jobsets[namespace, name].uid):
             await self._session.diagnoses.record(found)
         return self.slow_report
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.hang.late_rank import describe_slow_rank_shortly
+from console.hang.late_rank import describe_slow_rank_shortly, describe_suspect, describe_suspect_shortly
 from console.hang.report import HangReport
 from console.hang.slow_ranks import SlowReport
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -16,15 +16,30 @@ def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
     )  # fmt: skip
 
 
-def diagnose_slow_rank(report: SlowReport, uid: str) -> Diagnosis | None:
-    """The slowest rank, without words where none is slow; None where the report has no verdict."""
+def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
+    """The slowest rank, or the one that launches latest; without words where that is told of none.
+
+    NCCL's RAS service alone knows of no slow GPU, so that it clears no rank that was measured to be slow.
+    """
+    if report.slow:
+        return (_diagnose_slow(report, uid),)
+    if report.suspects:
+        first = report.suspects[0]
+        words = describe_suspect(first).removesuffix(".")
+        short = describe_suspect_shortly(first)
+        return (Diagnosis(uid, DiagnosisKind.LATE, report.at, words, short, advice=report.advice),)
     if not report.has_verdict:
-        return None
+        return ()
+    kinds = (DiagnosisKind.SLOW, DiagnosisKind.LATE) if report.timed else (DiagnosisKind.LATE,)
+    return tuple(Diagnosis(uid, kind, report.at) for kind in kinds)
+
+
+def _diagnose_slow(report: SlowReport, uid: str) -> Diagnosis:
     nodes = tuple(dict.fromkeys(each.node for each in report.slow if each.node and each.cause != "data"))
     by_data = tuple(dict.fromkeys(each.node for each in report.slow if each.node)) if not nodes else ()
-    advice = report.advice if report.slow else ()
     others = len(report.slow) - 1
     more = f"; {others} more rank{'s are' if others > 1 else ' is'} slow" if others > 0 else ""
-    words = f"{report.first}{more}" if report.slow else ""
-    short = describe_slow_rank_shortly(report.slow[0]) if report.slow else ""
-    return Diagnosis(uid, DiagnosisKind.SLOW, report.at, words, short, nodes or by_data, bool(by_data), advice)
+    words, short = f"{report.first}{more}", describe_slow_rank_shortly(report.slow[0])
+    return Diagnosis(
+        uid, DiagnosisKind.SLOW, report.at, words, short, nodes or by_data, bool(by_data), report.advice
+    )  # fmt: skip

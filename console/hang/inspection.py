@@ -24,7 +24,7 @@ from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refu
 from console.folders import check_new_file, write_new_file
 from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
-from console.hang.diagnoses import diagnose_hang, diagnose_slow_rank
+from console.hang.diagnoses import diagnose_hang, diagnose_slow_ranks
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.peer_times import ask_peer_times
@@ -274,14 +274,22 @@ class HangProbe:
         ]
 
     async def find_slow_ranks(
-        self, namespace: str, name: str, seconds: float, *, recorder: bool = False, most: float = MAX_ASKED_SECONDS
+        self,
+        namespace: str,
+        name: str,
+        seconds: float,
+        *,
+        recorder: bool = False,
+        most: float = MAX_ASKED_SECONDS,
+        only_nccl: bool = False,
     ) -> SlowReport:
         """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
 
         One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` where
         its steps turn out to be too few for a verdict until then. With `recorder` all
         ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links. Then
-        py-spy looks where the slow ranks are, and one that is not, for half as long.
+        py-spy looks where the slow ranks are, and one that is not, for half as long. `only_nccl`: that one command is
+        all, as for a job of which nobody has asked.
         """
         every, reports = self.running_ranks(namespace, name), self.slow_reports
         self._cluster.connection_for_change(f"ask NCCL in {name}")
@@ -309,13 +317,14 @@ class HangProbe:
         )
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
-        report = add_peer_times(report, await ask_peer_times(self._run, every))
-        report = await self._add_data_waits(report, every, seconds / 2)
+        if not only_nccl:
+            report = add_peer_times(report, await ask_peer_times(self._run, every))
+            report = await self._add_data_waits(report, every, seconds / 2)
         report = replace(report, job=name, at=time.time())
         reports[namespace, name] = report
-        found = diagnose_slow_rank(report, _uid_of(every))
-        if self._keep is not None and found is not None:
-            await self._keep(found)
+        if self._keep is not None:
+            for found in diagnose_slow_ranks(report, _uid_of(every)):
+                await self._keep(found)
         return report
 
     async def _add_times(self, report: SlowReport, every: Sequence[Rank], argv: Sequence[str]) -> SlowReport:

@@ -51,9 +51,17 @@ def describe_slow_rank(late: LateRank) -> str:
 
 def describe_slow_rank_shortly(late: LateRank) -> str:
     """As a phrase for a column: "waits for rank 9, 12 % of each step, because of its host"."""
-    name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
     share = format_share(late.share) if late.share > 0 else f"at most {format_share(late.high)}"
-    return f"waits for {name}, {share} of each step, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}"
+    return f"waits for {_format_short_name(late)}, {share} of each step, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}"
+
+
+def describe_suspect_shortly(late: LateRank) -> str:
+    """As a phrase for a column: "rank 9 launches later, for 12 % of each step"."""
+    return f"{_format_short_name(late)} launches later, for {format_share(late.share)} of each step"
+
+
+def _format_short_name(late: LateRank) -> str:
+    return f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
 
 
 def describe_suspect(late: LateRank) -> str:

@@ -31,16 +31,19 @@ class Diagnoses:
 
     def find_hang(self, jobset: JobSet, fleet: Fleet, stepped: float) -> Diagnosis | None:
         """For whom the ranks of a job wait that made its last step at `stepped`; None: that is not known."""
-        found = self._find_with_words(jobset, fleet, DiagnosisKind.HANG)
-        return found if found is not None and found.at > stepped else None
+        found = self._find_of_attempt(jobset, fleet, DiagnosisKind.HANG)
+        return found if found is not None and found.words and found.at > stepped else None
 
     def find_slow_rank(self, jobset: JobSet, fleet: Fleet) -> Diagnosis | None:
-        """For which rank the others wait in each step; None: that is not known, or for none."""
-        return self._find_with_words(jobset, fleet, DiagnosisKind.SLOW)
+        """For which rank the others wait in each step, else which one launches later; None: not known, or none does."""
+        slow = self._find_of_attempt(jobset, fleet, DiagnosisKind.SLOW)
+        late = self._find_of_attempt(jobset, fleet, DiagnosisKind.LATE)
+        found = slow if slow is not None and (slow.words or late is None or slow.at >= late.at) else late
+        return found if found is not None and found.words else None
 
-    def _find_with_words(self, jobset: JobSet, fleet: Fleet, kind: DiagnosisKind) -> Diagnosis | None:
+    def _find_of_attempt(self, jobset: JobSet, fleet: Fleet, kind: DiagnosisKind) -> Diagnosis | None:
         found = self.find(jobset.uid, kind)
-        return found if found is not None and found.words and found.is_of_attempt(jobset, fleet) else None
+        return found if found is not None and found.is_of_attempt(jobset, fleet) else None
 
     async def record(self, diagnosis: Diagnosis) -> None:
         """Keep it for this console, and for others as far as the file can be written."""

@@ -122,13 +122,15 @@ class AlarmService:
         thresholds: Thresholds | None = None,
         diagnosis: Callable[[Key], Diagnosis | None] = lambda _: None,
         inspect: Callable[[Key], Awaitable[None]] | None = None,
+        find_late_rank: Callable[[Key, float | None], Awaitable[None]] | None = None,
     ) -> None:
         """`thresholds` replace the person's own; `diagnosis` tells for whom the ranks of a job wait; `inspect` makes
-        one of a job that has stalled, for as long as the session watches it.
+        one of a job that has stalled, `find_late_rank` asks NCCL of one whose steps have become slower, for as long as
+        the session watches it.
         """
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, diagnosis)
-        self._lasting_sources = replace(self._sources, inspect=inspect)
+        self._lasting_sources = replace(self._sources, inspect=inspect, find_late_rank=find_late_rank)
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended

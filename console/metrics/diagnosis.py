@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class DiagnosisKind(StrEnum):
     HANG = "hang"  # for whom the ranks of a job wait that makes no steps
     SLOW = "slow"  # for which rank they wait in each step
+    LATE = "late"  # which rank launches later than the others, who may or may not wait for it
 
 
 class Diagnosis(Struct, frozen=True):

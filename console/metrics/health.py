@@ -53,12 +53,13 @@ def job_health(
     faults: Sequence[str] = (),
     verdict: str = "",
     slow: str = "",
+    is_slow_certain: bool = True,
 ) -> Health:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
     are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
-    `slow`: for which rank they wait in each step.
+    `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`.
     """
     state, reason = jobset.state, why_jobset(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -72,7 +73,7 @@ def job_health(
         found = _health_by_alarms(state, alarms) or _health_by_log(state, late, job_progress, heard=heard)
         if found is None and faults:
             found = Health(state, HealthLevel.BAD, faults[0])
-        if found is None and slow and state is JobState.RUNNING:
+        if found is None and slow and is_slow_certain and state is JobState.RUNNING:
             found = Health(state, HealthLevel.LATE, SLOW_RANK)
         if found is not None:
             by_slow_rank = slow if found.state == JobState.RUNNING and found.level is HealthLevel.LATE else ""

@@ -147,6 +147,8 @@ class MonitorSources:
     open_log: OpenLog
     diagnosis: Callable[[tuple[str, str]], Diagnosis | None] = lambda _: None  # for whom the ranks of a job wait
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
+    find_late_rank: Callable[[tuple[str, str], float | None], Awaitable[None]] | None = None
+    """Asks NCCL of a job which rank launches later than the others, given the seconds of a step; None: never."""
 
 
 class JobMonitor:
@@ -182,6 +184,8 @@ class JobMonitor:
         self._asked = 0.0
         self._inspecting: asyncio.Task[None] | None = None
         self._looked = 0.0  # when that began
+        self._asking_nccl: asyncio.Task[None] | None = None
+        self._slower = ""  # the words of the change to slower steps for which NCCL was asked
         self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
 
     @property
@@ -228,17 +232,35 @@ class JobMonitor:
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
     def _evaluate(self, now: float, look: JobSample) -> None:
-        """Evaluate the alarms; look at a job that is late, and once more when it is an alarm and nobody is blamed."""
+        """Evaluate the alarms; look at a job that is late, and once more when it is an alarm and nobody is blamed.
+
+        Of one whose steps have become slower NCCL is asked, once for each such change, which rank is late.
+        """
         self.watch.evaluate(now, look)
         stall = next((each for each in self.watch.active if each.kind is AlarmKind.STALL), None)
         since = stall.time if stall is not None else self.watch.step_at if self.watch.late else 0.0
-        if self._looked >= since or self.watch.verdict or not self._thresholds.inspect:
+        if not self._thresholds.inspect:
             return
-        if self._sources.inspect is not None and (self._inspecting is None or self._inspecting.done()):
+        free = self._inspecting is None or self._inspecting.done()
+        if self._sources.inspect is not None and free and self._looked < since and not self.watch.verdict:
             self._looked = now
             self._inspecting = asyncio.create_task(
                 self._inspect_stalled(self._sources.inspect), name=f"inspect:{self.key[1]}"
             )
+        track = self.measures.track
+        slower = track.slower if track is not None and look.running and not since else ""
+        free = self._asking_nccl is None or self._asking_nccl.done()
+        if self._sources.find_late_rank is not None and free and track is not None and slower not in {"", self._slower}:
+            self._slower = slower
+            self._asking_nccl = asyncio.create_task(
+                self._find_late_rank(self._sources.find_late_rank, track.pace()), name=f"late rank:{self.key[1]}"
+            )
+
+    async def _find_late_rank(
+        self, find: Callable[[tuple[str, str], float | None], Awaitable[None]], pace: float | None
+    ) -> None:
+        with suppress(ConsoleError):  # nobody has asked: that its steps are slower is told, and M says why it fails
+            await find(self.key, pace)
 
     async def _inspect_stalled(self, inspect: Callable[[tuple[str, str]], Awaitable[None]]) -> None:
         try:
@@ -280,7 +302,7 @@ class JobMonitor:
                     raise mistake
                 await asyncio.sleep(POLL_SECONDS)
         finally:
-            looks = [asking, *([self._inspecting] if self._inspecting else [])]
+            looks = [asking, *filter(None, (self._inspecting, self._asking_nccl))]
             for task in looks:
                 task.cancel()
             await asyncio.gather(*looks, return_exceptions=True)
@@ -405,7 +427,7 @@ class JobMonitor:
         self.faults, self.measures.gpus = gpu_faults(board), board.ranks
 
     async def close(self) -> None:
-        tasks = [*self._tasks.values(), *filter(None, (self._asking, self._inspecting))]
+        tasks = [*self._tasks.values(), *filter(None, (self._asking, self._inspecting, self._asking_nccl))]
         self._tasks = {}
         for task in tasks:
             task.cancel()

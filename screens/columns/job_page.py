@@ -104,7 +104,9 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     if sentence and first is None and not line.health.alarmed:
         ink = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
         found = line.health.verdict
-        act = "X lists what can be done. " if found and line.may_stop and not line.jobset.finished else ""
+        act = ""
+        if found and line.may_stop and not line.jobset.finished:
+            act = "X lists what can be done. " if line.has_trouble else "M in the Hang tab measures whether they wait. "
         runs.append(Span(f"{sentence}. {wording.short_nodes(found)}. {act}" if found else f"{sentence} ", ink))
     if own:
         runs.append(Span(own, "dim"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
 from console.metrics.nccl.results import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from console.checkpoints.saved import SavedState
     from console.hang.slow_ranks import SlowReport
-    from console.metrics.diagnosis import Diagnosis
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_starts import ExpectedStart
 
@@ -45,7 +45,7 @@ class JobLine:
     owner: str = ""  # who launched it; "you" for whoever looks
     may_stop: bool = True  # whether this session may change the cluster
     slow: SlowReport | None = None  # for which ranks the others wait, if this session has asked NCCL
-    slow_rank: Diagnosis | None = None  # the slowest rank, if a console has found one since the processes began
+    slow_rank: Diagnosis | None = None  # the slowest rank, or a late one, if a console has found one in this attempt
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
     saved: SavedState | None = None  # what was last read of its checkpoints
     has_checkpoint: bool = False  # whether its log or its folder tells of one; looked up for jobs with an alarm only
@@ -61,10 +61,12 @@ class JobLine:
 
     @cached_property
     def health(self) -> Health:
-        slow = slow_rank_words(self.slow_rank, self.fleet.at) if self.slow_rank is not None else ""
+        found = self.slow_rank
+        slow = slow_rank_words(found, self.fleet.at) if found is not None else ""
         return job_health(
             self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard,
             job_progress=self.job_progress, faults=self.faults, verdict=self.verdict, slow=slow,
+            is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
         )  # fmt: skip
 
     @property
@@ -75,7 +77,14 @@ class JobLine:
     @property
     def has_trouble(self) -> bool:
         """Whether something can be done about it: it has an alarm, or its ranks wait for one that is known."""
-        return bool(self.alarms or self.health.verdict)
+        stands = self.verdict and self.health.state in NO_STEPS
+        return bool(self.alarms or stands or self.waits_for_slow_rank)
+
+    @property
+    def waits_for_slow_rank(self) -> bool:
+        """Whether its ranks wait for one of them in each step, as was measured."""
+        found = self.slow_rank
+        return found is not None and found.kind is DiagnosisKind.SLOW and found.words in self.health.verdict
 
     @property
     def ink(self) -> str:
@@ -83,7 +92,7 @@ class JobLine:
 
 
 def slow_rank_words(found: Diagnosis, now: float) -> str:
-    """For which rank the others wait, and when that was measured."""
+    """For which rank the others wait or may wait, and when that was measured."""
     return f"{found.words} (measured at {wording.clock_time(found.at, now)})"
 
 

@@ -83,7 +83,7 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
         words = f"{line.alarms[-1].kind.label}: {line.alarms[-1].text}" if line.alarms else ""
         words = words or stands or (inspected.short if inspected is not None else "")
         return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected)
-    if line.slow_rank is not None and line.health.verdict:
+    if line.slow_rank is not None and line.waits_for_slow_rank:
         return Trouble(jobset, line.slow_rank.words, find_blame((), line.slow_rank), line.slow)
     return None
 

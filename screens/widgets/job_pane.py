@@ -67,7 +67,7 @@ def job_lines(
         found += folded_runs([Span(quoted, "dim")], width)
     if job.health.verdict and not job.health.alarmed:
         found += folded_runs([Span(f"▲ {wording.short_nodes(wording.sentence(job.health.verdict))}.", "waits")], width)
-    slow = job.slow_rank if job.health.state not in NO_STEPS and not job.jobset.finished else None
+    slow = job.slow_rank if job.health.verdict and job.health.state not in NO_STEPS else None
     for words in slow.advice if slow is not None else ():
         found += folded_runs([Span(f"→ {words}", "accent")], width)
     if job.why.next:

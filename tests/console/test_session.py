@@ -111,6 +111,29 @@ async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
         assert session.hang_probe.reports[job.key].bundle == str(written)
 
 
+@pytest.mark.parametrize("owner", ["you", "mira"])
+async def test_only_of_ones_own_job_nccl_is_asked_unasked_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str
+) -> None:
+    job = scene.jobset("train", 1)
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job))
+        monkeypatch.setattr(session.watch, "whose", lambda _: owner)
+        asked: list[Any] = []
+
+        async def find_slow_ranks(*given: Any, **more: Any) -> None:
+            asked.append((given, more))
+
+        monkeypatch.setattr(session.hang_probe, "find_slow_ranks", find_slow_ranks)
+        if owner != "you":
+            with pytest.raises(NotAllowed, match="mira launched it"):
+                await session._find_late_rank_of_own_job(job.key, 2.0)
+        else:
+            await session._find_late_rank_of_own_job(job.key, 2.0)
+            await session._find_late_rank_of_own_job(("default", "gone"), 2.0)
+        assert asked == ([((*job.key, 24.0), {"only_nccl": True})] if owner == "you" else [])
+
+
 async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

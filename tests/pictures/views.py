@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.hang.diagnoses import diagnose_slow_rank
+from console.hang.diagnoses import diagnose_slow_ranks
 from console.hang.late_rank import LateRank
 from console.hang.slow_ranks import SlowReport
 from tests.pictures.frozen import MOMENT, QUICK, STILL
@@ -53,8 +53,7 @@ class View:
         if self.late:
             report = SlowReport(about[1], "2.28.9", "json", 64, 900, 10.0, 90, self.late, 0.021, at=MOMENT - 40)
             session.hang_probe.slow_reports[about[0], about[1]] = report
-            found = diagnose_slow_rank(report, session.fleet.jobsets[about[0], about[1]].uid)
-            assert found is not None
+            (found,) = diagnose_slow_ranks(report, session.fleet.jobsets[about[0], about[1]].uid)
             session.diagnoses._known[found.uid, found.kind] = found
         if page in HOMES:
             await still.app.switch_mode(HOMES[page])

@@ -4,9 +4,11 @@ On a machine with NVIDIA GPUs, torch and NCCL 2.28.7 or newer (nothing else, no 
 
     python tests/bench/ranks/slow_ranks.py record --out FOLDER [--ranks 4] [--trials 40]
     python tests/bench/ranks/slow_ranks.py cost --out FOLDER
+    python tests/bench/ranks/slow_ranks.py polls --out FOLDER
 
 A loop of processes is disturbed and left alone by turns, and what they answer is kept. `cost` runs two such loops by
-turns, with and without what the chart's switch `diagnosis` sets. Where a4 is installed:
+turns, with and without what the chart's switch `diagnosis` sets; `polls` one, while NCCL is asked who is late and
+while it is not, by turns. Where a4 is installed:
 
     python -m tests.bench.ranks.slow_ranks judge FOLDER
 """
@@ -180,11 +182,43 @@ def cost(folder: Path, asked: argparse.Namespace) -> None:
                     medians[on].append(statistics.median(times[len(times) // 5 :]))
         finally:
             end_all(begun)
+    write(folder / "cost.json", {"on": medians[True], "off": medians[False]})
+    tell_cost(medians, "with the switch")
+
+
+def cost_of_polls(folder: Path, asked: argparse.Namespace) -> None:
+    """One loop, while NCCL is asked and while it is not by turns: what the questions cost of a step."""
+    pods, medians = Pods(asked.ranks), defaultdict[bool, list[float]](list)
+    with shared_gpus(part_of_gpu(pods, 0.8)):
+        begun = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write(folder / "mode", ["none", 0, 0.0, True])
+            program = [__file__, "work", "--out", str(folder), "--matmuls", str(asked.matmuls), "--size",
+                       str(asked.size)]  # fmt: skip
+            begun = pods.start(program, folder)
+            wait_for(folder, "steps-*[0-9]", asked.ranks, begun)
+            rest(folder)
+            for at in range(asked.trials):
+                for on in (True, False) if at % 2 else (False, True):
+                    write(folder / "mode", ["none", 0, 0.0, True])
+                    if on:
+                        pods.poll(asked.seconds, 28028)
+                    else:
+                        time.sleep(asked.seconds)
+                    times = rest(folder)
+                    medians[on].append(statistics.median(times[len(times) // 5 :]))
+        finally:
+            end_all(begun)
+    write(folder / "polls.json", {"on": medians[True], "off": medians[False]})
+    tell_cost(medians, "while NCCL is asked")
+
+
+def tell_cost(medians: dict[bool, list[float]], what: str) -> None:
     more = [(on - off) / off for on, off in zip(medians[True], medians[False], strict=True)]
     scatter = 1.96 * statistics.stdev(more) / len(more) ** 0.5
-    write(folder / "cost.json", {"on": medians[True], "off": medians[False]})
     without = statistics.median(medians[False]) * 1000
-    tell(f"{len(more)} pairs, {without:.2f} ms a step without: with the switch {statistics.fmean(more) * 100:+.2f} % "
+    tell(f"{len(more)} pairs, {without:.2f} ms a step without: {what} {statistics.fmean(more) * 100:+.2f} % "
          f"± {scatter * 100:.2f} % (median {statistics.median(more) * 100:+.2f} %)")  # fmt: skip
 
 
@@ -255,7 +289,7 @@ def middle(several: list[dict[str, Any]], name: str, factor: float = 1) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "cost", "work", "judge"])
+    parser.add_argument("what", choices=["record", "cost", "polls", "work", "judge"])
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--ranks", type=int, default=max(4, count_gpus()))
@@ -272,4 +306,4 @@ if __name__ == "__main__":
     if asked.what == "judge":
         sys.exit(judge(place))
     {"work": lambda: work(place, asked.matmuls, asked.size), "record": lambda: record(place, asked),
-     "cost": lambda: cost(place, asked)}[asked.what]()  # fmt: skip
+     "cost": lambda: cost(place, asked), "polls": lambda: cost_of_polls(place, asked)}[asked.what]()  # fmt: skip

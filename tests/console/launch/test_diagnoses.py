@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
 
-from console.hang.diagnoses import diagnose_slow_rank
-from console.hang.late_rank import LateRank
+from console.hang.diagnoses import diagnose_slow_ranks
+from console.hang.late_rank import ASK_RECORDERS, LateRank
 from console.hang.slow_ranks import SlowReport
 from console.launch.diagnoses import Diagnoses
 from console.launch.run_database import RunHistory
@@ -115,26 +116,58 @@ def late(cause: str, node: str, share: float) -> LateRank:
     return LateRank(9, "10.0.0.2", 1202, 1, share, share - 0.01, share + 0.01, slow=True, cause=cause, node=node)
 
 
+def measured(*late: LateRank, **facts: Any) -> SlowReport:
+    return replace(SlowReport("train", "2.28.9", "json", 16, 900, 10.0, 90, late, bound=0.01, at=NOW), **facts)
+
+
 @pytest.mark.parametrize(
     ("slow", "nodes", "program"),
     [
         ((late("host", "n1", 0.08),), ("n1",), False),
         ((late("host", "n1", 0.08), late("data", "n2", 0.07)), ("n1",), False),
         ((late("data", "n2", 0.07),), ("n2",), True),
-        ((), (), False),
     ],
 )
 def test_a_slow_rank_names_its_node_unless_its_data_are_slow(
     slow: tuple[LateRank, ...], nodes: tuple[str, ...], program: bool
 ) -> None:
-    report = SlowReport("train", "2.28.9", "json", 16, 900, 10.0, 90, slow, bound=0.01, at=NOW)
-    found = diagnose_slow_rank(report, JOB.uid)
-    assert found is not None
-    assert (found.nodes, found.blames_program, bool(found.words), bool(found.advice)) == (
-        nodes, program, bool(slow), bool(slow),
-    )  # fmt: skip
+    (found,) = diagnose_slow_ranks(measured(*slow), JOB.uid)
+    assert (found.kind, found.nodes, found.blames_program) == (DiagnosisKind.SLOW, nodes, program)
+    assert found.words.startswith("Rank 9 (GPU 1) on ")
     assert found.words.endswith("; 1 more rank is slow") is (len(slow) == 2)
+    assert found.short.startswith("waits for rank 9, ")
+    assert found.advice
 
 
-def test_a_measurement_without_a_verdict_changes_nothing() -> None:
-    assert diagnose_slow_rank(SlowReport("train", problem="No verdict: NCCL did not answer."), JOB.uid) is None
+def test_who_only_launches_later_is_told_as_such_and_blames_no_node() -> None:
+    suspect = replace(late("not known", "n1", 0.08), slow=False, suspect=True)
+    (found,) = diagnose_slow_ranks(measured(suspect), JOB.uid)
+    assert (found.kind, found.nodes) == (DiagnosisKind.LATE, ())
+    assert found.words.endswith("so long they wait for it at most, if at all")
+    assert found.short == "rank 9 launches later, for 8 % of each step"
+    assert found.advice == (ASK_RECORDERS.replace("JOB", "train"),)
+
+
+def test_what_rules_out_slow_ranks_and_what_late_ones_only() -> None:
+    assert diagnose_slow_ranks(SlowReport("train", problem="No verdict: NCCL did not answer."), JOB.uid) == ()
+    (found,) = diagnose_slow_ranks(measured(), JOB.uid)
+    assert (found.kind, found.words) == (DiagnosisKind.LATE, "")
+    kinds = [each.kind for each in diagnose_slow_ranks(measured(timed="All ranks told"), JOB.uid)]
+    assert kinds == [DiagnosisKind.SLOW, DiagnosisKind.LATE], "the recorders tell of slow GPUs too"
+
+
+async def test_a_late_rank_is_told_unless_a_slow_one_was_measured() -> None:
+    memory = RunHistory(None)
+    diagnoses, runs = Diagnoses(lambda: memory), fleet_started(NOW - 600)
+    suspicion = Diagnosis(JOB.uid, DiagnosisKind.LATE, NOW, "Rank 3 launches later")
+    await diagnoses.record(suspicion)
+    assert diagnoses.find_slow_rank(JOB, runs) == suspicion
+    await diagnoses.record(structs.replace(SLOW, at=NOW - 60))
+    found = diagnoses.find_slow_rank(JOB, runs)
+    assert found is not None
+    assert found.kind is DiagnosisKind.SLOW, "what NCCL alone tells rules it out no more"
+    await diagnoses.record(structs.replace(SLOW, at=NOW - 50, words=""))
+    assert diagnoses.find_slow_rank(JOB, runs) == suspicion, "which is of after that"
+    await diagnoses.record(structs.replace(SLOW, at=NOW + 1, words=""))
+    assert diagnoses.find_slow_rank(JOB, runs) is None
+    await memory.close()

@@ -348,3 +348,29 @@ async def test_why_it_could_not_be_inspected_stands_beside_the_alarm() -> None:
     (alarm,) = patrol.list_alarms()
     assert alarm.more == "not inspected: pods/exec is forbidden"
     await patrol.close()
+
+
+@pytest.mark.parametrize("inspect", [True, False])
+async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bool) -> None:
+    cluster, asked = Cluster("a"), list[tuple[tuple[str, str], float | None]]()
+
+    async def find_late_rank(key: tuple[str, str], step_time: float | None) -> None:
+        asked.append((key, step_time))
+        raise NotAllowed("pods/exec is forbidden.")
+
+    steps = [
+        f"step {number}/900 | loss 2.5 | time per step: {2.0 if number < 200 else 3.0}s" for number in range(1, 400)
+    ]
+    cluster.lines[pod("a", 0)] = steps
+    patrol = cluster.alarm_monitor(inspect=inspect)
+    patrol._sources = replace(patrol._sources, find_late_rank=find_late_rank)
+    await rounds(patrol)
+    await rounds(patrol)
+    (job,) = patrol.jobs.values()
+    track = job.measures.track
+    assert track is not None
+    assert track.slower.startswith("step time up from 2 s to 3 s since ")
+    await rounds(patrol)
+    assert asked == ([(("default", "a"), 3.0)] if inspect else [])
+    assert patrol.list_alarms() == []
+    await patrol.close()

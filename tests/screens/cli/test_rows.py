@@ -23,6 +23,7 @@ from console.kube.objects.workload import PodSet, Workload
 from console.metrics.alarm import Alarm, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
+from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
@@ -32,6 +33,7 @@ from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, layout_of, print_rows
 from screens.cli.why import _next_steps
 from screens.columns.column import as_json
+from screens.columns.job_page import told
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
@@ -85,6 +87,23 @@ async def test_a_job_with_a_slow_rank_that_a_console_found_is_listed_with_it() -
     slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
     assert slower.health.words == "step time up from 2 s to 3 s"
     assert slower.health.verdict == line.health.verdict, "the slow rank is why"
+
+
+async def test_a_rank_that_only_launches_later_is_told_where_steps_have_become_slower() -> None:
+    session, running, now = FakeSession(), scene.jobset("one", 1), time.time()
+    words, advice = "Rank 9 launches later than the others for 7 % of each step", ("Not certain: ask the recorders.",)
+    await session.diagnoses.record(Diagnosis(running.uid, DiagnosisKind.LATE, now - 60, words, advice=advice))
+    fleet = replace(fleet_of(running, scene.rank(running, 0, "n1")), at=now)
+    line = with_diagnoses(session, JobLine(running, fleet, JobProgress(step=9, stepped=now)))  # type: ignore[arg-type]
+    assert (line.health.level, line.health.verdict, line.has_trouble) == (HealthLevel.WELL, "", False)
+    slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
+    assert slower.health.verdict.startswith(f"{words} (measured at ")
+    assert not slower.has_trouble, "who is at fault is not known"
+    said = "".join(run.text for run in told(slower, gone=False))
+    assert said.endswith("). M in the Hang tab measures whether they wait. ")
+    assert list(_next_steps(session, "one", None, slower, AlarmReport())) == [  # type: ignore[arg-type]
+        f"{slower.health.verdict}.", *advice,
+    ]  # fmt: skip
 
 
 @pytest.fixture
