@@ -48,7 +48,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     streams: Annotated[int, Meta(ge=0, description="logs followed at once for jobs whose page is not open")] = 32
     running: Annotated[bool, Meta(description="every running job is watched, not only opened ones")] = True
     off: Annotated[tuple[AlarmName, ...], Meta(description="alarms to turn off")] = ()
-    inspect: Annotated[bool, Meta(description="a job of one's own that is late is inspected, as by a4 hang")] = True
+    inspect: Annotated[bool, Meta(description="a job of one's own that is late or slower is looked into")] = True
     notify: Annotated[bool, Meta(description="the terminal is told: bell, OSC 9 and 777")] = True
 
 
