@@ -19,7 +19,7 @@ from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_st
 from console.metrics.notify import Outbox
 from console.settings import YOU
 from screens.columns.jobs import JobLine
-from screens.columns.live import live_line
+from screens.columns.live import find_diagnoses, live_line
 from screens.widgets.log.view import LogView, StatusNote
 from screens.wording import duration
 
@@ -59,15 +59,16 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     key = line.jobset.key
     if _planned(app, key) != line.planned:
         return True
-    if app.connected:
-        session, found = app.session, app.session.diagnoses.find_slow_rank(line.jobset, app.fleet)
-        if (session.slow_report(key), session.saved_state(key), found) != (line.slow, line.saved, line.slow_rank):
-            return True
-    if not app.connected or not app.session.alarms_enabled:
+    if not app.connected:
         return bool(line.alarms or line.late)
-    alarms = app.session.alarms
-    now = alarms.active_alarms(*key), alarms.late_text(*key), alarms.verdict(*key)
-    return now != (line.alarms, line.late, line.verdict)
+    session = app.session
+    if (session.slow_report(key), session.saved_state(key)) != (line.slow, line.saved):
+        return True
+    if find_diagnoses(session, line) != (line.verdict, line.slow_rank):
+        return True
+    if not session.alarms_enabled:
+        return bool(line.alarms or line.late)
+    return (session.alarms.active_alarms(*key), session.alarms.late_text(*key)) != (line.alarms, line.late)
 
 
 def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:

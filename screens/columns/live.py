@@ -14,6 +14,7 @@ from screens.columns.jobs import JobLine
 from screens.wording import Span, duration, first_names, freshness, sentence
 
 if TYPE_CHECKING:
+    from console.metrics.diagnosis import Diagnosis
     from console.session import Session
 
 
@@ -34,18 +35,29 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     alarms = session.alarms
     active = alarms.active_alarms(*key)
     saves = bool(active) and bool(session.has_checkpoint(jobset))
-    return replace(
-        line, alarms=active, has_checkpoint=saves, late=alarms.late_text(*key), heard=alarms.follows_steps(*key),
-        verdict=alarms.verdict(*key) or ("" if alarms.follows_steps(*key) else line.verdict),
-    )  # fmt: skip
+    late, heard = alarms.late_text(*key), alarms.follows_steps(*key)
+    return replace(line, alarms=active, has_checkpoint=saves, late=late, heard=heard)
 
 
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:
-    """The line with what a console found of its processes, which no step since its end of the log contradicts."""
-    progress, jobset = line.job_progress, line.jobset
-    hang = session.diagnoses.find_hang(jobset, line.fleet, progress.stepped) if progress is not None else None
-    slow = session.diagnoses.find_slow_rank(jobset, line.fleet)
-    return replace(line, verdict=hang.words, slow_rank=slow) if hang is not None else replace(line, slow_rank=slow)
+    """The line with what this console or another found of its processes."""
+    verdict, slow = find_diagnoses(session, line)
+    return replace(line, verdict=verdict, slow_rank=slow)
+
+
+def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | None]:
+    """For whom its ranks wait, and which rank is slow or late.
+
+    The first by its alarms where these follow its steps, else by the last step at the end of its log.
+    """
+    key, progress, diagnoses = line.jobset.key, line.job_progress, session.diagnoses
+    slow = diagnoses.find_slow_rank(line.jobset, line.fleet)
+    if session.alarms_enabled:
+        verdict = session.alarms.verdict(*key)
+        if verdict or session.alarms.follows_steps(*key):
+            return verdict, slow
+    hang = diagnoses.find_hang(line.jobset, line.fleet, progress.stepped) if progress is not None else None
+    return hang.words if hang is not None else "", slow
 
 
 def alarm_by_log(line: JobLine) -> Alarm | None:
