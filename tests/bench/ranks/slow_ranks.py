@@ -23,6 +23,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tests.bench.ranks.pods import Pods, count_gpus, end_all, shared_gpus, wait_for
 
 SEGMENTS, MEGABYTES = 4, 2
+HEALTHY = ["none", 0, 0.0, True]
 SETTLES = 0.5  # seconds after a change that are not measured
 DISTURBANCES: tuple[tuple[str, Any, bool, int], ...] = (
     ("host", 0.003, True, 5), ("host", 0.005, True, 4), ("host", 0.010, True, 3), ("host", 0.020, True, 2),
@@ -109,7 +111,7 @@ def record(folder: Path, asked: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pods = Pods(asked.ranks)
     pods.make_networks()
-    write(folder / "mode", ["none", 0, 0.0, True])
+    write(folder / "mode", HEALTHY)
     program = [__file__, "work", "--out", str(folder), "--matmuls", str(asked.matmuls), "--size", str(asked.size)]
     with shared_gpus(part_of_gpu(pods, 0.8)) as parts:
         begun = pods.start(program, folder)
@@ -160,58 +162,63 @@ def measure(folder: Path, pods: Pods, begun: list[Any], asked: argparse.Namespac
 
 def cost(folder: Path, asked: argparse.Namespace) -> None:
     """Two loops by turns: what the switch costs of a step, by the medians of pairs."""
-    pods, medians = Pods(asked.ranks), defaultdict[bool, list[float]](list)
+    pods = Pods(asked.ranks)
+
+    def turn(on: bool) -> list[float]:
+        write(folder / str(on) / "mode", HEALTHY)
+        time.sleep(asked.seconds)
+        return rest(folder / str(on))
+
     with shared_gpus(part_of_gpu(pods, 0.48)):
-        begun = []
+        begun: list[Any] = []
         try:
             for on in (True, False):
-                place = folder / str(on)
-                place.mkdir(parents=True, exist_ok=True)
-                write(place / "mode", ["none", 0, 0.0, True])
-                program = [__file__, "work", "--out", str(place), "--matmuls", str(asked.matmuls), "--size",
-                           str(asked.size)]  # fmt: skip
-                begun += pods.start(program, place, diagnosis=on)
-                wait_for(place, "steps-*[0-9]", asked.ranks, begun)
-                rest(place)
-            for at in range(asked.trials):
-                for on in (True, False) if at % 2 else (False, True):
-                    place = folder / str(on)
-                    write(place / "mode", ["none", 0, 0.0, True])
-                    time.sleep(asked.seconds)
-                    times = rest(place)
-                    medians[on].append(statistics.median(times[len(times) // 5 :]))
+                begin(pods, folder / str(on), asked, begun, diagnosis=on)
+            measure_pairs(folder / "cost.json", asked.trials, turn, "with the switch")
         finally:
             end_all(begun)
-    write(folder / "cost.json", {"on": medians[True], "off": medians[False]})
-    tell_cost(medians, "with the switch")
 
 
 def cost_of_polls(folder: Path, asked: argparse.Namespace) -> None:
     """One loop, while NCCL is asked and while it is not by turns: what the questions cost of a step."""
-    pods, medians = Pods(asked.ranks), defaultdict[bool, list[float]](list)
+    pods = Pods(asked.ranks)
+
+    def turn(on: bool) -> list[float]:
+        write(folder / "mode", HEALTHY)
+        if on:
+            pods.poll(asked.seconds, 28028)
+        else:
+            time.sleep(asked.seconds)
+        return rest(folder)
+
     with shared_gpus(part_of_gpu(pods, 0.8)):
-        begun = []
+        begun: list[Any] = []
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write(folder / "mode", ["none", 0, 0.0, True])
-            program = [__file__, "work", "--out", str(folder), "--matmuls", str(asked.matmuls), "--size",
-                       str(asked.size)]  # fmt: skip
-            begun = pods.start(program, folder)
-            wait_for(folder, "steps-*[0-9]", asked.ranks, begun)
-            rest(folder)
-            for at in range(asked.trials):
-                for on in (True, False) if at % 2 else (False, True):
-                    write(folder / "mode", ["none", 0, 0.0, True])
-                    if on:
-                        pods.poll(asked.seconds, 28028)
-                    else:
-                        time.sleep(asked.seconds)
-                    times = rest(folder)
-                    medians[on].append(statistics.median(times[len(times) // 5 :]))
+            begin(pods, folder, asked, begun, diagnosis=True)
+            measure_pairs(folder / "polls.json", asked.trials, turn, "while NCCL is asked")
         finally:
             end_all(begun)
-    write(folder / "polls.json", {"on": medians[True], "off": medians[False]})
-    tell_cost(medians, "while NCCL is asked")
+
+
+def begin(pods: Pods, place: Path, asked: argparse.Namespace, begun: list[Any], *, diagnosis: bool) -> None:
+    """Start a loop, and let it stand still once it makes steps; `begun` takes its processes."""
+    place.mkdir(parents=True, exist_ok=True)
+    write(place / "mode", HEALTHY)
+    program = [__file__, "work", "--out", str(place), "--matmuls", str(asked.matmuls), "--size", str(asked.size)]
+    begun += pods.start(program, place, diagnosis=diagnosis)
+    wait_for(place, "steps-*[0-9]", asked.ranks, begun)
+    rest(place)
+
+
+def measure_pairs(place: Path, pairs: int, turn: Callable[[bool], list[float]], what: str) -> None:
+    """Tell what something costs of a step; `turn` returns how long the steps of a turn with and without it took."""
+    medians = defaultdict[bool, list[float]](list)
+    for at in range(pairs):
+        for on in (True, False) if at % 2 else (False, True):
+            times = turn(on)
+            medians[on].append(statistics.median(times[len(times) // 5 :]))
+    write(place, {"on": medians[True], "off": medians[False]})
+    tell_cost(medians, what)
 
 
 def tell_cost(medians: dict[bool, list[float]], what: str) -> None:
