@@ -125,6 +125,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     under_more = False  # whether it was opened as one of the pages that are no tab, whatever was shown before
     _own_keys: Sequence[str] = ()  # of the person's own commands; nothing else here has them
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
+    _offered: object = None  # what the keys that can be used depended on when they were shown
     _rested_at = 0.0
     _drawing_due = False
     _drawing_is_slow = False
@@ -177,6 +178,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         if text := hints.take(hint, keys):
             self.mount(HintLine(text, markup=False), before=self.query_one(KeyBar))
             self.run_worker(hints.save, thread=True, group="hints")
+
+    def renew_keys(self, offered: object) -> None:
+        """Show which keys can be used if that has changed: `offered` is what they depend on."""
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
 
     def close_hint(self) -> bool:
         """Take the hint away; whether there was one."""

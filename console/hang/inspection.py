@@ -43,6 +43,7 @@ from console.hang.pod_answers import (
 from console.hang.report import HALTED_STATES, HangReport, TracedProcess, list_named_by_nccl
 from console.hang.slow_ranks import (
     MAX_ASKED_SECONDS,
+    MIN_POLLS,
     MIN_STEPS,
     SlowReport,
     add_locations,
@@ -295,7 +296,8 @@ class HangProbe:
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
         argv = (
-            "sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS)
+            "sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS),
+            str(MIN_POLLS),
         )  # fmt: skip
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None

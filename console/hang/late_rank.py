@@ -93,8 +93,8 @@ SLOW_ADVICE = {
 """What to do next about a slow rank, by its cause."""
 DUMPS_HALT = "The first dump of its flight recorders halts each rank for 2 to 5 s."
 ASK_RECORDERS = (
-    "Not certain: a4 slow JOB --recorder tells whether the others wait: it asks every rank how long it was in its "
-    "collectives."
+    "Not certain: M in the Hang tab, or a4 slow JOB --recorder, tells whether the others wait: it asks every rank how "
+    "long it was in its collectives."
 )
 LOOK_LONGER = "Not certain: the times of the collectives scatter; look longer (a4 slow JOB --recorder --seconds)."
 """What to do next about a rank that launches later than the others."""

@@ -1,7 +1,8 @@
 """A script that runs inside a pod: polls NCCL's RAS service for ranks that are behind.
 
 Arguments: for how many seconds, and for how many at most where NCCL has launched operations at fewer moments than the
-third tells until then, as with long steps. It prints a line of JSON for each thing that it learns and for each answer:
+third tells until then, as with long steps, or has given fewer answers than the fourth tells, as on a busy machine. It
+prints a line of JSON for each thing that it learns and for each answer:
 
     {"version": "2.28.9", "form": "json", "ranks": 64}
     {"process": [0, "10.0.0.6", 1202, 1, 41, [0, 1]]}    number, host, pid, GPU, rank in the job, its communicators
@@ -221,16 +222,19 @@ class PollPrinter:
         return self.processes[process]
 
 
-def poll_until(seconds: float, most: float = 0.0, moments: int = 0) -> None:
-    teller, began, why = PollPrinter(), time.monotonic(), ""
+def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int = 0) -> None:
+    """Ask for so many seconds, and up to `most` while fewer moments of launches were seen, or fewer answers came."""
+    teller, began, why, answered = PollPrinter(), time.monotonic(), "", 0
     while teller.length < LONGEST:
         gone = time.monotonic() - began
-        if gone >= seconds and (gone >= most or not 0 < teller.moments < moments):
+        too_few = 0 < teller.moments < moments or (teller.moments and answered < answers)
+        if gone >= seconds and (gone >= most or not too_few):
             break
         asked = time.monotonic()
         try:
             text = query_service()
             teller.print_answer(text, asked - began, time.monotonic() - asked)
+            answered += 1
         except (OSError, ValueError, KeyError, TypeError, AttributeError, subprocess.SubprocessError) as error:
             why = getattr(error, "strerror", None) or str(error)
             break
@@ -241,5 +245,5 @@ def poll_until(seconds: float, most: float = 0.0, moments: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    several = len(sys.argv) > 3
-    poll_until(float(sys.argv[1]), float(sys.argv[2]) if several else 0.0, int(sys.argv[3]) if several else 0)
+    given = [float(each) for each in sys.argv[1:]] + [0.0] * 4
+    poll_until(given[0], given[1], int(given[2]), int(given[3]))

@@ -259,8 +259,10 @@ def _why_no_verdict(report: SlowReport, over: str) -> str:
         return "NCCL knows no communicator of two ranks and more: there is nobody who waits."
     end = f": {over}" if over else ""
     if report.polls < MIN_POLLS or report.seconds <= 0:
+        enough = f" {report.seconds / report.polls * MIN_POLLS * 1.2:.0f}" if report.polls and not over else ""
         return (
-            f"No verdict: NCCL answered {report.polls} times only, {MIN_POLLS} are needed{end}; look longer: --seconds."
+            f"No verdict: NCCL answered {report.polls} times only, {MIN_POLLS} are needed{end}; look longer: "
+            f"--seconds{enough}."
         )
     if report.steps == 0:
         return (

@@ -32,7 +32,7 @@ class Health(Struct, frozen=True):
     level: HealthLevel
     words: str = ""  # what is wrong, or why it waits, as a phrase; empty: nothing
     alarmed: bool = False  # whether an alarm tells it
-    verdict: str = ""  # of a job that makes no steps, or slow ones: for whom its ranks wait, if that was looked at
+    verdict: str = ""  # for whom its ranks wait, or may wait, if that was looked at
 
 
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}  # by alarm, the gravest first
@@ -83,7 +83,7 @@ def job_health(
     return (
         Health(state, HealthLevel.WAITS, why)
         if why or state is not JobState.RUNNING
-        else Health(state, HealthLevel.WELL)
+        else Health(state, HealthLevel.WELL, verdict=slow)
     )
 
 

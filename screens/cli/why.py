@@ -65,7 +65,8 @@ async def why(options: WhyOptions) -> int:
             told = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
                     "phase": job.state if job else other.state if other else None,
                     "health": asdict(health) if health else None,
-                    "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
+                    "next": (reason.next if reason else "") or " ".join(_advice(line)),
+                    "removed": (job.removed_at or None) if job else None,
                     "expected_start": start_json(start, fleet.at) if start else None,
                     "preempted_next": order or None,
                     "why": sentence or (health.words if health else ""),
@@ -125,6 +126,16 @@ def _code(reason: Why | None, health: Health | None) -> int:
     return health_code(health) if health is not None else 0
 
 
+def _advice(line: JobLine | None) -> tuple[str, ...]:
+    """What to do about its slow or late rank, if one is known."""
+    known = line is not None and line.slow_rank is not None and line.health.state not in NO_STEPS
+    return (
+        line.slow_rank.advice
+        if line is not None and line.slow_rank is not None and known and line.health.verdict
+        else ()
+    )
+
+
 def _next_steps(
     session: Session, name: str, reason: Why | None, line: JobLine | None, report: AlarmReport
 ) -> Iterator[str]:
@@ -133,8 +144,8 @@ def _next_steps(
         yield f"{reason.next}."
     if health is not None and health.verdict:
         yield f"{health.verdict}."
-    if line is not None and line.slow_rank is not None and line.health.verdict and line.health.state not in NO_STEPS:
-        yield from line.slow_rank.advice
+    if advice := _advice(line):
+        yield from advice
         return
     kind = alarm_kind_of_health(health) if health is not None else None
     found = f"{INSPECTED}{health.verdict}" if health is not None and health.verdict else ""

@@ -101,18 +101,23 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
         where = f" on {wording.short_node(first.node)}" if first.node else ""
         runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
     sentence, own = reasons(line)
-    if sentence and first is None and not line.health.alarmed:
+    if first is None and not line.health.alarmed and (sentence or line.health.verdict):
         ink = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
-        found = line.health.verdict
-        act = ""
-        if found and line.may_stop and not line.jobset.finished:
-            act = "X lists what can be done. " if line.has_trouble else "M in the Hang tab measures whether they wait. "
-        runs.append(Span(f"{sentence}. {wording.short_nodes(found)}. {act}" if found else f"{sentence} ", ink))
+        found = _verdict_words(line)
+        runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", ink))
     if own:
         runs.append(Span(own, "dim"))
     if not runs:
         runs.append(Span(_text_if_healthy(line), "dim"))
     return runs
+
+
+def _verdict_words(line: JobLine) -> str:
+    """For whom its ranks wait, and the key for the next step; empty where that is not known."""
+    found, act = line.health.verdict, ""
+    if found and line.may_stop and not line.jobset.finished:
+        act = "X lists what can be done. " if line.has_trouble else "M in the Hang tab measures whether they wait. "
+    return f"{wording.short_nodes(found)}. {act}" if found else ""
 
 
 def _text_if_healthy(line: JobLine) -> str:

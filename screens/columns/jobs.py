@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -158,11 +159,14 @@ def reasons(line: JobLine) -> tuple[str, str]:
     return told, wording.quotation(line.why, told, line.jobset.failure)
 
 
+_PLACES = re.compile(r" \((?:pod|GPU)[^)]*\)")  # of ranks, for which a column has no room
+
+
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
     slow = line.slow_rank if health.verdict and health.state not in NO_STEPS else None
-    found = slow.short if slow is not None else health.verdict
+    found = slow.short if slow is not None else _PLACES.sub("", health.verdict)
     words = ": ".join(filter(None, (line.planned, wording.sentence(found or health.words))))
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:

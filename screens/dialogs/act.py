@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from console.errors import Conflict
 from console.folders import make_private
-from console.hang.bundle import bundle_folder, bundle_name, write_bundle
+from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle, write_bundle
 from console.hang.diagnoses import diagnose_hang
 from console.hang.report import HangReport
 from console.hang.slow_ranks import SlowReport
@@ -32,7 +32,7 @@ from screens.dialogs.pool_actions import cordon_nodes, report_host
 from screens.dialogs.question import Confirm, Question
 from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
-from screens.wording import Span, first_names, short_node, short_nodes
+from screens.wording import Span, first_names, short_node, short_nodes, short_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class Trouble:
     words: str
     blame: Blame
     report: HangReport | SlowReport | None = None  # of this session, for the bundle
+    archive: str = ""  # the one that was written unasked, where another console has the report
 
 
 def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | None = None) -> Trouble | None:
@@ -82,7 +83,10 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
         diagnosis = diagnose_hang(inspected, jobset.uid) if inspected is not None else kept if stands else None
         words = f"{line.alarms[-1].kind.label}: {line.alarms[-1].text}" if line.alarms else ""
         words = words or stands or (inspected.short if inspected is not None else "")
-        return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected)
+        since = min((each.since for each in line.alarms), default=diagnosis.at if diagnosis is not None else 0.0)
+        place = find_unasked_bundle(screen.session.watch, jobset.name, since) if inspected is None and since else None
+        archive = short_path(str(place)) if place is not None else ""
+        return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected, archive)
     if line.slow_rank is not None and line.waits_for_slow_rank:
         return Trouble(jobset, line.slow_rank.words, find_blame((), line.slow_rank), line.slow)
     return None
@@ -107,9 +111,7 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "report": "" if not known else f"{NOT_POSSIBLE}: {why_not.rstrip('.')}" if why_not
         else f"has Google replace the host of {where}, whose pods are evicted; cordons it"
         + (" and writes the bundle" if trouble.report else ""),
-        "bundle": "" if trouble.report is None else "its report, "
-        f"{'stacks, dumps, ' if isinstance(trouble.report, HangReport) else ''}log lines and node facts as .tar.gz; "
-        "secrets redacted",
+        "bundle": _bundle_words(trouble),
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
         "wait": "nothing is done; what was announced to happen by itself is cancelled",
     }  # fmt: skip
@@ -117,6 +119,13 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
     if beside:
         found.sort(key=lambda each: (each[0].name == "wait", each[0].name == "without"))
     return [(replace(each, title=FROM_SAVED) if whole and each.name == "again" else each, does) for each, does in found]
+
+
+def _bundle_words(trouble: Trouble) -> str:
+    if trouble.report is None:
+        return f"written already: {trouble.archive}" if trouble.archive else ""
+    more = "stacks, dumps, " if isinstance(trouble.report, HangReport) else ""
+    return f"its report, {more}log lines and node facts as .tar.gz; secrets redacted"
 
 
 def _short_names(nodes: Sequence[str]) -> str:
@@ -220,6 +229,8 @@ async def _report(screen: LiveScreen, trouble: Trouble) -> None:
 async def _write_bundle(screen: LiveScreen, trouble: Trouble, *, ask: bool) -> None:
     report, jobset = trouble.report, trouble.jobset
     if report is None:
+        if ask and trouble.archive:
+            screen.notify(f"{trouble.archive}.", title="Bundle", markup=False)
         return
     place = bundle_folder(screen.session.watch) / bundle_name(jobset.name)
     lines = [f"{place}", "Secrets are redacted. Nothing of the job changes."]

@@ -14,12 +14,13 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from console.errors import ConsoleError
+from console.hang.bundle import find_unasked_bundle
 from console.hang.late_rank import DUMPS_HALT
 from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.kube.snapshot import Fleet
-from console.metrics.diagnosis import Diagnosis
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, HealthLevel
 from console.scheduling.ranks import format_processes, format_ranges
 from console.settings import YOU
@@ -37,6 +38,7 @@ from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Span
 
 FLAME = 10.0  # seconds of a flame graph
+BUNDLE_WRITTEN = 60.0  # seconds around an inspection in which its archive was written
 
 
 class GroupTable(ResourceTable["HangGroup"]):
@@ -70,6 +72,11 @@ def _call(group: HangGroup) -> Span:
         return Span(group.members[0].command, "dim")
     frame = group.members[0].where.frame
     return Span(f"{frame.function} {frame.file}{f':{frame.line}' if frame.line else ''}" if frame else "─", "dim")
+
+
+def _key_of(group: HangGroup) -> RowKey:
+    """What tells a group from the others: those that the others wait for may be at the same place as these."""
+    return f"{group.doing}", group.label, "suspect" if group.suspect else ""
 
 
 class HangTab(JobTab):
@@ -136,7 +143,9 @@ class HangTab(JobTab):
             alarms = self.live.session.alarms if self.live.session.alarms_enabled else None
             if made is not None and alarms is not None and alarms.verdict(*self.key):  # made since its last step
                 self._show_report(made)
-            elif made is None and (slow := self.live.session.slow_report(self.key)) is not None:
+            elif made is None and (hang := self._find_hang_of_others()) is not None:
+                self._show_hang_of_others(hang)
+            elif made is None and (slow := self._find_slow_report()) is not None:
                 self._show_slow(slow)
             elif made is None and self.line is not None and self.line.slow_rank is not None:
                 self._show_slow_rank(self.line.slow_rank)
@@ -144,6 +153,31 @@ class HangTab(JobTab):
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
                 self.action_look()
+
+    def _find_hang_of_others(self) -> Diagnosis | None:
+        """What another console found out about this hang."""
+        line = self.line
+        if line is None or not line.verdict or line.health.state not in NO_STEPS:
+            return None
+        found = self.live.session.diagnoses.find(line.jobset.uid, DiagnosisKind.HANG)
+        return found if found is not None and found.words == line.verdict else None
+
+    def _show_hang_of_others(self, found: Diagnosis) -> None:
+        """Show for whom the ranks wait, and where the whole report is."""
+        jobset, watch = self.key[1], self.live.session.watch
+        kept = find_unasked_bundle(watch, jobset, found.at - BUNDLE_WRITTEN)
+        place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
+        words = wording.short_nodes(f"{found.words}.")
+        at = wording.clock_time(found.at, time.time())
+        self._show_summary("bad", "✗ ", f"{words} Another console found that at {at}.{place} H inspects it again.")
+        self._show_advice(found.advice)
+
+    def _find_slow_report(self) -> SlowReport | None:
+        """The report of this session on slow ranks, unless it has none or another console measured them later."""
+        report, known = self.live.session.slow_report(self.key), self.line.slow_rank if self.line is not None else None
+        if report is None or (known is not None and known.at > report.at):
+            return None
+        return report if report.has_verdict or report.suspects else None
 
     def _makes_steps(self) -> bool:
         """Whether it is known to make steps, which an inspection would delay."""
@@ -313,10 +347,10 @@ class HangTab(JobTab):
         told = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
         self.more.runs = tuple(Span(wording.short_nodes(run.text), run.ink) for run in told)
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
-        rows: dict[RowKey, HangGroup] = {(f"{group.doing}", group.label): group for group in report.groups}
+        rows: dict[RowKey, HangGroup] = {_key_of(group): group for group in report.groups}
         self.table.show_rows(rows)
         if report.groups:
-            self.table.move_to((f"{report.groups[0].doing}", report.groups[0].label))
+            self.table.move_to(_key_of(report.groups[0]))
         self._show_group()
 
     @on(GroupTable.Highlighted, "GroupTable")

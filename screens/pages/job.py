@@ -124,9 +124,8 @@ class JobScreen(LiveScreen):
         self._tell_reason()
         self._show_in_tabs(fleet)
         self._show_tabs()
-        if self._is_there != (self.key in fleet.jobsets):
-            self._is_there = not self._is_there
-            self.refresh_bindings()
+        self._is_there = self.key in fleet.jobsets
+        self.renew_keys((self._is_there, self._line is not None and self._line.has_trouble))
 
     def _show_in_tabs(self, fleet: Fleet) -> None:
         """Of a job that was deleted while it ran, the tabs show the pods that are left, and await nothing more."""

@@ -136,6 +136,7 @@ class JobsScreen(ReasonScreen):
     @on(ResourceTable.Highlighted)
     def _tell_reason(self) -> None:
         line = self.table.row
+        self.renew_keys(line is not None and line.has_trouble)
         if line is None:
             self.show_reason()
             return

@@ -66,7 +66,9 @@ def job_lines(
     if quoted:
         found += folded_runs([Span(quoted, "dim")], width)
     if job.health.verdict and not job.health.alarmed:
-        found += folded_runs([Span(f"▲ {wording.short_nodes(wording.sentence(job.health.verdict))}.", "waits")], width)
+        words = f"{wording.short_nodes(wording.sentence(job.health.verdict))}."
+        mark, ink = ("▲", "waits") if job.has_trouble else ("○", "")
+        found += folded_runs([Span(f"{mark} {words}", ink)], width)
     slow = job.slow_rank if job.health.verdict and job.health.state not in NO_STEPS else None
     for words in slow.advice if slow is not None else ():
         found += folded_runs([Span(f"→ {words}", "accent")], width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -370,6 +371,43 @@ async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monke
         await until(pilot, lambda: asked)
         assert cast("Any", asked[0].values)["placement"] == {"avoidNodes": ["node-x", NODE]}
         assert session.called("stop_job") == session.called("cordon") == []
+
+
+@pytest.mark.parametrize("way", ["list", "page"])
+async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
+    session = FakeSession(scene())
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        if way == "page":
+            app.open_page("job", *KEY)
+            await until(pilot, lambda: isinstance(app.screen, JobScreen) and "x Stop" in screen_text(app))
+        else:
+            await pilot.press("3")
+            await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "x Stop" in screen_text(app))
+            cast("JobsScreen", app.screen).table.move_to(KEY)
+        assert "X Act" not in screen_text(app)
+        now = time.time()
+        late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node=NODE)
+        session.hang_probe.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=now)
+        await session.hang_probe.find_slow_ranks(*KEY, 3.0)
+        await until(pilot, lambda: "X Act" in screen_text(app))
+
+
+async def test_where_another_console_has_the_report_its_archive_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    session = stalled()
+    session.hang_probe.reports.clear()
+    monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path)
+    (tmp_path / "unasked").mkdir()
+    archive = tmp_path / "unasked" / "nccl-0412-20261128-071117.tar.gz"
+    archive.touch()
+    os.utime(archive, (time.time() + 60, time.time() + 60))
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        await to_page(app, pilot)
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "written already:" in screen_text(app))
+        await pilot.press("b")
+        await until(pilot, lambda: archive.name in toasts(app))
 
 
 async def test_of_slow_data_no_node_is_blamed() -> None:

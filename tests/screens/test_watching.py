@@ -11,6 +11,7 @@ from msgspec import structs
 from textual.widgets._toast import ToastRack
 
 from console.config import Config, Notifications, Thresholds
+from console.hang.flight_recorder import Desync, Finding
 from console.hang.late_rank import LateRank
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
@@ -164,7 +165,7 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_t
         session.alarms.verdicts[key] = found
         session.hang_probe.reports[key] = report()
         await pilot.press("3")
-        await until(pilot, lambda: "Rank 9 (pod 1, GPU 1) is in the" in screen_text(app))
+        await until(pilot, lambda: "Rank 9 is in the" in screen_text(app))
         await open_tab(app, pilot, "r")
         await until(pilot, lambda: f"no step for 40 s after step 9. {found}." in screen_text(app).replace("\n", " "))
         await pilot.press("H")
@@ -195,7 +196,9 @@ async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
         )
         tab = cast("HangTab", screen.here)
         assert tab.verdict.runs[0].ink == "bad"
-        assert list(tab.table.shown) == [("compiled", "all_reduce_perf, behind"), ("compiled", "all_reduce_perf")]
+        assert list(tab.table.shown) == [
+            ("compiled", "all_reduce_perf, behind", "suspect"), ("compiled", "all_reduce_perf", ""),
+        ]  # fmt: skip
         assert tab.table.row is not None
         assert tab.table.row.ranks == (9,)
 
@@ -255,6 +258,24 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         assert "0 ● △" in screen_text(app)
         await pilot.press("down")
         await until(pilot, lambda: f"△ {words}" in screen_text(app) and "▸    1" in screen_text(app))
+
+
+async def test_those_that_the_others_wait_for_at_the_same_place_have_a_row_of_their_own() -> None:
+    found = report()
+    where = StackLocation(Activity.COLLECTIVE, "all_reduce")
+    ranks = [replace(each, where=where, pid=each.pid or 9, state="S") for each in found.processes]
+    missed = Finding(Desync.MISSED, (9,), "never entered all_reduce #201 of the data group", len(ranks) - 1)
+    async with console(size=(160, 50)) as (app, pilot, session):
+        session.hang_probe.report = replace(found, processes=tuple(ranks), recorded=missed)
+        screen = await open_tab(app, pilot, "H")
+        await pilot.press("H")
+        await until(pilot, lambda: "never entered all_reduce #201" in screen_text(app))
+        table = cast("HangTab", screen.here).table
+        assert [(row.suspect, row.ranks) for row in table.listing.rows.values()] == [
+            (True, (9,)), (False, tuple(each.rank for each in ranks if each.rank != 9)),
+        ]  # fmt: skip
+        assert table.row is not None
+        assert table.row.suspect, "the cursor is on those"
 
 
 async def test_flight_recorders_are_asked_with_consent_only() -> None:

@@ -18,7 +18,7 @@ from console.errors import Unreadable
 from console.hang import poll_ras
 from console.hang.collective_times import TimesReport
 from console.hang.late_rank import ASK_RECORDERS, LOOK_LONGER, format_share
-from console.hang.slow_ranks import add_locations, add_times, find_slow_ranks, parse_polls
+from console.hang.slow_ranks import MIN_POLLS, add_locations, add_times, find_slow_ranks, parse_polls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,7 +219,7 @@ def test_too_little_gives_no_verdict() -> None:
     late = {1: 0.010}
     few = polled(SimulatedJob(2, late), seconds=0.5)
     assert (few.suspects, few.has_verdict) == ((), False)
-    assert few.words[0].endswith("times only, 100 are needed; look longer: --seconds.")
+    assert few.words[0].endswith("times only, 100 are needed; look longer: --seconds 1.")
     slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), every=0.05)
     assert "launched at 2 moments only in 7 s, 8 are needed; look longer: --seconds 42." in slowly.words[0]
     hung = polled(SimulatedJob(2, step=100.0))
@@ -331,6 +331,28 @@ def test_where_steps_are_long_nccl_is_asked_until_there_are_enough(
     assert len(read.polls) < 20_000
     assert at[0] == pytest.approx(asked, abs=0.5)
     assert find_slow_ranks(read).steps == moments
+
+
+@pytest.mark.parametrize(("step", "asked"), [(0.5, 10.0), (1000.0, 10.0)])
+def test_where_answers_are_slow_nccl_is_asked_until_there_are_enough(
+    step: float, asked: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: at[0])
+    monkeypatch.setattr("time.sleep", lambda seconds: at.__setitem__(0, at[0] + seconds))
+
+    def answer() -> str:
+        at[0] += 0.1
+        rank = {"host": "h", "pid": 1, "nvml_dev": 0, "rank": 0, "collective_counts": {"AllReduce": int(at[0] / step)}}
+        told = {"nccl_version": "2.28.9", "communicators": [{"hash": "0x1", "size": 2, "ranks": [rank]}],
+                "ras": {"collection_time_sec": 0.001}}  # fmt: skip
+        return json.dumps(told)
+
+    monkeypatch.setattr(poll_ras, "query_service", answer)
+    poll_ras.poll_until(10.0, 300.0, 8, MIN_POLLS)
+    read = parse_polls(capsys.readouterr().out.encode())
+    assert asked <= at[0] < asked + (50.0 if step < 1 else 0.5)
+    assert (len(read.polls) >= MIN_POLLS) is (step < 1), "of a job that stands still more answers tell nothing"
 
 
 def test_the_practice_cluster_answers_as_nccl_does() -> None:

@@ -89,13 +89,15 @@ async def test_a_job_with_a_slow_rank_that_a_console_found_is_listed_with_it() -
     assert slower.health.verdict == line.health.verdict, "the slow rank is why"
 
 
-async def test_a_rank_that_only_launches_later_is_told_where_steps_have_become_slower() -> None:
+async def test_a_rank_that_only_launches_later_is_told_and_is_no_trouble() -> None:
     session, running, now = FakeSession(), scene.jobset("one", 1), time.time()
     words, advice = "Rank 9 launches later than the others for 7 % of each step", ("Not certain: ask the recorders.",)
     await session.diagnoses.record(Diagnosis(running.uid, DiagnosisKind.LATE, now - 60, words, advice=advice))
     fleet = replace(fleet_of(running, scene.rank(running, 0, "n1")), at=now)
     line = with_diagnoses(session, JobLine(running, fleet, JobProgress(step=9, stepped=now)))  # type: ignore[arg-type]
-    assert (line.health.level, line.health.verdict, line.has_trouble) == (HealthLevel.WELL, "", False)
+    assert (line.health.level, line.has_trouble) == (HealthLevel.WELL, False), "whether the others wait is not known"
+    said = "".join(run.text for run in told(line, gone=False))
+    assert said == f"{line.health.verdict}. M in the Hang tab measures whether they wait. "
     slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
     assert slower.health.verdict.startswith(f"{words} (measured at ")
     assert not slower.has_trouble, "who is at fault is not known"
