@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.objects.jobset import JobSet
     from console.launch.choices import FieldChoices
-    from console.launch.diagnoses import Diagnoses
+    from console.launch.diagnosis_store import Diagnoses
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
     from console.logs.follow import LogService
@@ -226,7 +226,7 @@ class Session:
     @cached_property
     def diagnoses(self) -> Diagnoses:
         """For whom the ranks of jobs wait, as this console or another found."""
-        from console.launch.diagnoses import Diagnoses
+        from console.launch.diagnosis_store import Diagnoses
 
         return Diagnoses(lambda: self.launch.runs.history)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
-from console.launch.diagnoses import Diagnoses
+from console.launch.diagnosis_store import Diagnoses
 from console.launch.run_database import RunHistory
 from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState

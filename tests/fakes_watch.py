@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.checkpoints.saved import SavedState
 from console.config import Thresholds
-from console.hang.diagnoses import diagnose_slow_ranks
+from console.hang.diagnose import diagnose_slow_ranks
 from console.hang.report import HangReport, TracedProcess
 from console.hang.slow_ranks import SlowReport
 from console.hang.torch_analysis import TorchAnalysis

@@ -255,15 +255,3 @@ NCCL_IB_TIMEOUT: "22"
 NCCL_IB_SL: "0"
 {{- end -}}
 {{- end -}}
-
-{{- /* What a4 hang and a4 slow need; PyTorch writes the rank behind the paths. */ -}}
-{{- define "a4.diagnosisEnv" -}}
-NCCL_RAS_ENABLE: "1"
-TORCH_FR_BUFFER_SIZE: "2000"
-TORCH_NCCL_TRACE_BUFFER_SIZE: "2000"
-TORCH_NCCL_DEBUG_INFO_PIPE_FILE: /tmp/a4-recorder-
-TORCH_FR_DUMP_TEMP_FILE: /tmp/a4-recorder-dump-
-TORCH_NCCL_DEBUG_INFO_TEMP_FILE: /tmp/a4-recorder-dump-
-TORCH_NCCL_DUMP_ON_TIMEOUT: "1"
-TORCH_NCCL_ENABLE_TIMING: "1"
-{{- end -}}

@@ -20,7 +20,7 @@ import msgspec
 from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
 from console.errors import ConsoleError
 from console.hang.flight_recorder import GroupRanks
-from console.hang.launch_times import RankLaunches, is_late_by_host
+from console.hang.host_or_gpu import RankLaunches, is_late_by_host
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
 MIN_SHARE = 0.025  # of the time; less is told of healthy ranks, too: their links differ

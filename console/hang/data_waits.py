@@ -15,7 +15,7 @@ import msgspec
 
 from console.attach.many_pods import decode_answer
 from console.errors import ConsoleError
-from console.hang.late_rank import LateRank, format_share
+from console.hang.slow_rank_words import LateRank, format_share
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, locate_thread
 from console.logs.pyspy import Frame, ThreadStack

@@ -24,7 +24,7 @@ from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refu
 from console.folders import check_new_file, write_new_file
 from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
-from console.hang.diagnoses import diagnose_hang, diagnose_slow_ranks
+from console.hang.diagnose import diagnose_hang, diagnose_slow_ranks
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.peer_times import ask_peer_times

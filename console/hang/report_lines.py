@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.hang.late_rank import DUMPS_HALT
+from console.hang.slow_rank_words import DUMPS_HALT
 from console.scheduling.ranks import format_processes, format_ranges
 
 if TYPE_CHECKING:

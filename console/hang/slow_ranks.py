@@ -23,7 +23,8 @@ import msgspec
 
 from console.errors import Unreadable
 from console.hang.collective_times import LateOnGpu, TimesReport
-from console.hang.late_rank import (
+from console.hang.peer_times import PeerTimes
+from console.hang.slow_rank_words import (
     ASK_RECORDERS,
     LOOK_LONGER,
     SLOW_ADVICE,
@@ -33,7 +34,6 @@ from console.hang.late_rank import (
     format_rank,
     format_share,
 )
-from console.hang.peer_times import PeerTimes
 from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank
 

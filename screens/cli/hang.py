@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from console.errors import NotFound, NotThere
 from console.folders import check_new_file
 from console.hang.bundle import write_bundle
-from console.hang.late_rank import DUMPS_HALT
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import (
     format_analysis_lines,
@@ -21,6 +20,7 @@ from console.hang.report_lines import (
     report_to_json,
     slow_report_to_json,
 )
+from console.hang.slow_rank_words import DUMPS_HALT
 from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes

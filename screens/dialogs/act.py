@@ -17,7 +17,7 @@ from textual.widgets import Static
 from console.errors import Conflict
 from console.folders import make_private
 from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle, write_bundle
-from console.hang.diagnoses import diagnose_hang
+from console.hang.diagnose import diagnose_hang
 from console.hang.report import HangReport
 from console.hang.slow_ranks import SlowReport
 from console.kube.objects.jobset import JobSet

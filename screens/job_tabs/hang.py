@@ -15,9 +15,9 @@ from textual.widget import Widget
 
 from console.errors import ConsoleError
 from console.hang.bundle import find_unasked_bundle
-from console.hang.late_rank import DUMPS_HALT
 from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
+from console.hang.slow_rank_words import DUMPS_HALT
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.kube.snapshot import Fleet
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind

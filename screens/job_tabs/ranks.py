@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from console.hang.late_rank import LateRank, describe_slow_rank, format_share
+from console.hang.slow_rank_words import LateRank, describe_slow_rank, format_share
 from console.hang.slow_ranks import SlowReport
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.hang.diagnoses import diagnose_slow_ranks
-from console.hang.late_rank import LateRank
+from console.hang.diagnose import diagnose_slow_ranks
+from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from tests.pictures.frozen import MOMENT, QUICK, STILL
 

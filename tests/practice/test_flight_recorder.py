@@ -13,7 +13,7 @@ from console.hang import probe
 from console.hang.collective_times import PodTimes, find_late_on_gpu
 from console.hang.data_waits import add_data_waits, parse_samples
 from console.hang.flight_recorder import Desync, RankDump, judge
-from console.hang.late_rank import LateRank
+from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders, make_dump, recorder_variables

@@ -16,8 +16,8 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
 from console.config import Actions
 from console.errors import Conflict
-from console.hang.late_rank import LateRank
 from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, StackLocation
 from console.launch.recipes import Field, FieldProblem, LaunchPlan

@@ -12,9 +12,9 @@ from textual.widgets._toast import ToastRack
 
 from console.config import Config, Notifications, Thresholds
 from console.hang.flight_recorder import Desync, Finding
-from console.hang.late_rank import LateRank
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
 from console.hang.torch_analysis import TorchAnalysis, TorchFinding

@@ -13,10 +13,10 @@ import pytest
 from console.errors import BadInput, NotAllowed
 from console.hang.bundle import KEPT, LAST_LINES, write_bundle, write_unasked_bundle
 from console.hang.flight_recorder import Operation, RankDump
-from console.hang.late_rank import LateRank
 from console.hang.nccl_ras import RasReport
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import format_report, report_to_json
+from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.logs.line import LogLine
 from tests.console.hang.test_inspection import Cluster

@@ -15,7 +15,7 @@ import pytest
 from console.errors import Unreachable
 from console.hang.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, read_times
 from console.hang.flight_recorder import GroupRanks
-from console.hang.late_rank import SLOW_ADVICE
+from console.hang.slow_rank_words import SLOW_ADVICE
 from console.hang.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -14,7 +14,7 @@ import pytest
 from console.errors import Unreachable, Unreadable
 from console.hang import probe
 from console.hang.data_waits import RankSamples, add_data_waits, choose_sampled, parse_samples, read_samples
-from console.hang.late_rank import SLOW_ADVICE, LateRank
+from console.hang.slow_rank_words import SLOW_ADVICE, LateRank
 from console.hang.slow_ranks import SlowReport
 
 LOADS = (

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.hang import read_comma
-from console.hang.late_rank import LateRank
 from console.hang.peer_times import ask_peer_times, read_peer_times
 from console.hang.report_lines import format_slow_report
+from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport, add_peer_times
 from console.scheduling.ranks import ranks as ranks_of
 from tests.fakes import fleet_of

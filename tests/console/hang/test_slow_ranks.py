@@ -17,7 +17,7 @@ import pytest
 from console.errors import Unreadable
 from console.hang import poll_ras
 from console.hang.collective_times import TimesReport
-from console.hang.late_rank import ASK_RECORDERS, LOOK_LONGER, format_share
+from console.hang.slow_rank_words import ASK_RECORDERS, LOOK_LONGER, format_share
 from console.hang.slow_ranks import MIN_POLLS, add_locations, add_times, find_slow_ranks, parse_polls
 
 if TYPE_CHECKING:

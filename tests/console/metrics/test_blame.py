@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.hang.diagnoses import diagnose_hang
+from console.hang.diagnose import diagnose_hang
 from console.hang.report import HangReport, TracedProcess
 from console.hang.stack_location import Activity, StackLocation
 from console.metrics.alarm import Alarm, AlarmKind

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from console.hang.diagnoses import diagnose_hang
+from console.hang.diagnose import diagnose_hang
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.stack_location import Activity, StackLocation
 from console.metrics.job_measures import MAX_LINE, JobMeasures

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import Unreadable
-from console.launch.diagnoses import Diagnoses
+from console.launch.diagnosis_store import Diagnoses
 from console.metrics.alarm import Coverage
 from screens.cli.wait import show_alarms
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from textual.app import App, ComposeResult
 
-from console.hang.late_rank import LateRank
+from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.kube.objects.event import Event
 from screens.columns.queues import quota_bar

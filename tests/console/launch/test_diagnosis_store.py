@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from console.hang.diagnoses import diagnose_slow_ranks
-from console.hang.late_rank import ASK_RECORDERS, LateRank
+from console.hang.diagnose import diagnose_slow_ranks
+from console.hang.slow_rank_words import ASK_RECORDERS, LateRank
 from console.hang.slow_ranks import SlowReport
-from console.launch.diagnoses import Diagnoses
+from console.launch.diagnosis_store import Diagnoses
 from console.launch.run_database import RunHistory
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from tests.fakes import fleet_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.hang.late_rank import describe_slow_rank_shortly, describe_suspect, describe_suspect_shortly
 from console.hang.report import HangReport
+from console.hang.slow_rank_words import describe_slow_rank_shortly, describe_suspect, describe_suspect_shortly
 from console.hang.slow_ranks import SlowReport
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 
