@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from console.attach.many_pods import (
     PYTHON_FROM_INPUT,
     Exec,
-    PodAnswers,
     run_and_collect,
     run_in_pods,
 )
@@ -32,6 +31,7 @@ from console.hang.pod_answers import (
     Answers,
     PodAnswer,
     RasAnswer,
+    describe_ways,
     list_dumps,
     list_processes,
     list_spared,
@@ -45,6 +45,7 @@ from console.hang.slow_ranks import (
     MAX_ASKED_SECONDS,
     MIN_POLLS,
     MIN_STEPS,
+    RasPolls,
     SlowReport,
     add_locations,
     add_peer_times,
@@ -208,7 +209,7 @@ class HangProbe:
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
             else "not asked, which would halt ranks of somebody else's job", tuple(dumps),
-            _describe_ways(said, len(able), len(every)),
+            describe_ways(said, len(able), len(every)),
         )  # fmt: skip
         self.reports[namespace, name] = report
         if self._keep is not None:
@@ -293,18 +294,36 @@ class HangProbe:
         all, as for a job of which nobody has asked.
         """
         every, reports = self.running_ranks(namespace, name), self.slow_reports
+        read = await self._poll_nccl(namespace, name, every, seconds, most)
+        report = add_locations(
+            await asyncio.to_thread(find_slow_ranks, read), lambda late: locate_late_rank(late, every)
+        )
+        if recorder:
+            report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
+        if not only_nccl:
+            report = add_peer_times(report, await ask_peer_times(self._run, every))
+            report = await self._add_data_waits(report, every, seconds / 2)
+        report, known = replace(report, job=name, at=time.time()), reports.get((namespace, name))
+        if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells
+            reports[namespace, name] = report
+        if self._keep is not None:
+            for found in diagnose_slow_ranks(report, _uid_of(every)):
+                await self._keep(found)
+        return report
+
+    async def _poll_nccl(
+        self, namespace: str, name: str, every: Sequence[Rank], seconds: float, most: float
+    ) -> RasPolls:
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
-        argv = (
-            "sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS),
-            str(MIN_POLLS),
-        )  # fmt: skip
+        words = (str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS), str(MIN_POLLS))
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
                 said = await run_and_collect(
-                    self._run, rank.pod, argv, script, max(seconds, most) + PROBE_TIMEOUT, flow=FLOW_SECONDS
-                )
+                    self._run, rank.pod, ("sh", "-c", PYTHON_FROM_INPUT, "sh", *words), script,
+                    max(seconds, most) + PROBE_TIMEOUT, flow=FLOW_SECONDS,
+                )  # fmt: skip
                 read = await asyncio.to_thread(parse_polls, said)
             except ConsoleError as error:
                 if ended := await self._how_it_ended(namespace, name, rank):
@@ -314,20 +333,7 @@ class HangProbe:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
             if read.polls:
                 break
-        report = add_locations(
-            await asyncio.to_thread(find_slow_ranks, read), lambda late: locate_late_rank(late, every)
-        )
-        if recorder:
-            report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
-        if not only_nccl:
-            report = add_peer_times(report, await ask_peer_times(self._run, every))
-            report = await self._add_data_waits(report, every, seconds / 2)
-        report = replace(report, job=name, at=time.time())
-        reports[namespace, name] = report
-        if self._keep is not None:
-            for found in diagnose_slow_ranks(report, _uid_of(every)):
-                await self._keep(found)
-        return report
+        return read
 
     async def _add_times(self, report: SlowReport, every: Sequence[Rank], argv: Sequence[str]) -> SlowReport:
         probe = await asyncio.to_thread(_PROBE.read_bytes)
@@ -488,11 +494,3 @@ def _judge(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Fin
         {each.rank for each in stacks if each.where.doing.waits_for_ranks},
         {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
     )  # fmt: skip
-
-
-def _describe_ways(said: PodAnswers, able: int, every: int) -> str:
-    """How many pods answered, and by which way."""
-    words = f"{able:,} of {every:,} answered"
-    if said.gateway is not None:
-        return f"{words}, {said.through_it:,} of them through pod {said.gateway} (ssh)"
-    return f"{words}, each in a stream of its own ({said.no_gateway})" if said.no_gateway else words

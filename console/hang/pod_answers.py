@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import structs
 
-from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
+from console.attach.many_pods import MAX_PROCESSES, PodAnswers, Text, decode_answer
 from console.errors import Unreadable
 from console.hang.flight_recorder import RankDump
 from console.hang.nccl_ras import RasReport
@@ -255,3 +255,11 @@ def rank_by_process(
         (address, pid): found[address, None] for address, pid in lost
         if ended[address] == 1 and (address, None) in found
     }  # fmt: skip
+
+
+def describe_ways(said: PodAnswers, able: int, every: int) -> str:
+    """How many pods answered, and by which way."""
+    words = f"{able:,} of {every:,} answered"
+    if said.gateway is not None:
+        return f"{words}, {said.through_it:,} of them through pod {said.gateway} (ssh)"
+    return f"{words}, each in a stream of its own ({said.no_gateway})" if said.no_gateway else words

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.hang.inspection import PY_SPY, PY_SPY_HASHES, HangProbe
 from console.hang.report import TracedProcess
 from console.hang.stack_location import Activity
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -508,6 +510,33 @@ async def test_a_job_that_ends_while_its_slow_ranks_are_looked_for_is_said_to_ha
 
     with pytest.raises(NotFound, match=f"^hung ended while it was measured: {said}"):
         await probe_of(cluster, run).find_slow_ranks("default", "hung", 10.0)
+
+
+async def test_what_nccl_alone_tells_is_recorded_and_replaces_no_measured_report() -> None:
+    lines = ['{"version":"2.28.9","form":"json","ranks":4}', '{"process":[0,"10.0.0.1",7,1,3,[0]]}']
+    for at in range(400):  # late after every launch, for a quarter of the time
+        lines.append(json.dumps([at * 0.02, 0.001, at // 4 * 24, [[0, 4, [[0, 1]]]] if at % 4 == 0 else []]))
+    asked: list[list[str]] = []
+    kept: list[Diagnosis] = []
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        asked.append(list(argv[5:]))
+        take(1, "\n".join([*lines, '{"over":"","active":[0]}', ""]).encode())
+        return 0
+
+    async def keep(found: Diagnosis) -> None:
+        kept.append(found)
+
+    looking = HangProbe(cast("Any", Cluster()), run, keep)
+    report = await looking.find_slow_ranks("default", "hung", 10.0, only_nccl=True)
+    assert asked == [["10", "300", "8", "100"]], "one command in one pod is all"
+    assert [each.rank for each in report.suspects] == [3]
+    assert [(each.uid, each.kind, each.nodes) for each in kept] == [(JOB.uid, DiagnosisKind.LATE, ())]
+    key = "default", "hung"
+    assert looking.slow_reports[key] is report
+    slow = looking.slow_reports[key] = replace(report, late=(replace(report.late[0], slow=True, suspect=False),))
+    await looking.find_slow_ranks("default", "hung", 10.0, only_nccl=True)
+    assert looking.slow_reports[key] is slow
 
 
 async def test_a_command_that_fails_in_a_pod_that_runs_on_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
