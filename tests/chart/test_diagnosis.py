@@ -10,6 +10,7 @@ import yaml
 
 from console.hang import probe
 from console.kube.nested_values import merge_values
+from tests.bench.ranks.pods import diagnosis_env
 from tests.chart.plans import PLANS, offline
 from tests.chart.test_render import environment
 from tests.chart.test_schema import LEAVES
@@ -43,3 +44,7 @@ async def test_a_person_s_own_value_wins() -> None:
 
 def test_each_variable_is_named_where_the_switch_is_explained() -> None:
     assert {each for each in VARIABLES if each not in LEAVES["diagnosis"]["description"]} == set()
+
+
+def test_the_processes_on_real_gpus_get_what_the_chart_sets() -> None:
+    assert diagnosis_env().keys() == VARIABLES

@@ -35,7 +35,7 @@ def count_gpus() -> int:
 
 def diagnosis_env() -> dict[str, str]:
     """What the chart's switch `diagnosis` sets."""
-    text = (ROOT / "chart" / "templates" / "_recipes.tpl").read_text()
+    text = (ROOT / "chart" / "templates" / "_env.tpl").read_text()
     block = text.partition('define "a4.diagnosisEnv"')[2].partition("{{- end -}}")[0]
     return {name: value.strip('"') for name, value in re.findall(r"^([A-Z_]+): (.+)$", block, re.MULTILINE)}
 
