@@ -72,9 +72,8 @@ class Session:
     ) -> None:
         self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief)
         self._unasked = asyncio.Semaphore(UNASKED)
-        self._unasked_late = asyncio.Semaphore(
-            UNASKED
-        )  # apart: this takes up to five minutes, and a hang does not wait
+        # Apart, as this takes up to five minutes, for which a hang does not wait.
+        self._unasked_late = asyncio.Semaphore(UNASKED)
         beside = self.watch.beside
         if not brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
@@ -293,7 +292,7 @@ class Session:
 
         NotAllowed of others' jobs and in read-only mode.
         """
-        if not self._require_own(key):
+        if self._find_own_job(key) is None:
             return
         async with self._unasked:
             report = await self.hang_probe.inspect_job(*key)
@@ -309,17 +308,17 @@ class Session:
         """Ask NCCL in one pod of a job that this account launched which rank is late; NotAllowed as above."""
         from console.hang.slow_ranks import seconds_to_ask
 
-        if self._require_own(key):
+        if self._find_own_job(key) is not None:
             async with self._unasked_late:
                 await self.hang_probe.find_slow_ranks(*key, seconds_to_ask(step_time), only_nccl=True)
 
-    def _require_own(self, key: tuple[str, str]) -> bool:
-        """Whether the job is there; NotAllowed if somebody else launched it."""
+    def _find_own_job(self, key: tuple[str, str]) -> JobSet | None:
+        """The job; None if it is gone. NotAllowed if somebody else launched it."""
         jobset = self.watch.fleet.jobsets.get(key)
         owner = self.watch.whose(jobset.owner) if jobset is not None else YOU
         if owner != YOU:
             raise NotAllowed(f"{owner or 'somebody else'} launched it")
-        return jobset is not None
+        return jobset
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""

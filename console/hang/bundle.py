@@ -87,9 +87,8 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
     chosen = sorted(every, key=lambda rank: (rank.number not in suspects, rank.number))[:LOGS]
     logs = await asyncio.gather(*(_read_log(cluster, rank, suspected=rank.number in suspects) for rank in chosen))
     nodes = {rank.node for rank in every}
-    of_nodes = (
-        event for node in sorted(nodes) for event in fleet.events_by_object.get(node, ())
-    )  # their uid is its name
+    # The events of a node name it in place of a uid.
+    of_nodes = (event for node in sorted(nodes) for event in fleet.events_by_object.get(node, ()))
     files = _list_report_files(namespace, report) | {
         "nccl-lines.txt": "".join(f"{line}\n" for each in logs for line in each.of_nccl),
         "last-lines.txt": "".join(f"{line}\n" for each in logs for line in each.last),

@@ -49,9 +49,8 @@ class RankTimes(msgspec.Struct):
     groups: dict[str, GroupRanks] = {}
     times: dict[str, list[tuple[int, Microseconds, Microseconds]]] = {}
     since: Microseconds | None = None
-    queued: dict[
-        str, list[Microseconds]
-    ] = {}  # for how long the oldest that was not over had been launched, at several moments
+    queued: dict[str, list[Microseconds]] = {}
+    """For how long the oldest collective that was not over had been launched, at several moments."""
 
 
 class RdmaDevice(msgspec.Struct):
@@ -64,9 +63,8 @@ class PodTimes(msgspec.Struct):
     """What one pod tells."""
 
     ranks: Annotated[list[RankTimes], msgspec.Meta(max_length=MAX_PROCESSES)]
-    links: list[
-        tuple[str, Microseconds, Microseconds]
-    ] = []  # peer, and microseconds of the round trip: smoothed, and the least
+    links: list[tuple[str, Microseconds, Microseconds]] = []
+    """Peer, and the round trip: smoothed, and the least."""
     rdma: list[RdmaDevice] = []
     no_links: str = ""
     clock: Text = ""  # names the machine whose clock launches are timed by

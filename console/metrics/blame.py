@@ -13,7 +13,7 @@ _EXPLAINED = frozenset({AlarmKind.STALL, AlarmKind.BEHIND})  # alarms whose caus
 
 class Blame(NamedTuple):
     nodes: tuple[str, ...] = ()  # that are at fault
-    beside: tuple[str, ...] = ()  # not at fault: where the ranks are whose program, data or storage is
+    innocent: tuple[str, ...] = ()  # not at fault: where the ranks are whose program, data or storage is
 
 
 def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
@@ -27,4 +27,4 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
     nodes = tuple(dict.fromkeys(node for each in of_alarms for node in each))
     if nodes or diagnosis is None:
         return Blame(nodes)
-    return Blame(beside=diagnosis.nodes) if excused else Blame(diagnosis.nodes)
+    return Blame(innocent=diagnosis.nodes) if excused else Blame(diagnosis.nodes)

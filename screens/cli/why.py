@@ -17,7 +17,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
-from console.metrics.health import NO_STEPS, Health, alarm_kind_of_health
+from console.metrics.health import Health, alarm_kind_of_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
@@ -128,12 +128,8 @@ def _code(reason: Why | None, health: Health | None) -> int:
 
 def _advice(line: JobLine | None) -> tuple[str, ...]:
     """What to do about its slow or late rank, if one is known."""
-    known = line is not None and line.slow_rank is not None and line.health.state not in NO_STEPS
-    return (
-        line.slow_rank.advice
-        if line is not None and line.slow_rank is not None and known and line.health.verdict
-        else ()
-    )
+    known = line.told_slow_rank if line is not None else None
+    return known.advice if known is not None else ()
 
 
 def _next_steps(

@@ -84,8 +84,12 @@ class JobLine:
     @property
     def waits_for_slow_rank(self) -> bool:
         """Whether its ranks wait for one of them in each step, as was measured."""
-        found = self.slow_rank
-        return found is not None and found.kind is DiagnosisKind.SLOW and found.words in self.health.verdict
+        return self.told_slow_rank is not None and self.told_slow_rank.kind is DiagnosisKind.SLOW
+
+    @property
+    def told_slow_rank(self) -> Diagnosis | None:
+        """The slow or late rank that its health tells of; None where there is none, or something graver is told."""
+        return self.slow_rank if self.health.verdict and self.health.state not in NO_STEPS else None
 
     @property
     def ink(self) -> str:
@@ -165,7 +169,7 @@ _PLACES = re.compile(r" \((?:pod|GPU)[^)]*\)")  # of ranks, for which a column h
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
-    slow = line.slow_rank if health.verdict and health.state not in NO_STEPS else None
+    slow = line.told_slow_rank
     found = slow.short if slow is not None else _PLACES.sub("", health.verdict)
     words = ": ".join(filter(None, (line.planned, wording.sentence(found or health.words))))
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")

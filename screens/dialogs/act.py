@@ -68,6 +68,7 @@ class Trouble:
     words: str
     blame: Blame
     report: HangReport | SlowReport | None = None  # of this session, for the bundle
+    since: float = 0.0  # when it began
     archive: str = ""  # the one that was written unasked, where another console has the report
 
 
@@ -84,9 +85,7 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
         words = f"{line.alarms[-1].kind.label}: {line.alarms[-1].text}" if line.alarms else ""
         words = words or stands or (inspected.short if inspected is not None else "")
         since = min((each.since for each in line.alarms), default=diagnosis.at if diagnosis is not None else 0.0)
-        place = find_unasked_bundle(screen.session.watch, jobset.name, since) if inspected is None and since else None
-        archive = short_path(str(place)) if place is not None else ""
-        return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected, archive)
+        return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected, since)
     if line.slow_rank is not None and line.waits_for_slow_rank:
         return Trouble(jobset, line.slow_rank.words, find_blame((), line.slow_rank), line.slow)
     return None
@@ -95,7 +94,7 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
 def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
     """What can be done, and what each will do."""
     name, ended, blame = trouble.jobset.name, trouble.jobset.finished, trouble.blame
-    where, beside = _short_names(blame.nodes), _short_names(blame.beside)
+    where, innocent = _short_names(blame.nodes), _short_names(blame.innocent)
     nodes = screen.app.fleet.nodes
     known = [nodes["", each] for each in blame.nodes if ("", each) in nodes]
     pools = screen.session.google.node_pools
@@ -103,9 +102,9 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
     saved = screen.session.saved_state(trouble.jobset.key)
     whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
     again = FROM_SAVED if whole else "Launch again"
-    seldom = f"seldom helps: not a node but the program, its data or storage is at fault; {beside} is where it shows"
+    seldom = f"seldom helps: not a node but the program, its data or storage is at fault; {innocent} is where it shows"
     can = {
-        "without": f"as {again}, but not on {where}" if where else seldom if beside else "",
+        "without": f"as {again}, but not on {where}" if where else seldom if innocent else "",
         "again": f"the form with {name}'s values, {_where_it_begins(screen.session.has_checkpoint(trouble.jobset))}",
         "cordon": f"no new pods on {where}; running pods stay" if where else "",
         "report": "" if not known else f"{NOT_POSSIBLE}: {why_not.rstrip('.')}" if why_not
@@ -116,7 +115,7 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "wait": "nothing is done; what was announced to happen by itself is cancelled",
     }  # fmt: skip
     found = [(each, can[each.name]) for each in REMEDIES if can[each.name]]
-    if beside:
+    if innocent:
         found.sort(key=lambda each: (each[0].name == "wait", each[0].name == "without"))
     return [(replace(each, title=FROM_SAVED) if whole and each.name == "again" else each, does) for each, does in found]
 
@@ -174,18 +173,29 @@ class ActDialog(Question[str]):
         return action != "dismiss" or parameters[0] in offered
 
 
+async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
+    """The same with the archive that another console wrote, where this one has no report."""
+    if trouble.report is not None or not trouble.since:
+        return trouble
+    place = await asyncio.to_thread(
+        find_unasked_bundle, screen.session.watch, trouble.jobset.name, trouble.since
+    )  # fmt: skip
+    return trouble if place is None else replace(trouble, archive=short_path(str(place)))
+
+
 async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str = "") -> None:
     """Do one thing about it, which the person chooses unless it is named. To be run in a worker."""
     if trouble is None:
         screen.notify("It has no alarm, and no slow rank is known.", timeout=3)
         return
+    trouble = await _with_archive(screen, trouble)
     choices = list_remedies(screen, trouble)
     if name not in {each.name for each, _ in choices}:
         name = await screen.app.push_screen_wait(ActDialog(trouble, choices))
     match name:
         case "without":
             await launch_like_job(
-                screen, trouble.jobset, avoid=trouble.blame.nodes or trouble.blame.beside, resume=True
+                screen, trouble.jobset, avoid=trouble.blame.nodes or trouble.blame.innocent, resume=True
             )
         case "again":
             await launch_like_job(screen, trouble.jobset, resume=True)

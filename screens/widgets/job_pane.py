@@ -14,7 +14,6 @@ from console.kube.objects.meta import condition
 from console.logs.redact import redact
 from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
-from console.metrics.health import NO_STEPS
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
 from console.metrics.loss import find_start
@@ -69,8 +68,7 @@ def job_lines(
         words = f"{wording.short_nodes(wording.sentence(job.health.verdict))}."
         mark, ink = ("▲", "waits") if job.has_trouble else ("○", "")
         found += folded_runs([Span(f"{mark} {words}", ink)], width)
-    slow = job.slow_rank if job.health.verdict and job.health.state not in NO_STEPS else None
-    for words in slow.advice if slow is not None else ():
+    for words in job.told_slow_rank.advice if job.told_slow_rank is not None else ():
         found += folded_runs([Span(f"→ {words}", "accent")], width)
     if job.why.next:
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
