@@ -146,7 +146,7 @@ class JobsScreen(ReasonScreen):
         progress = [Span("  "), *(run for run in runs_of(progress_cell(line)) if run.text.strip("█░"))]
         soon = f"  {line.planned}:" if line.planned else ""
         cause = (
-            f"{wording.sentence(line.health.verdict)}; " if line.health.verdict else ""
+            f"{wording.short_nodes(wording.sentence(line.health.verdict))}; " if line.health.verdict else ""
         )  # before how long it has been quiet
         told = Span(f"{soon}  {cause}{sentence or place_words(line)}")
         waits = line.jobset.state is JobState.PENDING  # its start is what one looks for, so no sentence pushes it out
