@@ -6,7 +6,7 @@ since nobody knows for how long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from console.scheduling.virtual_cluster import VirtualCluster
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-MAX_WAITING = 200  # workloads that are tried; those further behind in their queues are not forecast
+MAX_WAITING = 200  # workloads that are tried, of all queues; those further behind in their queues are not forecast
 MAX_ENDS = 200  # ends of running jobs that are looked at
 _NAMED = 3
 
@@ -43,19 +43,27 @@ def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for queue in fleet.cluster_queues.values() for name in gpu_flavors(queue)))
 
 
+def tried_of(fleet: Fleet) -> dict[str, tuple[ClusterWorkload, ...]]:
+    """By open queue the first that wait: each queue has an equal share of MAX_WAITING, and of what others leave."""
+    open_queues = [each.name for each in fleet.cluster_queues.values() if not closed_reason(each)]
+    by_length = sorted(
+        ((name, queue_order(fleet, name).pending) for name in open_queues), key=lambda each: len(each[1])
+    )
+    room, tried = MAX_WAITING, {}
+    for at, (name, pending) in enumerate(by_length):
+        tried[name] = pending[: max(1, room // (len(by_length) - at))]
+        room -= len(tried[name])
+    return tried
+
+
 def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
     """A copy of the cluster, and the first that wait in its open queues."""
-    queues = list(fleet.cluster_queues.values())
-    strict = (queue.name for queue in queues if queue.strategy == "StrictFIFO")
-    cluster, room = VirtualCluster(kueue_snapshot(fleet, flavors, places=True), strict), MAX_WAITING
-    for queue in queues:
-        if not closed_reason(queue):
-            pending = queue_order(fleet, queue.name).pending[:room]
-            tried = [kueue_workload(each, fleet, flavors, holds=False) for each in pending]
-            for each in tried:
-                if each.pod_sets:
-                    cluster.submit(each)
-            room -= len(tried)
+    strict = (queue.name for queue in fleet.cluster_queues.values() if queue.strategy == "StrictFIFO")
+    cluster = VirtualCluster(kueue_snapshot(fleet, flavors, places=True), strict)
+    for pending in tried_of(fleet).values():
+        for workload in (kueue_workload(each, fleet, flavors, holds=False) for each in pending):
+            if workload.pod_sets:
+                cluster.submit(workload)
     return cluster
 
 
@@ -116,11 +124,17 @@ class _Simulation:
         for waiting in self._cluster.waiting.values():
             for workload in waiting:
                 self._found.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(workload, first)))
-        for queue in self._fleet.cluster_queues.values():
-            if reason := closed_reason(queue):
-                for each in queue_order(self._fleet, queue.name).pending:
-                    self._found[each.key] = ExpectedStart(unknown=reason)
+        self._found.update(self._not_tried())
         return self._found
+
+    def _not_tried(self) -> Iterator[tuple[Key, ExpectedStart]]:
+        """Those in queues that are closed, and those too far behind in the others."""
+        tried = tried_of(self._fleet)
+        for queue in self._fleet.cluster_queues.values():
+            first = len(tried.get(queue.name, ()))
+            words = closed_reason(queue) or f"only the first {first} that wait in queue {queue.name} are forecast"
+            for each in queue_order(self._fleet, queue.name).pending[first:]:
+                yield each.key, ExpectedStart(unknown=words)
 
     def _why_unknown(self, workload: Workload, first: list[Key]) -> str:
         if endless := self._endless_before(workload):

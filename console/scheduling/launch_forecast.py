@@ -395,6 +395,7 @@ class QueueChoice:
     queue: str = ""  # empty: there is none to choose
     why: str = ""  # in a few words, to stand behind its name; for none, a whole sentence with what to do
     others: tuple[str, ...] = ()
+    unknown: str = ""  # why nobody knows which queues there are; then a launch without one is no choice of anybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,10 +412,12 @@ def choose_queue(fleet: Fleet, ask: LaunchDemand) -> QueueChoice:
         return QueueChoice("", "It requests no GPU, so it needs no queue.")
     found = _rank_queues(fleet, ask)
     if not found:
-        why = unknown_reason(fleet, "localqueues", "LocalQueues")
-        said = (
-            f"The LocalQueues of {ask.namespace} are not known: {why}" if why else f"{ask.namespace} has no LocalQueue"
-        )
+        link, why = fleet.links.get("localqueues"), unknown_reason(fleet, "localqueues", "LocalQueues")
+        if link is not None and link.state is WatchState.STALE:
+            why = "the connection was lost"
+        if why and (link is None or link.state is not WatchState.ABSENT):
+            return QueueChoice(unknown=f"the LocalQueues of {ask.namespace} are not known: {why}")
+        said = why[:1].upper() + why[1:] if why else f"{ask.namespace} has no LocalQueue"
         return QueueChoice("", f"{said}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
     return QueueChoice(found[0].name, _why_chosen(found, ask), tuple(each.name for each in found[1:]))
 

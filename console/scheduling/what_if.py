@@ -18,7 +18,7 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue
 from console.kube.snapshot import Fleet
-from console.scheduling.expected_starts import MAX_WAITING, all_gpu_flavors, cluster_of
+from console.scheduling.expected_starts import all_gpu_flavors, cluster_of, tried_of
 from console.scheduling.kueue.state import PodSet, Workload, try_order
 from console.scheduling.kueue_snapshot import (
     ANY_TAINT,
@@ -226,7 +226,7 @@ class _Comparison:
         if (found := find_job(self._fleet, self._namespace, name)).finished:
             raise NotThere(f"{name} has ended ({found.state}) and holds no GPUs: nothing would change.")
         raise NotThere(
-            f"{name} neither holds GPUs of a queue nor is among the first {MAX_WAITING} that wait.", f"a4 why {name}"
+            f"{name} neither holds GPUs of a queue nor is among the first that wait in one.", f"a4 why {name}"
         )
 
     def _take_out(self, workload: Workload) -> None:
@@ -295,9 +295,9 @@ class _Comparison:
                     f"flavor {', '.join(plain)} has no topology, so Kueue counts quota alone and not machines: whether "
                     "machines are left for its jobs is not known"
                 )
-        waiting = sum(each.is_waiting for each in self._fleet.workloads.values())
-        if waiting > MAX_WAITING:
-            self._notes.append(f"{waiting} jobs wait; the first {MAX_WAITING} are tried")
+        for name, tried in tried_of(self._fleet).items():
+            if (waiting := len(queue_order(self._fleet, name).pending)) > len(tried):
+                self._notes.append(f"{waiting} jobs wait in queue {name}; the first {len(tried)} are tried")
 
 
 def _on_machines(cluster: VirtualCluster, flavor: str) -> int | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
+from console.kube.find_job import require_listed
 from console.kube.find_node import find_node
 from console.kube.nested_values import Value, get_path, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
@@ -81,14 +82,15 @@ async def launch(options: LaunchOptions) -> int:
     """Launch a recipe or preview it; `--wait` follows it to its end."""
     kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
     async with open_session(options, kinds, listed=False) as session:
-        if not (options.show_helm or options.against is not None or options.dry_run):
+        looks = options.show_helm or options.against is not None or options.dry_run
+        if not looks:
             session.watch.connection_for_change(f"launch {options.name or options.recipe or options.like or 'a job'}")
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like=options.like, profile=profile)
         plan = await with_whole_node_names(session, plan)
         if problems := session.launch.problems(plan):
             raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
-        plan = await with_queue(session, plan)
+        plan = await with_queue(session, plan, looks=looks)
         await session.launch.read_saves(plan.recipe)
         for note in session.launch.notes(plan):
             warn(note)
@@ -190,19 +192,29 @@ async def with_whole_node_names(session: Session, plan: LaunchPlan) -> LaunchPla
     return replace(plan, values=values)
 
 
-async def with_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
-    """The plan with a LocalQueue, named or recommended; prints which one."""
+async def with_queue(session: Session, plan: LaunchPlan, *, looks: bool = False) -> LaunchPlan:
+    """The plan with a LocalQueue, named or recommended; prints which one.
+
+    An error where none is named and the queues are not known, unless it only `looks`.
+    """
     ask = session.launch.plan_texts.demand(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
             warn(f"No queue, as requested: {_PAST}.")
         return plan
-    choice = choose_queue(await session.wait_until_listed(*QUEUE_KINDS), ask)
+    fleet = await session.wait_until_listed(*QUEUE_KINDS)
+    choice = choose_queue(fleet, ask)
     if choice.queue:
         others = f" --queue NAME chooses another ({', '.join(choice.others)})," if choice.others else ""
         warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} bypasses Kueue.")
         return replace(plan, values={**plan.values, "queue": choice.queue})
-    if ask.gpus:
+    if choice.unknown:
+        named = f"No queue was named (--queue NAME, or {PAST} to bypass Kueue)"
+        if not looks:
+            require_listed(fleet, "localqueues", f"{named}, and which ones {plan.namespace} has")
+            raise Unreachable(f"{named}: {choice.unknown}.")
+        warn(f"{named}: {choice.unknown}.")
+    elif ask.gpus:
         warn(f"No queue: {_PAST}. {choice.why}")
     return plan
 

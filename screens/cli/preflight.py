@@ -26,7 +26,7 @@ async def preflight(options: PreflightOptions) -> int:
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
         if plan is not None and (problems := session.launch.problems(plan)):
             raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
-        plan = await with_queue(session, plan) if plan is not None else None
+        plan = await with_queue(session, plan, looks=True) if plan is not None else None
         if options.fix:
             # Check one requirement, fix it after confirmation, and check again.
             check = (await _looked(session, plan, options, (options.fix,)))[0]

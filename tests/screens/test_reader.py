@@ -26,6 +26,8 @@ SEEN = {
 HIDDEN = {
     "why eval-32": "no permission to list workloads",
     "queues": "Could not list clusterqueues", "workloads": "Could not list workloads",
+    "launch nccl-all-reduce": "No queue was named (--queue NAME, or none to bypass Kueue), and which ones default has "
+    "is not known: Could not list localqueues",
     "releases": "releases could not be listed", "releases mine": "revisions of mine could not be read",
 }  # fmt: skip
 """What this account may not see."""

@@ -23,7 +23,7 @@ from console.launch.recipes import (
     parse_changes,
     parse_value,
 )
-from console.scheduling.launch_forecast import QueueChoice
+from console.scheduling.launch_forecast import PAST, QueueChoice
 
 PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words
 COLLECTIONS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries
@@ -313,6 +313,7 @@ class LaunchDraft:
         self.yaml = ""  # the values as YAML, as they were written or typed last; its comments live on
         self._exact: dict[str, tuple[str, Value]] = {}
         """Values that their text does not say exactly, such as a list's entry with a comma, beside that text."""
+        self._unknown_queue = ""  # why it is not known which queues there are
 
     @property
     def queue_path(self) -> str:
@@ -327,7 +328,7 @@ class LaunchDraft:
 
     def follow_queue(self, choice: QueueChoice) -> bool:
         """Fill in the recommended queue unless a person typed one; returns whether it changed."""
-        path, texts = self.queue_path, self.model.texts
+        path, texts, self._unknown_queue = self.queue_path, self.model.texts, choice.unknown
         if not path or self.model.is_changed(path) or self.model.defaults[path] == choice.queue:
             return False
         texts[path] = self.model.defaults[path] = choice.queue
@@ -340,9 +341,15 @@ class LaunchDraft:
         """The plan from the current texts, and the problems of texts that cannot be parsed."""
         texts = self.model.texts
         exact = {path: value for path, (text, value) in self._exact.items() if texts[path] == text}
+        queue = self.queue_path
+        if queue and texts[queue].strip() == PAST:
+            exact[queue] = ""
         values, unread = parse_changes([field for field in self.fields if field.path not in exact], texts)
         for path, value in exact.items():
             set_path(values, path, value)
+        if self._unknown_queue and not texts[queue].strip():
+            words = f"Name one, or type {PAST} to bypass Kueue: {self._unknown_queue}."
+            unread = (*unread, FieldProblem(queue, words))
         return LaunchPlan(self.recipe.id, texts[NAME].strip(), namespace, values), unread
 
     def texts_for(self, values: Mapping[str, Value], name: str = "") -> dict[str, str]:

@@ -54,10 +54,21 @@ def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
         none.why
         == "team has no LocalQueue. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue."
     )
-    fleet = replace(cluster(), links={"localqueues": WatchStatus("localqueues", WatchState.FORBIDDEN)})
-    assert choose_queue(fleet, ASK).why.startswith(
-        "The LocalQueues of team are not known: no permission to list LocalQueues."
-    )
+
+
+@pytest.mark.parametrize(
+    ("state", "unknown"),
+    [
+        (WatchState.FORBIDDEN, "the LocalQueues of team are not known: no permission to list LocalQueues"),
+        (WatchState.LISTING, "the LocalQueues of team are not known: the LocalQueues are still being listed"),
+        (WatchState.STALE, "the LocalQueues of team are not known: the connection was lost"),
+        (WatchState.ABSENT, ""),  # without Kueue there is nothing to bypass
+    ],
+)
+def test_that_nobody_knows_the_queues_is_not_that_there_is_none(state: WatchState, unknown: str) -> None:
+    fleet = replace(fleet_of(), links={"localqueues": WatchStatus("localqueues", state)})
+    assert choose_queue(fleet, ASK).unknown == unknown
+    assert not choose_queue(fleet, replace(ASK, gpus=0)).unknown, "a download needs none"
 
 
 def test_queues_whose_quota_may_not_be_seen_are_not_called_shut() -> None:

@@ -11,10 +11,10 @@ from msgspec import structs
 
 from console.kube.objects.jobset import Job
 from console.kube.objects.meta import GPU, Condition
-from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor
+from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quota, ResourceFlavor
 from console.kube.objects.workload import Workload
 from console.scheduling import start_windows as module
-from console.scheduling.expected_starts import expected_starts
+from console.scheduling.expected_starts import expected_starts, tried_of
 from console.scheduling.forecast_record import RecordedWindow, compare, read_recorded_windows, score, update_record
 from console.scheduling.launch_forecast import LaunchDemand, with_launch
 from console.scheduling.start_windows import (
@@ -172,6 +172,51 @@ def test_a_thousand_that_wait_take_at_most_two_seconds_of_one_core(monkeypatch: 
     assert time.process_time() - began < 2.0
     assert 20 <= found.rollouts <= 200, "200 on a core that nothing else slows down"
     assert found.by_key
+
+
+def four_queues(*waiting: int) -> Fleet:
+    """Queues of one node each, in which one runs and so many wait; the first has most of them."""
+    parts: list[JobSet | Workload | LocalQueue | ClusterQueue] = []
+    for number, many in enumerate(waiting):
+        name = f"q{number}"
+        runs = job(f"{name}-runs", 1, queue=name)
+        one_node = structs.replace(cluster_queue(name, 8), quotas=(Quota("a4", GPU, 8),))
+        parts += [one_node, LocalQueue("default", name, cluster_queue=name), runs]
+        parts.append(structs.replace(claim(runs, queue=name), cluster_queue=name))
+        for at in range(many):
+            made = job(f"{name}-w{at}", 1, suspended=True, queue=name)
+            held = claim(made, waits="insufficient unused quota", queue=name)
+            parts += [made, structs.replace(held, created=float(at + 1))]
+    return fleet_of(ResourceFlavor("a4"), *parts)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "tried"),
+    [
+        ((250, 250, 250, 250), (50, 50, 50, 50)),
+        ((997, 1, 1, 1), (197, 1, 1, 1)),
+        ((10, 300, 40, 650), (10, 75, 40, 75)),
+        ((1, 2, 3, 0), (1, 2, 3, 0)),
+    ],
+)
+def test_each_queue_has_a_fair_share_of_what_is_forecast(waiting: tuple[int, ...], tried: tuple[int, ...]) -> None:
+    fleet = four_queues(*waiting)
+    assert [len(tried_of(fleet)[f"q{number}"]) for number in range(4)] == list(tried)
+    starts = expected_starts(fleet, {f"uid-q{number}-runs": 600.0 for number in range(4)})
+    for number, many in enumerate(waiting):
+        if many:
+            assert starts[key(fleet, f"q{number}-w0")].after == f"q{number}-runs", "its head is forecast"
+        if many > tried[number]:
+            words = f"only the first {tried[number]} that wait in queue q{number} are forecast"
+            assert starts[key(fleet, f"q{number}-w{many - 1}")].unknown == words
+
+
+def test_a_thousand_that_wait_in_four_queues_have_windows_in_each() -> None:
+    fleet = four_queues(400, 200, 200, 200)
+    times = {job.uid: RunTime(600.0, 0.3) for job in fleet.jobsets.values()}
+    found = start_windows(fleet, {f"uid-q{number}-runs": 600.0 for number in range(4)}, times)
+    for number in range(4):
+        assert all(window(fleet, found, f"q{number}-w{at}") is not None for at in range(5))
 
 
 def mixed_scene(seed: int) -> tuple[Fleet, dict[str, float], dict[str, RunTime]]:

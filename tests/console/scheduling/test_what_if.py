@@ -173,7 +173,7 @@ def test_a_job_that_is_not_there() -> None:
     with pytest.raises(NotFound, match="There is no job b in namespace default"):
         asked(scene(runs("a", 1)), stop=("b",))
     free = job("free", 1)
-    with pytest.raises(NotThere, match="free neither holds GPUs of a queue nor is among the first 200 that wait"):
+    with pytest.raises(NotThere, match="free neither holds GPUs of a queue nor is among the first that wait"):
         what_if(fleet_of(cluster_queue("a4", 0), free), "default", Changes(stop=("free",)))
     done = structs.replace(free, name="done", terminal_state="Completed")
     with pytest.raises(NotThere, match=r"done has ended \(succeeded\) and holds no GPUs: nothing would change\."):

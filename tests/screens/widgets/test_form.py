@@ -4,19 +4,21 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldKind, parse_changes
+from console.scheduling.launch_forecast import QueueChoice
 from screens.widgets.form.editors import Line
 from screens.widgets.form.form import Form
 from screens.widgets.form.lines import FormLines
-from screens.widgets.form.model import FormModel, RowKind
+from screens.widgets.form.model import FormModel, LaunchDraft, RowKind
 from screens.widgets.line import DARK
 from tests.screens.press import screen_text, until
-from tests.screens.queue_scene import FIELDS
+from tests.screens.queue_scene import FIELDS, RECIPE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -346,3 +348,27 @@ async def test_the_value_of_an_image_keeps_its_end_in_the_form() -> None:
     field = Field("image", "Image", "Image.", FieldKind.TEXT, image, group="Job")
     async with form_of(FIELDS[0], field, width=80) as (_, pilot, app):
         await until(pilot, lambda: "gib1.0.6-A4" in screen_text(app) and "…" in screen_text(app))
+
+
+@pytest.mark.parametrize(
+    ("choice", "typed", "values", "problem"),
+    [
+        (QueueChoice(unknown="the queues are not known"), "", {},
+         "Name one, or type none to bypass Kueue: the queues are not known."),
+        (QueueChoice(unknown="the queues are not known"), "none", {"queue": ""}, ""),
+        (QueueChoice(unknown="the queues are not known"), "a4", {"queue": "a4"}, ""),
+        (QueueChoice("a4"), "", {"queue": "a4"}, ""),
+        (QueueChoice("a4"), "none", {"queue": ""}, ""),
+        (QueueChoice(), "", {}, ""),
+    ],
+)  # fmt: skip
+def test_a_launch_past_kueue_is_never_the_default(
+    choice: QueueChoice, typed: str, values: dict[str, str], problem: str
+) -> None:
+    draft = LaunchDraft(RECIPE, FIELDS, "mine")
+    draft.follow_queue(choice)
+    if typed:
+        draft.model.texts["queue"] = typed
+    plan, problems = draft.plan("team")
+    assert plan.values == values
+    assert [(each.path, each.message) for each in problems] == ([("queue", problem)] if problem else [])
