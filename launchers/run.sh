@@ -47,9 +47,13 @@ if has_sshd && ((NNODES > 1)); then
     fi
 fi
 
-# A recipe with nothing to do asks for its pods to be kept.
-if [[ "${SLEEP_INFINITY:-false}" == "true" || -e "$root/tmp/a4-keep" ]]; then
-    echo "$A4_RECIPE ended with exit code $code; the pod is kept until the job is stopped"
+# A recipe with nothing to do asks for its pods to be kept. From these lines the console reads whether it has ended.
+kept="the pod is kept until the job is stopped"
+if [[ "$code" -eq 0 && -e "$root/tmp/a4-keep" ]]; then
+    echo "$A4_RECIPE has nothing to run; $kept"
+    in_background sleep infinity
+elif [[ "${SLEEP_INFINITY:-false}" == "true" || -e "$root/tmp/a4-keep" ]]; then
+    echo "$A4_RECIPE ended with exit code $code; $kept"
     in_background sleep infinity
 fi
 echo "$A4_RECIPE ended with exit code $code"

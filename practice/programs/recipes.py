@@ -66,8 +66,10 @@ def launcher_program(recipe: str, programs: Mapping[str, Imitation]) -> Program:
             yield step
         if not place.rank and not reason:
             place.room.post("exit code", code)
-        if not reason and (place.env.get("SLEEP_INFINITY") == "true" or _has_nothing_to_do(recipe, place)):
-            yield PrintLine(f"{recipe} ended with exit code {code}; the pod is kept until the job is stopped")
+        has_work = bool(code) or not _has_nothing_to_do(recipe, place)
+        if not reason and (place.env.get("SLEEP_INFINITY") == "true" or not has_work):
+            how = f"ended with exit code {code}" if has_work else "has nothing to run"
+            yield PrintLine(f"{recipe} {how}; the pod is kept until the job is stopped")
             yield Pause(_FOREVER)
         if not reason:
             yield PrintLine(f"{recipe} ended with exit code {code}")
@@ -85,6 +87,8 @@ def worker_host_names(place: ProgramContext) -> list[str]:
 def _has_nothing_to_do(recipe: str, place: ProgramContext) -> bool:
     """Return whether all skippable steps of the recipe are skipped, as for pods used by shells."""
     skips = launchers()["recipes"][recipe].get("skips")
+    if recipe == "interactive":
+        return place.env.get("SLEEP_INFINITY") == "true"
     return bool(skips) and all(place.env.get(switch) == "true" for switch in skips)
 
 

@@ -324,7 +324,7 @@ def test_run_keeps_pods_that_have_nothing_to_do(launch: Launch) -> None:
     pod = launch("qwen3-30b-pretrain-pai", recipe={"skip": dict.fromkeys(SWITCHES, True)})
     with pod.start("run.sh") as process:
         assert process.stdout is not None
-        assert any("ended with exit code 0; the pod is kept" in line for line in process.stdout)
+        assert any("has nothing to run; the pod is kept" in line for line in process.stdout)
         process.terminate()
         assert process.wait(timeout=20) == 128 + signal.SIGTERM
 

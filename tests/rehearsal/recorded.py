@@ -24,7 +24,7 @@ Section = dict[str, Any]
 LINES = Path(__file__).resolve().parents[1] / "fixtures" / "launcher_lines.json"
 """What pods printed, word for word, on one node, and when a program failed."""
 _STEP = re.compile(r"step (\d+) ([-\w]+): (?:(run)|done in \d+ s|skip: (.*)|failed with exit code \d+)")
-_ENDED = re.compile(r"\S+ ended with exit code \d+(; the pod is kept until the job is stopped)?")
+_ENDED = re.compile(r"\S+ (?:ended with exit code \d+|has nothing to run)(; the pod is kept until the job is stopped)?")
 _RAN = re.compile(r"rehearsal: (.*)")
 _MPIRUN = re.compile(r"^-{40,}\n[\s\S]*^-{40,}\n", re.MULTILINE)
 """What mpirun says of processes that failed."""
