@@ -134,7 +134,6 @@ POLL_SECONDS = 1.0  # seconds between two looks at a job all of whose log is rea
 AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
 QUIET_SECONDS = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
 BATCH_LINES = 16  # lines that are read before others get their turn
-MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True)
@@ -410,10 +409,6 @@ class JobMonitor:
             self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in some)])
             await slices.pause()
         self.measures.end_batch()
-        track = self.measures.track
-        if track is not None and len(track) > MAX_STEPS:
-            self.measures.reset()
-            self._reader = LogReader(self.measures, self._number)
         await asyncio.sleep(0)
 
     async def _read_gpus(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from console.logs.line import LogLine, RankLine
@@ -133,6 +134,7 @@ class LogReader:
         self._tables: dict[int, _NcclTables] = {}
         self._training = TrainingParser()
         self._tracks: list[TrainingRun] = []
+        self._lock = RLock()  # of the runs, whose steps the parser changes
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
         self._time = self._begun = 0.0  # when the last line was printed, and the first
 
@@ -152,8 +154,9 @@ class LogReader:
     def close(self) -> None:
         for rank, tables in self._tables.items():
             tables.close(rank)
-        self._training.close()
-        self._sync_runs(self._time)
+        with self._lock:
+            self._training.close()
+            self._sync_runs(self._time)
         self._publish_tests()
 
     def _feed_tables(self, lines: Sequence[RankLine]) -> bool:
@@ -182,19 +185,20 @@ class LogReader:
 
     def _feed_line(self, line: RankLine, number: int) -> bool:
         before = self._training.unreadable
-        changed = self._training.read_line(line.text, number, line.rank if self._several else None)
-        if (unread := self._training.unreadable) is not before and unread is not None:
-            self._measures.unreadable["training"] = line.rank, unread
-            changed = True
-        self._time = line.time
-        if changed:
-            self._sync_runs(line.time)
+        with self._lock:
+            changed = self._training.read_line(line.text, number, line.rank if self._several else None)
+            if (unread := self._training.unreadable) is not before and unread is not None:
+                self._measures.unreadable["training"] = line.rank, unread
+                changed = True
+            self._time = line.time
+            if changed:
+                self._sync_runs(line.time)
         return changed
 
     def _sync_runs(self, time: float) -> None:
         runs = self._training.runs
         for run in runs[len(self._tracks) :]:
-            self._tracks.append(TrainingRun(run.format, self._begun if not self._tracks else 0.0))
+            self._tracks.append(TrainingRun(run.format, self._begun if not self._tracks else 0.0, self._lock))
             self._measures.tracks = tuple(self._tracks)
             self._measures.add_known_failures()
         for run, track in list(zip(runs, self._tracks, strict=True))[-2:]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import METRICS, Step
+from console.metrics.training.steps import METRICS, Step, Steps
 from screens.widgets.charts.training_panel import draw
 from screens.widgets.charts.training_plot import TrainingChartData, View
 
@@ -40,10 +40,11 @@ def steps(number: int) -> list[Step]:
 
 def taken(every: Sequence[Step]) -> tuple[TrainingRun, float]:
     """The run as it is followed, and microseconds a step that this took."""
-    track, growing = TrainingRun("megatron"), list[Step]()
+    track, growing = TrainingRun("megatron"), Steps()
     began = time.process_time()
     for start in range(0, len(every), CHUNK):
-        growing += every[start : start + CHUNK]
+        for step in every[start : start + CHUNK]:
+            growing.append(step)
         track.sync_steps(growing, 1.7e9 + start)
     return track, 1e6 * (time.process_time() - began) / len(every)
 

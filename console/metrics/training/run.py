@@ -34,6 +34,7 @@ from console.metrics.training.steps import (
     Rollback,
     RunPosition,
     Step,
+    Steps,
     describe_nan,
     find_run_position,
 )
@@ -192,29 +193,30 @@ class RunEventFinder:
             self.marks.append(RunEvent(kind, number, time, words))
 
 
-def _is_same(one: Step, other: Step) -> bool:
-    """Whether two steps have equal figures (nan equals nan); packed steps create a new object per access."""
-    mine, its = one[:-1], other[:-1]
-    return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))  # nan is nan
-
-
 GROSS_OUTLIER_FACTOR = 2.0  # times by which a printed step time that is believed may exceed the time between lines
 _LATELY = 20
-_LOOK_BACK = 8  # latest steps of which a late report may still add to one
+MAX_POINTS = 20_000  # steps that are kept of a run, half of them the latest ones: 4 MB however long it is watched
 BURST = 1.0  # seconds in which lines come that were printed long before
 
 
 class TrainingRun:
     """One run: steps with times, also as columns; extended in one thread and drawn in another under `lock`."""
 
-    def __init__(self, format_: str = "", begun: float = 0.0) -> None:
-        """`begun`: when the first line of the log that was read was printed."""
+    def __init__(
+        self, format_: str = "", begun: float = 0.0, lock: RLock | None = None, points: int = MAX_POINTS
+    ) -> None:
+        """`begun`: when the first line of the log that was read was printed; `lock`: of who parses it.
+
+        `points`: steps that are kept, half of them the latest.
+        """
+        self._points = points
         self.format = format_
-        self.lock = RLock()
-        self.steps: list[Step] = []
+        self.lock = lock or RLock()
+        self.steps = Steps()  # to which the parser appends
         self.numbers: array[float] = array("d")  # of each step, or its place; never falls
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
         self.columns: dict[str, MetricColumn] = {}
+        self._old, self._stride = 0, 1  # of so many of the first only every `_stride`th is kept
         self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}  # charts of one width ask the same
         self.finished = False
         self.goes_on = True  # whether its job runs
@@ -234,32 +236,19 @@ class TrainingRun:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _copy_steps(self, steps: Sequence[Step], time: float, printed: Sequence[float], *, rewound: bool) -> int:
-        """Copy the changed part of a growing list of steps, with times; returns its first index."""
-        with self.lock:
-            known = self.steps
-            at = min(len(known), len(steps))
-            while at and not _is_same(known[at - 1], steps[at - 1]):
-                at -= 1
-            looked = range(max(0, at - _LOOK_BACK), at)
-            at = next((back for back in looked if not _is_same(known[back], steps[back])), at)
-            # Of a step that was only told more of, the time stays; after a step back all is new.
-            times = self.times[at:] if len(steps) >= len(known) and not rewound else array("d")
-            del self.steps[at:], self.numbers[at:], self.times[at:]
-            self._asked.clear()
-            for column in self.columns.values():
-                column.truncate(at)
-            times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
-            times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
-            for step, when in zip(steps[at:], times, strict=True):
-                self._append(step, when)
-            return at
+    def _replace_from(self, at: int, steps: Steps, times: Sequence[float]) -> None:
+        self.steps, self._old = steps, min(self._old, at)
+        del self.numbers[at:], self.times[at:]
+        self._asked.clear()
+        for column in self.columns.values():
+            column.truncate(at)
+        for step, when in zip(steps[at:], times, strict=True):
+            self._append(step, when)
 
     def _append(self, step: Step, time: float) -> None:
         place = len(self.numbers)
         before = self.numbers[-1] if place else -math.inf
         number = float(step.step) if step.step is not None else max(before + 1.0, 0.0)
-        self.steps.append(step)
         self.numbers.append(max(before, number))
         self.times.append(max(self.times[-1], time) if place else time)
         for metric in METRICS:
@@ -300,17 +289,22 @@ class TrainingRun:
         near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
         return min(near, key=lambda each: abs(axis[each] - where), default=None)
 
-    def sync_steps(
-        self, steps: Sequence[Step], time: float, printed: Sequence[float] = (), *, rewound: bool = False
-    ) -> int:
-        """Copy changed steps, the last `printed` then, others at `time`; returns the first index."""
+    def sync_steps(self, steps: Steps, time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
+        """Take what has changed in the steps of the parser, the last `printed` then, others at `time`; returns where.
+
+        Of a step that was only told more of, the time stays; after a step back all is new.
+        """
         with self.lock:
-            at = self._copy_steps(steps, time, printed, rewound=rewound)
+            at = min(steps.take_changed(), len(self), len(steps))
+            times = self.times[at:] if len(steps) >= len(self) and not rewound else array("d")
+            times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
+            times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
+            self._replace_from(at, steps, times)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + MIN_STEPS_FOR_PACE
-            for place in range(start, len(self)):
-                step, number, when = self.steps[place], self.numbers[place], self.times[place]
+            for place, step in enumerate(steps[start:], start):
+                number, when = self.numbers[place], self.times[place]
                 if place >= self._paced_from:
                     self._pauses.add_pause(when - self.times[place - 1])
                 self._finder.add_step(step, number, when)
@@ -325,7 +319,30 @@ class TrainingRun:
                 self._looked = self._seen
                 if (column := self.columns.get("loss")) is not None:
                     self._finder.check_plateau(self, column)
+            if len(self) > self._points:
+                self._thin()
             return at
+
+    def _thin(self) -> None:
+        """Keep every second of the older steps, or fewer, with the extremes of all; the first, and where NaN began."""
+        stop, bad, old, stride = len(self) - self._points // 2, self.steps.bad_from, self._old, self._stride
+        while old * self._stride + stop - old > stride * self._points // 4:
+            stride *= 2
+        firsts = {0, *range(0, old, stride // self._stride)} if stride > self._stride else set[int]()
+        start = 0 if firsts else old
+        firsts |= {*range(old, stop, stride), *(each for each in (1, bad, bad + 1) if start < each < stop)}
+        groups = sorted(firsts)
+        self.steps.thin(groups, stop)
+        for each in (self.numbers, self.times):
+            each[start:stop] = array("d", [each[after - 1] for after in (*groups[1:], stop)])
+        for column in self.columns.values():
+            column.thin(groups, stop)
+        self._old, self._stride = start + len(groups), stride
+        gone = stop - self._old
+        self._seen, self._looked = self._seen - gone, self._looked - gone
+        self._paced_from = max(MIN_STEPS_FOR_PACE, self._paced_from - gone)
+        self._asked.clear()
+        self._standing = None
 
     def sync_reader(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
         """Update the run from the reader of its log."""

@@ -1,7 +1,8 @@
 """The steps of a training run in packed form, and its metrics as columns of numbers.
 
 A million steps with ten numbers take 100 MB instead of 1 GB. Blocks of a column keep extremes and sums, so that any
-range is drawn quickly.
+range is drawn quickly. A run that is followed for long keeps of its older steps every second, later every fourth,
+and so on, with the extremes and sums of all.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any, NamedTuple, overload
 
 from msgspec import Struct
@@ -85,9 +86,7 @@ def find_nan_since(where: RunPosition) -> str:
 
 def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> RunPosition:
     """Where these steps end; `times`: when each was printed, if that is known."""
-    at = len(steps)
-    while at and steps[at - 1].nan:
-        at -= 1
+    at = steps.bad_from if isinstance(steps, Steps) else _bad_from(steps)
     first_bad = steps[at] if at < len(steps) else None
     bad_at = times[at] if at < len(times) else 0.0
     before = steps[at - 1] if at else None
@@ -107,6 +106,14 @@ def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> Run
         what=describe_nan(first_bad) if first_bad is not None else "",
         nan_at=bad_at if seen else 0.0,
     )
+
+
+def _bad_from(steps: Sequence[Step]) -> int:
+    """The place of the first of the last steps in a row that are NaN; of the end, if the last one is not."""
+    at = len(steps)
+    while at and steps[at - 1].nan:
+        at -= 1
+    return at
 
 
 def describe_nan(step: Step) -> str:
@@ -132,7 +139,7 @@ class ProgressBar(Struct, frozen=True):
     step_time_s: float | None = None
 
 
-_PACKED = 1024  # steps that are packed at once; as many of the latest are not, because reports of those may still come
+_PACKED = 128  # steps that are packed at once; as many of the latest are not, because reports of those may still come
 _NO_COUNT = -1
 _NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")  # "not said" in a column: the lowest number there is
 _COUNTS = frozenset({"step", "total", "skipped"})
@@ -219,14 +226,24 @@ def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
     return PackedSteps(made, extra, len(steps), whole=whole)
 
 
+def _is_same(one: Step, other: Step) -> bool:
+    """Whether two steps have equal figures; nan equals nan."""
+    mine, its = one[:-1], other[:-1]
+    same = mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))
+    return same and one.extra == other.extra
+
+
 class Steps(Sequence[Step]):
-    __slots__ = ("_chunks", "_firsts", "_starts", "_tail")
+    """Steps that a parser appends and corrects; whoever follows it asks from which one on they have changed."""
+
+    __slots__ = ("_chunks", "_firsts", "_starts", "_tail", "_unchanged")
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._chunks: list[PackedSteps | list[Step]] = []  # none of them changes: one whose step changes is replaced
         self._starts: list[int] = [0]  # place of the first step of each chunk, and of the tail
         self._firsts: list[int] = []  # first number in each chunk, or in the chunks before it; never falls
         self._tail: list[Step] = []
+        self._unchanged = 0  # steps that are as they were at the last `take_changed`
         for step in steps:
             self.append(step)
 
@@ -288,6 +305,23 @@ class Steps(Sequence[Step]):
         )
         return packed + sum(others)
 
+    @property
+    def bad_from(self) -> int:
+        """The place of the first of the last steps in a row that are NaN; their number, if the last one is not."""
+        at = _bad_from(self._tail)
+        for chunk in reversed(self._chunks) if not at else ():
+            bad = chunk.columns.get("nan") if isinstance(chunk, PackedSteps) else [step.nan for step in chunk]
+            found = bytes(bad).rfind(0) + 1 if bad is not None else len(chunk)
+            at += found - len(chunk)
+            if found:
+                break
+        return self._starts[-1] + at
+
+    def take_changed(self) -> int:
+        """The place of the first step that is new or another since the last call."""
+        at, self._unchanged = self._unchanged, len(self)
+        return at
+
     def append(self, step: Step) -> None:
         self._tail.append(step)
         if len(self._tail) >= 2 * _PACKED:
@@ -309,11 +343,14 @@ class Steps(Sequence[Step]):
 
     def __setitem__(self, at: int, step: Step) -> None:
         at += len(self) if at < 0 else 0
+        if _is_same(self[at], step):
+            return  # another rank that tells of it
+        self._unchanged = min(self._unchanged, at)
         if at < self._starts[-1]:
             chunk = bisect_right(self._starts, at) - 1
             steps = list(self._chunks[chunk])
             steps[at - self._starts[chunk]] = step
-            self._chunks[chunk] = steps
+            self._chunks[chunk] = _pack_steps(steps)
         else:
             self._tail[at - self._starts[-1]] = step
 
@@ -323,7 +360,22 @@ class Steps(Sequence[Step]):
         for each in rest:
             self.append(each)
 
+    def thin(self, firsts: Sequence[int], stop: int) -> None:
+        """Keep the last step of each group; `firsts`: where the groups begin of which the last ends before `stop`."""
+        start, kept = firsts[0], Steps()
+        old = self[start:stop]
+        groups = _pack_steps([old[after - start - 1] for after in (*firsts[1:], stop)])
+        for chunk in (*self.chunks(0, start), groups, *self.chunks(stop, len(self))):
+            if isinstance(chunk, PackedSteps):
+                kept.extend(chunk)
+            else:
+                for step in chunk:
+                    kept.append(step)
+        self._unchanged = max(0, self._unchanged - (stop - start - len(firsts)))
+        self._chunks, self._starts, self._firsts, self._tail = kept._chunks, kept._starts, kept._firsts, kept._tail
+
     def truncate(self, size: int) -> None:
+        self._unchanged = min(self._unchanged, size)
         while size < self._starts[-1]:
             rest = list(self._chunks.pop())
             self._firsts.pop()
@@ -394,9 +446,15 @@ class MetricColumn:
 
     def __init__(self) -> None:
         self.values: array[float] = array("d")
-        self._lows: array[float] = array("d")
+        self._thinned: tuple[array[float], array[float], array[float], array[int]] = (
+            array("d"),
+            array("d"),
+            array("d"),
+            array("q"),
+        )  # lowest, highest, sum and count of what each of the first values stands for
+        self._lows: array[float] = array("d")  # of each block
         self._highs: array[float] = array("d")
-        self._sums: array[float] = array("d", (0.0,))
+        self._sums: array[float] = array("d", (0.0,))  # of all blocks before
         self._counts: array[int] = array("q", (0,))
 
     def __len__(self) -> int:
@@ -405,34 +463,57 @@ class MetricColumn:
     @property
     def known(self) -> int:
         """Number of values that are not missing."""
-        return self._counts[-1]
+        return self._counts[-1] + self._total_of_values(len(self._lows) * BLOCK, len(self.values))[1]
 
     def append(self, value: float | None) -> None:
-        finite = value is not None and math.isfinite(value)
-        number = value if value is not None and finite else NAN
-        self.values.append(number)
-        self._sums.append(self._sums[-1] + (number if finite else 0.0))
-        self._counts.append(self._counts[-1] + finite)
+        self.values.append(value if value is not None and math.isfinite(value) else NAN)
         if len(self.values) % BLOCK == 0:
-            low, high = self._extremes_of_values(len(self.values) - BLOCK, len(self.values))
-            self._lows.append(low)
-            self._highs.append(high)
+            self._add_block(len(self.values) - BLOCK)
+
+    def _add_block(self, start: int) -> None:
+        low, high = self._extremes_of_values(start, start + BLOCK)
+        total, count = self._total_of_values(start, start + BLOCK)
+        self._lows.append(low)
+        self._highs.append(high)
+        self._sums.append(self._sums[-1] + total)
+        self._counts.append(self._counts[-1] + count)
 
     def truncate(self, length: int) -> None:
         """Keep only the first `length` values."""
-        del self.values[length:]
-        del self._sums[length + 1 :]
-        del self._counts[length + 1 :]
-        del self._lows[length // BLOCK :]
-        del self._highs[length // BLOCK :]
+        blocks = length // BLOCK
+        del self.values[length:], self._lows[blocks:], self._highs[blocks:]
+        del self._sums[blocks + 1 :], self._counts[blocks + 1 :]
+        for each in self._thinned:
+            del each[length:]
+
+    def thin(self, firsts: Sequence[int], stop: int) -> None:
+        """Keep the last value of each group; `firsts`: where the groups begin of which the last ends before `stop`."""
+        groups = list(pairwise((*firsts, stop)))
+        fresh = self.values[len(self._thinned[0]) : stop]
+        there = [value == value for value in fresh]
+        lows, highs, sums, counts = self._thinned
+        for each, missing in ((lows, math.inf), (highs, -math.inf), (sums, 0.0)):
+            each.extend(fresh if all(there) else [value if value == value else missing for value in fresh])
+        counts.extend(there)
+        lows[firsts[0] : stop] = array("d", [min(lows[start:end]) for start, end in groups])
+        highs[firsts[0] : stop] = array("d", [max(highs[start:end]) for start, end in groups])
+        sums[firsts[0] : stop] = array("d", [sum(sums[start:end]) for start, end in groups])
+        counts[firsts[0] : stop] = array("q", [sum(counts[start:end]) for start, end in groups])
+        self.values[firsts[0] : stop] = array("d", [self.values[end - 1] for _, end in groups])
+        self._lows, self._highs, self._sums, self._counts = array("d"), array("d"), array("d", (0.0,)), array("q", (0,))
+        for start in range(0, len(self.values) - BLOCK + 1, BLOCK):
+            self._add_block(start)
 
     def mean_of(self, start: int, stop: int) -> float:
         """Mean of the values from `start` up to `stop` (exclusive); nan if there are none."""
         start, stop = max(0, start), min(stop, len(self.values))
-        if start >= stop:
-            return NAN
-        count = self._counts[stop] - self._counts[start]
-        return (self._sums[stop] - self._sums[start]) / count if count else NAN
+        first, last = -(-start // BLOCK), stop // BLOCK
+        if first >= last:
+            total, count = self._total_of_values(start, stop)
+            return total / count if count else NAN
+        left, right = self._total_of_values(start, first * BLOCK), self._total_of_values(last * BLOCK, stop)
+        count = left[1] + right[1] + self._counts[last] - self._counts[first]
+        return (left[0] + right[0] + self._sums[last] - self._sums[first]) / count if count else NAN
 
     def extremes_of(self, start: int, stop: int) -> tuple[float, float]:
         """Lowest and highest value in the range; inf and -inf if there are none."""
@@ -446,11 +527,18 @@ class MetricColumn:
     def _extremes_of_values(self, start: int, stop: int) -> tuple[float, float]:
         if start >= stop:
             return math.inf, -math.inf
-        values = self.values[start:stop]
-        if self._counts[stop] - self._counts[start] == stop - start:
-            return min(values), max(values)
-        finite = [each for each in values if each == each]
-        return min(finite, default=math.inf), max(finite, default=-math.inf)
+        lows, highs, *_ = self._thinned
+        values = _known(self.values[max(start, len(lows)) : max(start, stop)])
+        low, high = min(values, default=math.inf), max(values, default=-math.inf)
+        if start >= len(lows):
+            return low, high
+        return min(low, *lows[start:stop]), max(high, *highs[start:stop])
+
+    def _total_of_values(self, start: int, stop: int) -> tuple[float, int]:
+        """Their sum and number."""
+        _, _, sums, counts = self._thinned
+        values = _known(self.values[max(start, len(sums)) : max(start, stop)])
+        return sum(sums[start:stop]) + sum(values), sum(counts[start:stop]) + len(values)
 
     def last_value(self, stop: int | None = None) -> float | None:
         """The latest known value before `stop`."""
@@ -485,3 +573,9 @@ class MetricColumn:
                     found.append((at, mean))
             start = stop
         return found
+
+
+def _known(values: array[float]) -> Sequence[float]:
+    """Those that are not missing."""
+    total = sum(values)
+    return values if total == total else [each for each in values if each == each]

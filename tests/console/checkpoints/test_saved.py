@@ -20,7 +20,7 @@ from console.checkpoints.saved import EVERY, SavedState, find_followed_loss, lis
 from console.metrics.job_measures import JobMeasures
 from console.metrics.loss import Loss
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step
+from console.metrics.training.steps import Step, Steps
 from tests.console.attach.files.pod import Pod
 from tests.screens.queue_scene import queue_scene
 
@@ -35,7 +35,7 @@ def measures(saved: int = 0, ago: float = 600.0, place: str = "/out") -> JobMeas
     """A run of 100 steps of ten seconds; `saved`: the step of a checkpoint, so many seconds ago."""
     found, run = JobMeasures(("default", "llama")), TrainingRun()
     steps = [Step(step=number, total=1000, loss=1.0) for number in range(1, 101)]
-    run.sync_steps(steps, NOW, [NOW - 10 * (100 - number) for number in range(1, 101)])
+    run.sync_steps(Steps(steps), NOW, [NOW - 10 * (100 - number) for number in range(1, 101)])
     if saved:
         run.add_checkpoint(saved, NOW - ago, place)
     found.tracks = (run,)

@@ -24,7 +24,7 @@ from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.results import Half, NcclResult, NcclTest, Row
 from console.metrics.step_cadence import StepCadence, cadence_of_rows
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import MetricColumn, Step
+from console.metrics.training.steps import MetricColumn, Step, Steps
 from tests.fakes import fleet_of
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_is_slower_than_earlier_runs_of_its_recipe_says_so(
 def test_a_run_that_prints_only_tokens_is_compared_by_these() -> None:
     growing = [Step(at, 900, 2.0, tokens_per_s=4_000.0) for at in range(1, 30)]
     made = TrainingRun("verl")
-    made.sync_steps(growing, 100.0)
+    made.sync_steps(Steps(growing), 100.0)
     found = progress_of_runs([made], 100.0)
     assert found is not None
     assert (found.speed_metric, found.speed) == ("tokens_per_s", 4_000.0)

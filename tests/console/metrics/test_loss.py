@@ -6,7 +6,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Box
 from console.metrics.loss import Loss, SavedInFolder, find_loss, find_start, has_checkpoint
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step
+from console.metrics.training.steps import Step, Steps
 from tests.console.metrics.test_ledger import Script
 from tests.screens.scene import NOW, scene
 
@@ -68,7 +68,7 @@ def test_whether_there_is_a_checkpoint_is_known_by_the_folder_and_by_a_log_that_
     assert has_checkpoint("qwen3-sft", told, None) is None, "nothing was read yet"
     assert has_checkpoint("qwen3-sft", None, SavedInFolder(40, NOW, NOW)) is True
     assert has_checkpoint("nccl-all-reduce", None, None) is False
-    run.sync_steps([Step(step=1, loss=1.0)], NOW, [NOW])
+    run.sync_steps(Steps([Step(step=1, loss=1.0)]), NOW, [NOW])
     told.tracks = (run,)
     assert has_checkpoint("qwen3-sft", told, None) is False
     run.add_checkpoint(1, NOW, "/out")

@@ -17,7 +17,7 @@ from console.metrics.gpu_metrics import Gpu, RankGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step
+from console.metrics.training.steps import Step, Steps
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
 from console.scheduling.why_answer import Category, Why
@@ -131,7 +131,7 @@ def test_where_places_are_missing_nobodys_end_is_said_to_free_quota() -> None:
 def measured(steps: int, *texts: str) -> JobMeasures:
     found, run = JobMeasures(("default", "llama")), TrainingRun()
     run.sync_steps(
-        [Step(step=number, total=steps * 2, loss=10.0 / (number + 1)) for number in range(steps)], time.time()
+        Steps(Step(step=number, total=steps * 2, loss=10.0 / (number + 1)) for number in range(steps)), time.time()
     )
     found.tracks = (run,)
     for text in texts:

@@ -12,7 +12,7 @@ from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.training.run import NEW_PACE, RunEvent, RunEventKind, TrainingRun
-from console.metrics.training.steps import _PACKED, BLOCK, MetricColumn, Rollback, Step, Steps
+from console.metrics.training.steps import BLOCK, MetricColumn, Rollback, Step, Steps
 from console.scheduling.failure import RankFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
 from tests.fakes import fleet_of
@@ -33,7 +33,7 @@ def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, 
 
 
 def track(every: list[Step]) -> TrainingRun:
-    made, growing = TrainingRun("megatron"), list[Step]()
+    made, growing = TrainingRun("megatron"), Steps()
     for at, step in enumerate(every):
         growing.append(step)
         made.sync_steps(growing, 1000.0 + 7 * at)
@@ -63,7 +63,7 @@ def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
 
 def test_no_spike_is_lost_in_a_narrow_picture() -> None:
     run = TrainingRun()
-    run.sync_steps([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
+    run.sync_steps(Steps(Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)), 0.0)
     found = run.columns["loss"].column_ranges(run.column_edges(0, 99_999, 60, by_time=False))
     assert len(found) == 60
     assert [each.at for each in found if each.high == 9.0] in ([46], [45])
@@ -71,12 +71,12 @@ def test_no_spike_is_lost_in_a_narrow_picture() -> None:
 
 
 def test_late_reports_and_rewinds_are_taken_over() -> None:
-    run, every = TrainingRun(), steps(20)
+    run, every = TrainingRun(), Steps(steps(20))
     run.sync_steps(every, 5.0)
     every[18] = every[18]._replace(tokens_per_s=7.0)
     assert run.sync_steps(every, 6.0) == 18
     assert run.columns["tokens_per_s"].last_value() == 7.0
-    del every[10:]
+    every.truncate(10)
     every.append(Step(11, loss=1.5))
     assert run.sync_steps(every, 9.0) == 10
     assert (len(run), run.times[-1], run.columns["loss"].last_value()) == (11, 9.0, 1.5)
@@ -85,7 +85,7 @@ def test_late_reports_and_rewinds_are_taken_over() -> None:
 
 def test_speeds_of_the_first_steps_say_nothing() -> None:
     run = TrainingRun()
-    run.sync_steps([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)], 0.0)
+    run.sync_steps(Steps([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)]), 0.0)
     assert run.columns["step_time_s"].extremes_of(0, 2) == (7.0, 7.0)
     assert run.columns["loss"].known == 2
 
@@ -116,7 +116,7 @@ def slower(since: int, number: int, *, printed: bool, tokens: int = 0) -> Traini
 
     With `tokens`, of one step, it prints tokens/s; negative: longer steps have as many more tokens.
     """
-    chance, made, growing, now = random.Random(5), TrainingRun("megatron"), list[Step](), 1000.0
+    chance, made, growing, now = random.Random(5), TrainingRun("megatron"), Steps(), 1000.0
     for at in range(1, number + 1):
         took = 2.8 * (1 + 0.01 * chance.random()) * (1.35 if at >= since else 1.0)
         now += took + (40.0 if at % 50 == 0 else 0.0)
@@ -153,11 +153,11 @@ def test_a_run_that_has_been_slower_for_long_is_not_slower_than_before() -> None
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
     growing = slower(300, 500, printed=True)
     whole = TrainingRun("megatron")
-    whole.sync_steps(growing.steps, growing.times[-1])
+    whole.sync_steps(Steps(growing.steps), growing.times[-1])
     assert [mark.words for mark in whole.list_events()] == [mark.words for mark in growing.list_events()]
     for first in (50, 77, 111, 160):
         end = TrainingRun("megatron")
-        end.sync_steps(growing.steps[first:], growing.times[-1])
+        end.sync_steps(Steps(growing.steps[first:]), growing.times[-1])
         assert end.slower == growing.slower, first
 
 
@@ -200,7 +200,7 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
 def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
     printed: float, between: float, pace: float
 ) -> None:
-    made, growing = TrainingRun("ddp"), list[Step]()
+    made, growing = TrainingRun("ddp"), Steps()
     for at in range(1, 61):
         growing.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
         made.sync_steps(growing, 1000.0 + between * at)
@@ -211,7 +211,7 @@ def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
 
 def paused_run(pauses: dict[int, float]) -> TrainingRun:
     """A run of 3.74 s a step, which waits so many seconds before these of its 4,372 steps."""
-    made, growing, time = TrainingRun("megatron"), list[Step](), 1000.0
+    made, growing, time = TrainingRun("megatron"), Steps(), 1000.0
     for at in range(1, 4373):
         time += 3.74 + pauses.get(at, 0.0)
         growing.append(Step(at, 10_000, 1.0, step_time_s=3.74))
@@ -238,7 +238,7 @@ def test_slow_steps_that_are_close_together_are_one_pause(halts: dict[int, float
 
 def test_several_pauses_that_were_never_made_before_are_no_rhythm() -> None:
     """As after a4 slow --recorder: the mean of these steps came near the printed time, which then was taken."""
-    made, growing, time = TrainingRun("megatron"), list[Step](), 1000.0
+    made, growing, time = TrainingRun("megatron"), Steps(), 1000.0
     for at in range(1, 201):
         time += 0.28 + {185: 12.0, 195: 14.0}.get(at, 0.0)
         growing.append(Step(at, 3000, 1.0, step_time_s=2.82))
@@ -250,7 +250,7 @@ def test_several_pauses_that_were_never_made_before_are_no_rhythm() -> None:
 
 @pytest.mark.parametrize("slow", range(2, 5))
 def test_a_slow_step_among_the_first_does_not_make_the_time_left_longer(slow: int) -> None:
-    made, growing, time = TrainingRun("megatron"), list[Step](), 1000.0
+    made, growing, time = TrainingRun("megatron"), Steps(), 1000.0
     for at in range(1, 6):
         time += 3.74 + (22.0 if at == slow else 0.0)
         growing.append(Step(at, 400, 1.0, step_time_s=3.74))
@@ -268,7 +268,7 @@ def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     made = track(every[:100])
     made.add_failures([RankFailure(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
     assert made.eta() is None
-    made.sync_steps(every, 1000.0 + 7 * 100)
+    made.sync_steps(Steps(every), 1000.0 + 7 * 100)
     assert made.eta() == pytest.approx(299 * 7.0)
 
 
@@ -336,7 +336,7 @@ def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
 
 
 def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
-    made, growing, now = TrainingRun("megatron"), list[Step](), 1000.0
+    made, growing, now = TrainingRun("megatron"), Steps(), 1000.0
     for step in steps(60):
         now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
         growing.append(step)
@@ -350,7 +350,7 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
 
 
 def test_a_step_usually_takes_the_time_to_the_next_where_its_program_prints_less() -> None:
-    made, growing = TrainingRun("key-value"), list[Step]()
+    made, growing = TrainingRun("key-value"), Steps()
     for at, step in enumerate(steps(30)):
         growing.append(step._replace(step_time_s=0.0017))
         made.sync_steps(growing, 1000.0 + 4 * at)
@@ -358,12 +358,13 @@ def test_a_step_usually_takes_the_time_to_the_next_where_its_program_prints_less
 
 
 def test_a_start_and_a_restart_are_no_pauses() -> None:
-    made, growing, now = TrainingRun("megatron"), list[Step](), 1000.0
+    made, growing, now = TrainingRun("megatron"), Steps(), 1000.0
     for step in steps(30):
         now += 200.0 if step.step in (2, 3) else 7.0
         growing.append(step)
         made.sync_steps(growing, now)
-    growing[10:] = steps(11)[10:]
+    growing.truncate(10)
+    growing.append(steps(11)[10])
     now += 900.0
     made.sync_steps(growing, now)
     rhythm = made.cadence()
@@ -372,7 +373,7 @@ def test_a_start_and_a_restart_are_no_pauses() -> None:
 
 
 def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
-    made, growing = TrainingRun("hf"), list[Step]()
+    made, growing = TrainingRun("hf"), Steps()
     for at in range(1, 9):
         growing.append(Step(10 * at, 1000, 2.0))
         made.sync_steps(growing, 1000.0 + 40 * at)
@@ -391,17 +392,3 @@ def test_a_checkpoint_after_the_loss_was_lost_is_none_to_go_back_to() -> None:
     assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved == ""
     made.checkpoints.insert(0, RunEvent(RunEventKind.CHECKPOINT, 10.0, 1070.0, "saved at 10"))
     assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved == "step 10"
-
-
-def test_steps_that_a_list_has_packed_are_looked_at_once() -> None:
-    """A list that packs its steps makes them anew for whoever asks: they are the same steps, not others."""
-    growing, made, many = Steps(), TrainingRun("megatron"), 2 * _PACKED + 300
-    for number in range(1, many + 1):
-        growing.append(Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan))
-        at = made.sync_steps(growing, float(number))
-        assert at == number - 1
-    again = TrainingRun("megatron")
-    for number in range(64, many, 64):
-        again.sync_steps(growing[:number], float(number))
-        assert again._finder._seen == number
-    assert again.list_events() == []
