@@ -9,18 +9,19 @@ from console.preflight.check import Check, Result
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncGenerator, Collection
+    from collections.abc import AsyncGenerator, Callable, Collection
 
     from console.preflight.check import Repair
 
 
 class FakePreflight:
-    """Every check is well, unless `found` says otherwise; `held` keeps all from ending."""
+    """Every check is well, unless `found` says otherwise; `held` keeps all from ending, `awaited` is what is told."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
         self.found: dict[str, Check] = {}
         self.held: asyncio.Event | None = None
+        self.awaited: tuple[str, ...] = ()
 
     def launch_needs(self, plan: Any = None, **more: Any) -> Any:
         return plan
@@ -41,7 +42,9 @@ class FakePreflight:
                 well = Check(each.id, each.title, each.area, Result.OK, "It is well.", "", each.fix, at=1.0)
                 yield self.found.get(each.id, well)
 
-    async def before_launch(self, plan: Any) -> tuple[Check, ...]:
+    async def before_launch(self, plan: Any, tell: Callable[[tuple[str, ...]], None]) -> tuple[Check, ...]:
+        if self.awaited:
+            tell(self.awaited)
         return tuple([check async for check in self.run(plan)])
 
     async def recheck_after_repair(self, wish: Any, id_: str) -> Check:

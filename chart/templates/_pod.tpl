@@ -3,22 +3,45 @@ kubectl.kubernetes.io/default-container: workload
 {{- if and (include "a4.queued" .) (ne .Values.topology.request "none") }}
 kueue.x-k8s.io/podset-{{ .Values.topology.request }}-topology: {{ .Values.topology.level | quote }}
 {{- end }}
-{{- if include "a4.cards" . }}
+{{- if eq (include "a4.cards" .) "annotation" }}
 networking.gke.io/default-interface: eth0
 networking.gke.io/interfaces: {{ include "a4.interfaces" . | quote }}
 {{- end }}
 {{- if .Values.storage.gcs }}
 gke-gcsfuse/volumes: "true"
-gke-gcsfuse/cpu-limit: 500m
-gke-gcsfuse/memory-limit: 1Ti
-gke-gcsfuse/ephemeral-storage-limit: 2Ti
+{{- /* Without a request the driver asks for the whole limit. */}}
+{{- range $name, $amount := .Values.storage.sidecar }}
+gke-gcsfuse/{{ $name }}: {{ $amount | quote }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
-{{- /* Whether the pods ask for the RDMA cards of their nodes by annotation, empty: no. A node gives each card once, so a
-pod that takes only part of a node leaves them alone: NVLink joins its GPUs. */ -}}
+{{- /* How the pods ask for the RDMA cards of their nodes: by annotation or claim, empty: not. A node gives each card once,
+so a pod that takes only part of a node leaves them alone: NVLink joins its GPUs. */ -}}
 {{- define "a4.cards" -}}
-{{- if and .Values.network.interfaces (not .Values.network.hostNetwork) (ge (int .Values.gpus) 8) -}}true{{- end -}}
+{{- if and (not .Values.network.hostNetwork) (ge (int .Values.gpus) 8) -}}
+{{- if .Values.network.dranet -}}claim{{- else if .Values.network.interfaces -}}annotation{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What each container asks for and may use; only the workload has GPUs and cards. */ -}}
+{{- define "a4.amounts" -}}
+{{- range $kind := list "requests" "limits" }}
+{{- $amounts := dict }}
+{{- range $name, $amount := get $.top.Values $kind }}{{- $_ := set $amounts $name ($amount | toString) }}{{- end }}
+{{- if and $.workload (eq $kind "limits") }}
+{{- if $.top.Values.gpus }}{{- $_ := set $amounts "nvidia.com/gpu" (include "a4.gpusPerNode" $.top | int) }}{{- end }}
+{{- range $name, $amount := $.top.Values.resources }}{{- $_ := set $amounts $name ($amount | toString) }}{{- end }}
+{{- end }}
+{{- if $amounts }}
+{{ $kind }}:
+  {{- toYaml $amounts | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- if and $.workload (eq (include "a4.cards" $.top) "claim") }}
+claims:
+- name: rdma
+{{- end }}
 {{- end -}}
 
 {{- /* Whether the pods take part of a node without its own network, and so have no RDMA, empty: no. */ -}}
@@ -39,7 +62,7 @@ pod that takes only part of a node leaves them alone: NVLink joins its GPUs. */ 
 
 {{- /* Whether the pods have a second interface for TCP, empty: no. */ -}}
 {{- define "a4.eth1" -}}
-{{- if or .Values.network.hostNetwork (and (include "a4.cards" .) (eq (len .Values.network.subnetworks) 10)) -}}true{{- end -}}
+{{- if or .Values.network.hostNetwork (and (eq (include "a4.cards" .) "annotation") (eq (len .Values.network.subnetworks) 10)) -}}true{{- end -}}
 {{- end -}}
 
 {{- /* targetNodes and avoidNodes are terms of one expression: both hold. */ -}}

@@ -4,6 +4,13 @@ recipe reads them; a path that does not begin with a slash lies in the workspace
 {{- if or (hasPrefix "/" .path) (eq .path "") (eq .path "none") -}}{{ .path }}{{- else -}}{{ .root }}/{{ .path }}{{- end -}}
 {{- end -}}
 
+{{- /* Where results go: the bucket that is mounted, of several the one at /gcs, else the workspace. */ -}}
+{{- define "a4.results" -}}
+{{- $folders := list -}}
+{{- range $_, $mount := .Values.storage.gcs -}}{{- $folders = append $folders (splitn ":" 2 $mount)._0 -}}{{- end -}}
+{{- if has "/gcs" $folders -}}/gcs{{- else if eq (len $folders) 1 -}}{{ first $folders }}{{- else -}}{{ .Values.recipe.workspace }}{{- end -}}
+{{- end -}}
+
 {{- define "a4.recipeEnv" -}}
 {{- $id := .Values.recipe.id -}}
 {{- if has $id (list "nccl-all-reduce" "nccl-one-pod") }}
@@ -138,7 +145,7 @@ A4_VALID_DATASET_PATH: {{ include "a4.under" (dict "root" $root "path" (.validat
 A4_PRETRAIN_CHECKPOINT_PATH: {{ include "a4.under" (dict "root" $root "path" (.checkpoint | default $weights)) | quote }}
 A4_TRAIN_TOKENS_OR_ITERS: {{ int64 .amount | quote }}
 A4_WARMUP_TOKENS_OR_ITERS: {{ int64 .warmup | quote }}
-A4_OUTPUT_BASEPATH: {{ include "a4.under" (dict "root" $root "path" .output) | quote }}
+A4_OUTPUT_BASEPATH: {{ include "a4.under" (dict "root" (include "a4.results" $) "path" .output) | quote }}
 A4_TRAIN_ITERATIONS: {{ ternary (int64 .amount) (div (div (int64 .amount) (int64 .globalBatch)) (int64 .sequence)) .sft | quote }}
 TRAINING_MODE: {{ ternary "sft" "pretrain" .sft }}
 USE_JSON_SFT: {{ .alsoJson | quote }}

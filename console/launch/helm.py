@@ -105,8 +105,9 @@ T = TypeVar("T")
 _REMOVAL_PAUSES = (0.0, 1.0, 3.0)  # seconds before each try to remove what a failed install has made
 KINDS = {  # kinds that the chart makes, and their API groups, in the order in which they can be deleted
     "JobSet": "jobset.x-k8s.io", "Service": "", "ConfigMap": "", "Secret": "", "PersistentVolumeClaim": "",
-    "PersistentVolume": "",
+    "PersistentVolume": "", "ResourceClaimTemplate": "resource.k8s.io",
 }  # fmt: skip
+_VERSIONS = {"JobSet": "jobset.x-k8s.io/v1alpha2", "ResourceClaimTemplate": "resource.k8s.io/v1"}  # not v1
 _HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
 POLICY = "helm.sh/resource-policy"
 RECIPE_LABEL = "a4.console/recipe"
@@ -314,7 +315,7 @@ class RemovalPlan:
 
 def object_path(kind: str, namespace: str, name: str = "", *, api: str = "") -> str:
     """URL path of an object of the chart, or of a list of its kind (of all namespaces if none is given)."""
-    api = api or ("jobset.x-k8s.io/v1alpha2" if kind == "JobSet" else "v1")
+    api = api or _VERSIONS.get(kind, "v1")
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind != "PersistentVolume" else ""
     path = f"{'/apis' if '/' in api else '/api'}/{api}{place}/{kind.lower()}s"
     return f"{path}/{quote(name, safe='')}" if name else path

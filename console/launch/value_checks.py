@@ -116,31 +116,44 @@ def _pod_problems(recipe: str, values: Values) -> FieldProblems:
 
 def _mount_problems(values: Values) -> FieldProblems:
     taken: dict[str, str] = {}
-    for path, folder in _iter_mounts(values):
+    for path, name, folder in _iter_mounts(values):
         place = posixpath.normpath(folder)
         if reserved := next((each for each in _reserved_folders(values) if f"{place}/".startswith(f"{each}/")), ""):
             yield path, f"{folder} cannot be mounted: the pods have {reserved} for themselves."
+        elif place in _SYSTEM_FOLDERS:
+            yield path, f"{folder} cannot be mounted: it would hide what the image has there, which the pods need."
         elif place in taken:
-            yield path, f"{folder} is mounted twice: by {taken[place]} and by {path}."
-        taken.setdefault(place, path)
+            yield path, f"{folder} is mounted twice: by {taken[place]} and by {name}."
+        taken.setdefault(place, name)
+
+
+_SYSTEM_FOLDERS = frozenset({
+    "/", "/bin", "/boot", "/dev", "/etc", "/etc/ssh", "/lib", "/lib32", "/lib64", "/opt", "/root", "/root/.ssh", "/run",
+    "/run/secrets", "/run/sshd", "/sbin", "/tmp", "/usr", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64",
+    "/usr/libexec", "/usr/local", "/usr/local/bin", "/usr/local/cuda", "/usr/local/lib", "/usr/local/nvidia",
+    "/usr/sbin", "/usr/share", "/var", "/var/lib", "/var/run", "/var/run/secrets",
+})  # fmt: skip
+"""Folders of the image that its programs, sshd and the launchers need; below them much may be mounted."""
 
 
 def _reserved_folders(values: Values) -> tuple[str, ...]:
-    """Folders that the chart mounts in every pod."""
-    return ("/a4", "/dev/shm", *(("/usr/local/gib", "/third_party") if get_path(values, "network.gib.enabled") else ()))
+    """Folders that the chart or the kernel mounts in every pod, and in which nothing else has a place."""
+    gib = ("/usr/local/gib", "/third_party") if get_path(values, "network.gib.enabled") else ()
+    return ("/a4", "/dev/shm", "/proc", "/sys", *gib)
 
 
-def _iter_mounts(values: Values) -> Iterator[tuple[str, str]]:
+def _iter_mounts(values: Values) -> Iterator[tuple[str, str, str]]:
+    """(path of the field, name of the mount, folder) of each mount: storage.gcs, storage.gcs.my-bucket, /gcs."""
     for path in ("storage.nfs", "storage.lustre"):
         if get_path(values, f"{path}.claim"):
-            yield f"{path}.path", str(get_path(values, f"{path}.path"))
+            yield f"{path}.path", f"{path}.path", str(get_path(values, f"{path}.path"))
     if get_path(values, "storage.ssd"):
-        yield "storage.ssd", str(get_path(values, "storage.ssd"))
+        yield "storage.ssd", "storage.ssd", str(get_path(values, "storage.ssd"))
     for path in ("storage.pvc", "storage.gcs", "storage.host"):
         mounts = get_path(values, path)
         assert isinstance(mounts, dict)
-        for folder in mounts.values():
-            yield path, str(folder).partition(":")[0]
+        for name, folder in mounts.items():
+            yield path, f"{path}.{name}", str(folder).partition(":")[0]
 
 
 def _claim_problems(values: Values) -> FieldProblems:
@@ -187,7 +200,7 @@ def _is_shared(folder: str, values: Values) -> bool:
 
 
 def _shared_folders(values: Values) -> list[str]:
-    return [folder for path, folder in _iter_mounts(values) if path not in ("storage.ssd", "storage.host")]
+    return [folder for path, _, folder in _iter_mounts(values) if path not in ("storage.ssd", "storage.host")]
 
 
 def _code_problems(_: str, values: Values) -> FieldProblems:

@@ -150,8 +150,8 @@ CHECKS: tuple[CheckSpec, ...] = (
         "P21",
         "Lustre CSI driver, legacy port",
         storage.check_lustre_driver,
-        "Enable the add-on with the legacy port.",
-        _upgrade_command("--enable-lustre-csi-driver --enable-legacy-lustre-port"),
+        "Enable the add-on.",
+        storage.LUSTRE_COMMAND,
     ),
     CheckSpec(
         "P22", "Lustre instance", storage.check_lustre, "Make an instance in the cluster's network, or choose one."
@@ -258,8 +258,8 @@ _REPAIRS = {
 
 MAX_CONCURRENT_CHECKS = 8  # checks that look at the same time
 CHECK_TIMEOUT = 20.0  # seconds for one check
-BEFORE_LAUNCH = 1.8  # seconds for all checks of a launch that is about to begin
-GOOGLE_TIMEOUT = 8.0  # the same where Google is asked: loading its libraries takes two seconds
+BEFORE_LAUNCH = 8.0  # seconds for all checks of a launch that is about to begin: Google's libraries take two
+TELL_AFTER = 1.0  # seconds after which is told what these checks wait for
 RECHECK_SECONDS = 6.0  # seconds for which a check is looked at again after what it lacked was made
 _NAME = "NAME"  # stands in a command for the cluster, until its place is known
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
@@ -316,12 +316,31 @@ class Preflight:
         found = [check async for check in self.run(wish, ids, within=within)]
         return tuple(sorted(found, key=lambda check: check.id))
 
-    async def before_launch(self, plan: LaunchPlan) -> tuple[Check, ...]:
-        """The checks that could stop this launch within `BEFORE_LAUNCH`; of the account (P08) only its buckets."""
-        wish = self.launch_needs(plan)
-        of_google = wish.buckets or wish.mounts_nfs or wish.mounts_lustre
+    async def before_launch(
+        self, plan: LaunchPlan, tell: Callable[[tuple[str, ...]], None], *, within: float | None = None
+    ) -> tuple[Check, ...]:
+        """The checks that could stop this launch within `BEFORE_LAUNCH`; of the account (P08) only its buckets.
+
+        `tell` is told the titles of those without an answer, after `TELL_AFTER` and whenever one of them ends.
+        """
+        wish, found, slow = self.launch_needs(plan), dict[str, Check](), False
         ids = BLOCKING_CHECKS if wish.buckets else BLOCKING_CHECKS - {"P08"}
-        return await self.run_all(wish, ids, within=GOOGLE_TIMEOUT if of_google else BEFORE_LAUNCH)
+
+        def tell_open() -> None:
+            nonlocal slow
+            slow = True
+            if left := tuple(each.title for each in select_checks(ids) if each.id not in found):
+                tell(left)
+
+        timer = asyncio.get_running_loop().call_later(TELL_AFTER, tell_open)
+        try:
+            async for check in self.run(wish, ids, within=BEFORE_LAUNCH if within is None else within):
+                found[check.id] = check
+                if slow:
+                    tell_open()
+        finally:
+            timer.cancel()
+        return tuple(found[id_] for id_ in sorted(found))
 
     async def repair(self, repair: Repair) -> str:
         """Apply a fix; returns what was done, as a sentence. ConsoleError on failure; NotAllowed in read-only mode."""

@@ -116,6 +116,7 @@ class Tally:
     failing: tuple[Check, ...]
     open: int = 0  # still under way
     warned: tuple[Check, ...] = ()
+    unanswered: tuple[Check, ...] = ()  # could not look, though this account may
 
     @property
     def sentence(self) -> str:
@@ -129,6 +130,15 @@ class Tally:
         named = "; ".join(each.title for each in worst[:3])
         more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
+
+    def doubt(self, *, named: bool = True) -> str:
+        """What speaks against a launch: "1 check failed (Quota), 2 checks could not look (Image, Egress)"; or empty."""
+        parts = []
+        for found, word in ((self.failing, "failed"), (self.unanswered, "could not look")):
+            titles = f" ({', '.join(each.title for each in found)})" if named else ""
+            if found:
+                parts.append(f"{len(found)} check{'s' if len(found) > 1 else ''} {word}{titles}")
+        return ", ".join(parts)
 
 
 def lacks_all_permissions(checks: Iterable[Check]) -> bool:
@@ -160,7 +170,8 @@ def tally(checks: Iterable[Check]) -> Tally:
     over = [each for each in found if each.over]
     failing = tuple(each for each in over if each.result is Result.FAIL)
     warned = tuple(each for each in over if each.result is Result.WARN)
-    return Tally(counts, failing, sum(not each.over for each in found), warned)
+    unanswered = tuple(each for each in over if each.result is Result.COULD_NOT)
+    return Tally(counts, failing, sum(not each.over for each in found), warned, unanswered)
 
 
 USUAL_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes that the documents ask for at least

@@ -377,12 +377,22 @@ async def check_quota(context: CheckContext) -> Verdict:
         return fail("The LocalQueue has no ClusterQueue.", "There is no quota at all.", "See the check LocalQueue.")
     told = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
     told = f"{told}; {gpus} wanted."
+    if chosen and (uncovered := sorted(_asked_resources(context) - {quota.resource for quota in chosen.quotas})):
+        named = ", ".join(uncovered)
+        reason = f"{chosen.name} has no quota of {named}, which the pods ask for: Kueue never admits such a job."
+        return fail(told, reason, f"Launch without requests and limits of {named}, or have {chosen.name} cover it.")
     best = max(queues, key=lambda each: each.nominal(GPU))
     if best.nominal(GPU) >= gpus:
         return ok(told)
     if best.cohort and best.nominal(GPU) + _borrowable_gpus(fleet, best) >= gpus:
         return warn(told, f"More than {best.name} has of its own: it has to borrow in cohort {best.cohort}.")
     return fail(told, "The quota never reaches that far.", "Ask for more quota, or take fewer GPUs.")
+
+
+def _asked_resources(context: CheckContext) -> set[str]:
+    """What the pods ask for beside GPUs; a limit is a request where none is named."""
+    groups = (value_at(context.wish.values, path) for path in ("requests", "limits", "resources"))
+    return {str(name) for group in groups if isinstance(group, Mapping) for name in group}
 
 
 def _borrowable_gpus(fleet: Fleet, queue: ClusterQueue) -> int:

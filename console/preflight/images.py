@@ -56,8 +56,9 @@ _BUILD_PERMISSIONS = (
 )
 _MIN_CUDA = (12, 8)  # the first version of CUDA for B200
 _TOOLS_BY_RECIPE = ("sshd", "mpirun", "torchrun", "git")
-_FIND_TOOLS_SCRIPT = (
-    "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ] || echo $p; done"
+_FIND_TOOLS_SCRIPT = (  # a login shell has paths that exec has not; what runs is there, wherever it lies
+    "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ]"
+    ' || bash -lc "command -v $p" >/dev/null 2>&1 || grep -qsa "[/]$p" /proc/[0-9]*/cmdline || echo $p; done'
 )
 _RUN_ROLES = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchrun",), "qwen3": ("torchrun", "git")}
 """Beginnings of recipes -> programs that they run."""
@@ -195,7 +196,9 @@ async def _check_tools(context: CheckContext, image: str) -> Verdict:
     needed = [each for each in missing if each in wanted]
     if not needed:
         return ok(f"Pod {pod.name}, which runs it, has {', '.join(wanted)}.")
-    return warn(f"Pod {pod.name}, which runs it, lacks {', '.join(needed)}.", "The recipe fails in its first step.")
+    lacks = ", ".join(needed)
+    reason = "The recipe fails where it starts them."
+    return warn(f"Pod {pod.name}, which runs it, lacks {lacks}.", reason, f"Take an image that has {lacks}.")
 
 
 async def _check_tools_in_registry(context: CheckContext, image: str) -> Verdict:

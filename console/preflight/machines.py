@@ -5,17 +5,19 @@ P29).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import quote
 
-from console.errors import NotFound, Refused
+from console.errors import ConsoleError, NotFound, Refused
 from console.google.builds import ImageReference
 from console.google.clusters import Firewall, GkePool, Nat, Reservation, is_port_open
 from console.kube.kinds import ListWire
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import on_demand
-from console.kube.objects.meta import ObjectWire
-from console.kube.objects.node import Node
+from console.kube.objects.meta import ObjectWire, Toleration
+from console.kube.objects.node import Node, Provisioning
 from console.preflight.check import (
     KUBERNETES,
     CheckContext,
@@ -35,7 +37,7 @@ from console.preflight.check import (
 from console.scheduling.topology import MACHINE_GPUS
 
 MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
-_TOLERATED_TAINTS = ("nvidia.com/gpu", "cloud.google.com/impending-node-termination")  # by the chart's pods
+_FLEX = (Provisioning.FLEX_START, Provisioning.QUEUED)
 _TEMPORARY_TAINTS = (
     "node.kubernetes.io/",
     "cloud.google.com/maintenance-window-started",
@@ -196,24 +198,35 @@ async def _check_pool_status(context: CheckContext) -> Verdict:
 
 
 async def check_taints(context: CheckContext) -> Verdict:
-    nodes = await _list_a4_nodes(context)
-    keeping = [taint for node in nodes for taint in node.taints if taint.endswith(("NoSchedule", "NoExecute"))]
-    keys = sorted(set(map(_taint_key, keeping)))
-    rows = value_at(context.wish.values, "placement.tolerations")
-    own = {str(row.get("key", "")) for row in (rows if isinstance(rows, list | tuple) else ()) if isinstance(row, dict)}
-    mine = {*_TOLERATED_TAINTS, *own}
-    strange = [key for key in keys if key not in mine and not key.startswith(_TEMPORARY_TAINTS)]
-    told = f"Taints of the A4 nodes: {', '.join(keys) or 'none'}; pods tolerate {', '.join(sorted(mine))}."
-    if not strange:
+    """The taints of the nodes, and of pools that have none now: their nodes come when a job asks for them."""
+    flex, nodes = context.wish.flag("placement.flexStart"), await _list_a4_nodes(context)
+    taints = [node.taints for node in nodes if not flex or node.provisioning in _FLEX]
+    with suppress(ConsoleError):  # without Google the nodes that exist are judged
+        there = {node.pool for node in nodes}
+        empty = [pool for pool in _a4_pools((await context.gke()).pools) if pool.name not in there]
+        taints += [pool.taints for pool in empty if (pool.flex_start or pool.queued) is flex]
+    mine = context.wish.demand.tolerations
+    keeping = {taint for each in taints for taint in each if taint.endswith(("NoSchedule", "NoExecute"))}
+    refused = {
+        taint for taint in keeping
+        if not taint.startswith(_TEMPORARY_TAINTS) and not any(each.tolerates(taint) for each in mine)
+    }  # fmt: skip
+    told = f"Taints of the A4 nodes: {_taint_keys(keeping) or 'none'}; pods tolerate {_keys_of(mine)}."
+    if not refused:
         return ok(told)
-    add = f"Add a toleration for {', '.join(strange)} under placement.tolerations."
-    if all(any(_taint_key(taint) in strange for taint in node.taints) for node in nodes):
-        return fail(told, f"No pod of this launch may go where {', '.join(strange)} is set.", add)
-    return warn(told, f"Some nodes take no pod of this launch: {', '.join(strange)}.", add)
+    strange = _taint_keys(refused)
+    add = f"Add a toleration for {strange} under placement.tolerations."
+    if taints and all(refused & {*each} for each in taints):
+        return fail(told, f"No pod of this launch may go where {strange} is set.", add)
+    return warn(told, f"Some nodes take no pod of this launch: {strange}.", add)
 
 
-def _taint_key(taint: str) -> str:
-    return taint.partition(":")[0].partition("=")[0]
+def _taint_keys(taints: Iterable[str]) -> str:
+    return ", ".join(sorted({taint.partition(":")[0].partition("=")[0] for taint in taints}))
+
+
+def _keys_of(tolerations: Iterable[Toleration]) -> str:
+    return ", ".join(sorted(each.key or "every taint" for each in tolerations))
 
 
 async def _check_metadata_server(context: CheckContext) -> Verdict:
@@ -381,10 +394,39 @@ check_egress = combined_check(_check_external_pulls, _check_egress_in_logs, _che
 
 async def check_interfaces(context: CheckContext) -> Verdict:
     host = context.wish.flag("network.hostNetwork")
-    need = context.wish.need(not host and context.wish.flag("network.interfaces") and context.wish.demand.gpus >= 8)
+    claims = context.wish.flag("network.dranet")
+    asked = claims or context.wish.flag("network.interfaces")
+    need = context.wish.need(not host and asked and context.wish.demand.gpus >= 8)
     if need is Need.NO:
         return skip("The pods take the host's network." if host else "No interface is asked for.")
-    return await combined(_check_networks_in_cluster(context, need), _check_networks_at_google(context, need))
+    if claims:
+        return await _check_dranet(context, need)
+    found = await combined(_check_networks_in_cluster(context, need), _check_networks_at_google(context, need))
+    if found.result in {Result.FAIL, Result.WARN}:
+        other = await verdict_of(_check_dranet(context, need))
+        if other.result is Result.OK:
+            fix = "Launch with network.dranet=true: these nodes have managed DRANET in place of Network objects."
+            return replace(found, evidence=f"{found.evidence} {other.evidence}", fix=fix)
+    return found
+
+
+CARD_CLASS = "mrdma.google.com"  # the DeviceClass of the RDMA cards where GKE's managed DRANET is
+_DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
+
+
+async def _check_dranet(context: CheckContext, need: Need) -> Verdict:
+    """Whether the cards can be claimed: the DeviceClass, and nodes with the driver."""
+    fix = "Take a node pool with managed DRANET, or launch with network.dranet=false."
+    if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{CARD_CLASS}", ObjectWire) is None:
+        told = f"There is no DeviceClass {CARD_CLASS}."
+        return missing_verdict(need, told, "GKE makes it from version 1.34.1-gke.1829001.", fix)
+    names = await _list_node_names(context, f"{_DRANET_LABEL}=true,cloud.google.com/gke-accelerator={GPU_NAME}")
+    told = f"DeviceClass {CARD_CLASS} is there; {len(names)} A4 nodes have managed DRANET."
+    if names:
+        return ok(told)
+    if not await _list_a4_nodes(context):
+        return warn(told, "No A4 node is there to look at.", fix)
+    return missing_verdict(need, told, f"No A4 node has the label {_DRANET_LABEL}=true: no card can be claimed.", fix)
 
 
 async def _check_networks_in_cluster(context: CheckContext, need: Need) -> Verdict:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, ConsoleError, NotFound
+from console.google.clusters import is_older
 from console.kube.objects.meta import ObjectWire, annotations_of
 from console.kube.objects.on_demand import ClaimWire, WorkloadControllerWire
 from console.preflight.check import (
@@ -35,19 +36,29 @@ if TYPE_CHECKING:
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance
 
 
+LUSTRE_COMMAND = "gcloud container clusters update NAME --enable-lustre-csi-driver"
+
+
+async def _list_instances(
+    context: CheckContext, kind: str, project: str
+) -> Sequence[LustreInstance | FilestoreInstance]:
+    project = project or (await context.gke()).project
+    found: Sequence[LustreInstance | FilestoreInstance] = await context.call_google(
+        f"{kind.lower()}: instances of {project}",
+        "file_systems",
+        lambda api, login: (api.list_lustre if kind == "Lustre" else api.list_filestore)(login, project),
+    )
+    return found
+
+
 async def _check_instance(
     context: CheckContext, kind: str, address: str, need: Need, project: str, share: str = ""
 ) -> Verdict:
     """Check the Lustre or Filestore instance at that address with that share; an empty address means any."""
     cluster = await context.gke()
     project = project or cluster.project
-    found: Sequence[LustreInstance | FilestoreInstance]
     try:
-        found = await context.call_google(
-            f"{kind.lower()}: instances of {project}",
-            "file_systems",
-            lambda api, login: (api.list_lustre if kind == "Lustre" else api.list_filestore)(login, project),
-        )
+        found = await _list_instances(context, kind, project)
     except ApiDisabled as error:
         return missing_verdict(need, error.message, "No instance can be there.", "Enable the service, then make one.",
                        repair=enable_services_repair(project, error.service))  # fmt: skip
@@ -331,16 +342,43 @@ async def check_lustre_driver(context: CheckContext) -> Verdict:
     return _combine_driver_and_addon(name, here, there, sure=True)
 
 
+NO_LEGACY_PORT_FROM = "1.33.2-gke.4655000"  # the first version of nodes that reach Lustre without the legacy port
+
+
 async def _check_lustre_addon(context: CheckContext, need: Need) -> Verdict:
+    """The legacy port is deprecated: it is asked for only where the nodes are old or the instance has no other."""
     cluster = await context.gke()
-    words = "the Lustre CSI driver with the legacy port"
-    if "lustreLegacyPort" in cluster.addons and "lustre" in cluster.addons:
+    driver, legacy = "lustre" in cluster.addons, "lustreLegacyPort" in cluster.addons
+    if driver and legacy:
         return ok("Google: the Lustre CSI driver is on, with the legacy port.")
-    told, reason = "Google: the Lustre CSI driver is off.", "Its volumes cannot be mounted."
-    if "lustre" in cluster.addons:
-        told = "Google: the Lustre CSI driver is on, its legacy port is off."
-        reason = "Instances made with GKE support listen on the legacy port only."
-    return missing_verdict(need, told, reason, repair=await _enable_addon_repair(context, "lustreLegacyPort", words))
+    wanting, unread = "", ""
+    pools = [pool for pool in cluster.pools if pool.accelerators and is_older(pool.version, NO_LEGACY_PORT_FROM)]
+    if old := [f"{pool.name} ({pool.version})" for pool in pools]:
+        wanting = f"Nodes older than {NO_LEGACY_PORT_FROM} need the legacy port: {', '.join(old)}."
+    else:
+        try:
+            found = await _list_instances(context, "Lustre", context.wish.text("storage.lustre.project"))
+            server = context.wish.text("storage.lustre.server")
+            mine = [each for each in found if each.server == server or not server]
+            # Of a claim alone the instance is not known: the port is needed for sure if all of them listen there.
+            if mine and all(getattr(each, "legacy_port", False) for each in mine):
+                named = ", ".join(each.name for each in mine)
+                wanting = f"Instances made with GKE support listen on the legacy port only: {named}."
+        except ConsoleError as error:
+            unread = f" Whether the instance listens on the legacy port only is not known: {error.message}"
+    if driver and not wanting:
+        return ok(f"Google: the Lustre CSI driver is on; its legacy port is off, as newer nodes do without.{unread}")
+    state = "on, its legacy port is off" if driver else "off"
+    words = "the Lustre CSI driver" + (" with the legacy port" if wanting else "")
+    repair = await _enable_addon_repair(context, "lustreLegacyPort" if wanting else "lustre", words)
+    return missing_verdict(
+        need,
+        f"Google: the Lustre CSI driver is {state}.",
+        wanting or "Its volumes cannot be mounted.",
+        "Enable the add-on with the legacy port." if wanting else "",
+        command=f"{LUSTRE_COMMAND} --enable-legacy-lustre-port" if wanting else "",
+        repair=repair,
+    )
 
 
 async def check_lustre(context: CheckContext) -> Verdict:

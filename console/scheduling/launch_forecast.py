@@ -117,6 +117,8 @@ def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
     labels = {str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {}
     if accelerator := get_path(values, "placement.accelerator"):
         labels[f"{GKE}gke-accelerator"] = str(accelerator)
+    if get_path(values, "placement.flexStart"):
+        labels[f"{GKE}gke-flex-start"] = "true"
     gpus = get_path(values, "gpus")
     return LaunchDemand(
         namespace=namespace,

@@ -305,6 +305,7 @@ _LABELS: dict[str, Callable[[Node], str]] = {
     "topology.kubernetes.io/zone": lambda node: node.zone,
     f"{GKE}gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
     f"{GKE}gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
+    f"{GKE}gke-flex-start": lambda node: str(_PROVISIONING.get(node.provisioning) == "flex-start").lower(),
     f"{GKE}gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
 """What nodes say of the labels that are kept of them."""

@@ -71,8 +71,8 @@ _NEXT = (
         "Stop what uses ResourceQuota {0} of namespace {namespace}, launch with fewer GPUs, or ask for a larger quota",
     ),
     (
-        lazy_pattern(r"failed quota: ([^:]+): must specify (.+?) for:"),
-        "ResourceQuota {0} of namespace {namespace} requires every pod to set {1}: set resources of the job",
+        lazy_pattern(r"failed quota: ([^:]+): must specify (.+)"),
+        "ResourceQuota {0} of namespace {namespace} counts what every pod has to name: launch with {settings}",
     ),
     (
         lazy_pattern(r'violates PodSecurity "([^"]+)"'),
@@ -130,8 +130,14 @@ def why_refused(event: Event) -> Why:
 def _next_step(said: str, namespace: str) -> str:
     for pattern, words in _NEXT:
         if found := pattern.search(said):
-            return words.format(*found.groups(), namespace=namespace)
+            return words.format(*found.groups(), namespace=namespace, settings=_settings_for_quota(said))
     return "Change what it names, then launch again"
+
+
+def _settings_for_quota(said: str) -> str:
+    """The values that name what a ResourceQuota misses in "requests.cpu for: main; memory for: main"."""
+    named = re.findall(r"([\w.-]+) for: ", said)
+    return ", ".join(f"--set {each if '.' in each else f'requests.{each}'}=AMOUNT" for each in named)
 
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from practice.node.counters import counter_scripts, nvlink_case
 from practice.node.proc_files import environment, mpi_program, test_command, write_proc_files, write_ras
 from practice.node.ras_status import FIRST_PID, rank_count
+from practice.node.registries import Registries
 from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
 from practice.programs.failure_modes import SICK_FACT
@@ -50,6 +51,10 @@ exec awk -v mode="$mode" -v fields="$*" -v doing="$doing" -v gpus={gpus} -v stuc
     -v sick="$(cat {sick})" -v program="$program" -v first={first} -v uuids={uuids} -f {live}
 """
 
+_NOT_RUN = """#!/bin/sh
+echo "practice cluster: {name} starts nothing here" >&2
+exit 1
+"""
 _PS = """#!/bin/sh
 # Lines of `ps aux` for what the pod would run.
 doing="$(cat {state})"
@@ -261,6 +266,7 @@ def write_fake_binaries(
         "ssh": f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", str(_SSH), str(socket)])} "$@"\n',
         "ssh-keyscan": _KEYSCAN.format(key=host_key),
         "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
+        **{name: _NOT_RUN.format(name=name) for name in _image_programs(place)},
         **rootfs_programs(folder, place),
         **counter_scripts(state, place.gpus, place.nodes),
     }
@@ -269,6 +275,12 @@ def write_fake_binaries(
         path.write_text(text)
         path.chmod(0o755)
     write_rootfs(folder, place)
+
+
+def _image_programs(place: ProgramContext) -> tuple[str, ...]:
+    """Programs of the pod's image that checks look for, and that this machine may lack."""
+    images = [each.get("image", "") for each in (place.pod.get("spec") or {}).get("containers") or ()]
+    return ("torchrun", *(("sshd",) if all(map(Registries.has_sshd, images)) else ()))
 
 
 def gpu_uuid(node: str, gpu: int) -> str:

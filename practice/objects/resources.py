@@ -121,6 +121,8 @@ DEPLOYMENTS = _generated_resource("apps", "v1", "deployments", "Deployment", "de
 DAEMONSETS = _generated_resource("apps", "v1", "daemonsets", "DaemonSet", "ds", custom=False)
 CSIDRIVERS = _group_resource("storage.k8s.io", "csidrivers", "CSIDriver", namespaced=False)
 STORAGECLASSES = _group_resource("storage.k8s.io", "storageclasses", "StorageClass", "sc", namespaced=False)
+DEVICECLASSES = _group_resource("resource.k8s.io", "deviceclasses", "DeviceClass", namespaced=False)
+RESOURCECLAIMTEMPLATES = _group_resource("resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate")
 LEASES = _group_resource("coordination.k8s.io", "leases", "Lease")
 ROLES = _group_resource("rbac.authorization.k8s.io", "roles", "Role")
 ROLEBINDINGS = _group_resource("rbac.authorization.k8s.io", "rolebindings", "RoleBinding")
@@ -174,6 +176,8 @@ RESOURCES: tuple[Resource, ...] = (
     NETWORKS,
     GKENETWORKPARAMSETS,
     STORAGECLASSES,
+    DEVICECLASSES,
+    RESOURCECLAIMTEMPLATES,
     LEASES,
     ROLES,
     ROLEBINDINGS,

@@ -19,6 +19,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import DiffKind, format_unified
 from console.metrics.alarm import AlarmKind
+from console.preflight.all_checks import BEFORE_LAUNCH
 from console.preflight.check import summarize_unanswered, tally
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
@@ -26,7 +27,6 @@ from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
 from console.session import Session, load_catalog
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
-from screens import wording
 from screens.cli.arguments import (
     EXIT_CODES,
     Command,
@@ -127,19 +127,29 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
 
 
 async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
-    """Run the checks that could stop this launch and ask about failures; ConsoleError if nobody can answer."""
-    checks = await session.preflight.before_launch(plan)
+    """Run the checks that could stop this launch and ask about failures, and about those that could not look.
+
+    ConsoleError if nobody can answer.
+    """
+    told = False
+
+    def tell(waiting: tuple[str, ...]) -> None:
+        nonlocal told
+        if not told:
+            warn(f"The checks before the launch wait up to {BEFORE_LAUNCH:g} s for {', '.join(waiting)}.")
+        told = True
+
+    checks = await session.preflight.before_launch(plan, tell)
     for line in summarize_unanswered(checks):
         warn(line)
-    failing = tally(checks).failing
-    if not failing:
+    found = tally(checks)
+    if not (doubt := found.doubt()):
         return
-    for line in (line for check in failing for line in check.lines):
+    for line in (line for check in found.failing for line in check.lines):
         warn(line)
-    named = f"{wording.count(len(failing), 'check')} failed ({', '.join(each.title for each in failing)})"
-    if not (is_interactive() and await confirm((), f"{named}. Launch {plan.name} all the same?")):
-        hint = "Fix what failed, or skip the checks: --no-preflight."
-        raise ConsoleError(f"{plan.name} was not launched: {named}.", hint)
+    if not (is_interactive() and await confirm((), f"{doubt}. Launch {plan.name} all the same?")):
+        hint = "Fix what failed, look again (a4 preflight), or skip the checks: --no-preflight."
+        raise ConsoleError(f"{plan.name} was not launched: {doubt}.", hint)
 
 
 async def make_plan(

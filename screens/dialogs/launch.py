@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -22,7 +23,8 @@ from console.kube.objects.jobset import JobSet
 from console.launch.launcher import avoid_nodes
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
-from console.preflight.check import Check, summarize_unanswered, tally
+from console.preflight.all_checks import BEFORE_LAUNCH
+from console.preflight.check import Check, Tally, summarize_unanswered, tally
 from console.scheduling.launch_alternatives import MOST, Alternative, launch_alternatives
 from console.session import Session
 from screens import wording
@@ -58,9 +60,9 @@ HELD = 1.0  # seconds within which a key that is held down, or was pressed twice
 class LaunchLook(Question[bool | Alternative | ConsoleError]):
     """Shows what will be created; Enter or the launch key confirms, a number changes it so that it fits now.
 
-    Confirmed with Enter while the checks run, it launches when they end, unless one fails. An error that ends them is
-    its answer. The launch key may still be held down from the form: it confirms only what has been checked, and only
-    when it was let go.
+    Confirmed with Enter while the checks run, it launches when they end, unless one fails or could not look. An error
+    that ends them is its answer. The launch key may still be held down from the form: it confirms only what has been
+    checked, and only when it was let go.
     """
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -82,7 +84,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         ),
     ]  # fmt: skip
 
-    def __init__(self, name: str, check: Callable[[], Awaitable[Checked]]) -> None:
+    def __init__(self, name: str, check: Callable[[Callable[[tuple[str, ...]], None]], Awaitable[Checked]]) -> None:
         super().__init__()
         self._name_of_plan, self._check = name, check
         self._confirmed = False
@@ -104,44 +106,51 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         self.query_one(".fails").display = False
         words = Span(f"The API server checks {self._name_of_plan} …")
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), words)
-        self._tell_keys("⏎ launches when the checks end, unless one fails   esc goes back to the form")
+        self._tell_keys(
+            "⏎ launches when the checks end, unless one fails or could not look   esc goes back to the form"
+        )
         self.query_one(YamlText).focus()
         self._run_checks()
 
     @work(group="checks")
     async def _run_checks(self) -> None:
         try:
-            checked = await self._check()
+            checked = await self._check(self.tell)
         except ConsoleError as error:
             self._refusal = error
             self.on_screen_resume()
             return
-        failing = tally(checked.checks).failing
-        self.launches_from = time.monotonic() + (READING if failing else 0)
-        if self._confirmed and not failing and self.is_active:
+        found = tally(checked.checks)
+        self.launches_from = time.monotonic() + (READING if found.doubt() else 0)
+        if self._confirmed and not found.doubt() and self.is_active:
             self.dismiss(True)
         else:
-            self._show(checked, failing)
+            self._show(checked, found)
 
     def on_screen_resume(self) -> None:
         """Answer with the refusal only in front: to dismiss closes whatever is in front."""
         if self._refusal is not None and self.is_active:
             self.dismiss(self._refusal)
 
-    def _show(self, checked: Checked, failing: Sequence[Check]) -> None:
+    def tell(self, waiting: tuple[str, ...]) -> None:
+        """Show what the checks wait for."""
+        words = f"The checks wait up to {BEFORE_LAUNCH:g} s for {', '.join(waiting)} …"
+        self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
+
+    def _show(self, checked: Checked, found: Tally) -> None:
         self._others = checked.others
         self.query_one(SentenceLine).runs = tuple(checked.words)
         self.query_one(YamlText).show(join_manifests(checked.manifests))
-        lines = ["\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])) for check in failing]
+        lines = ["\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])) for check in found.failing]
         lines += [f"○ {line}" for line in summarize_unanswered(checked.checks)]
         fails = self.query_one(".fails")
         fails.display = bool(lines)
         fails.query_one(Static).update(Content("\n".join(lines)))
-        if failing:
+        if doubt := found.doubt(named=False):
             self.add_class("-fails")
-            title = f"{wording.count(len(failing), 'check')} failed. Launch {self._name_of_plan} all the same?"
+            title = f"{doubt}. Launch {self._name_of_plan} all the same?"
             self.query_one(Vertical).border_title = Content(title)
-        launches = "launches all the same" if failing else "launches"
+        launches = "launches all the same" if doubt else "launches"
         last = f" to {len(self._others)}" if len(self._others) > 1 else ""
         changes = f"1{last} changes it so that it fits   " if self._others else ""
         self._tell_keys(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
@@ -155,7 +164,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
     def action_launch(self) -> None:
         if self.launches_from is None:
             self._confirmed = True
-            self._tell_keys("Confirmed: launches when the checks end, unless one fails   esc cancels")
+            self._tell_keys("Confirmed: launches when the checks end, unless one fails or could not look   esc cancels")
         elif time.monotonic() >= self.launches_from:
             self.dismiss(True)
 
@@ -220,10 +229,12 @@ class PasteReport(Question[None]):
             yield Static("Enter closes this.", classes="keys")
 
 
-async def _check(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> Checked:
+async def _check(
+    screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, tell: Callable[[tuple[str, ...]], None]
+) -> Checked:
     session = screen.app.session
     manifests = await session.launch.render(plan)
-    _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
+    _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan, tell))
     fleet, ask = screen.app.fleet, session.launch.plan_texts.demand(plan)
     others = await asyncio.to_thread(launch_alternatives, fleet, ask)
     fits = [*fit_words(fleet, ask), *alternative_words(others)]
@@ -237,7 +248,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     """Dry-run the plan, ask for confirmation and launch it; on refusal show why and keep the form."""
     session = screen.app.session
     try:
-        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, lambda: _check(screen, draft, plan)))
+        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check, screen, draft, plan)))
         if isinstance(answer, ConsoleError):
             raise answer
         if isinstance(answer, Alternative):

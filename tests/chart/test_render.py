@@ -174,14 +174,83 @@ async def test_capabilities_and_privilege_are_a_choice() -> None:
 
 
 async def test_tolerations_are_the_persons_beside_ours() -> None:
-    mine = {"key": "dedicated", "operator": "Equal", "value": "my-training", "effect": "NoSchedule"}
+    mine: dict[str, Value] = {
+        "key": "dedicated",
+        "operator": "Equal",
+        "value": "1",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
     made = await jobset(placement={"tolerations": [mine]})
     assert made["metadata"]["namespace"] == "team"
     assert pod(made)["tolerations"] == [
         {"key": "nvidia.com/gpu", "operator": "Exists"},
         {"key": "cloud.google.com/impending-node-termination", "operator": "Exists"},
+        {"key": "cloud.google.com/gke-queued", "operator": "Exists"},
         mine,
     ]
+
+
+async def test_requests_and_limits_are_those_of_both_containers() -> None:
+    """A ResourceQuota counts the container that installs gIB as well."""
+    amounts = {"cpu": "32", "memory": "512Gi", "ephemeral-storage": "100Gi"}
+    made = await jobset(gpus=16, requests=amounts, limits={"memory": "1Ti"}, resources={"rdma/hca": "1"})
+    (installer,) = pod(made)["initContainers"]
+    assert installer["resources"] == {"requests": amounts, "limits": {"memory": "1Ti"}}
+    limits = {"memory": "1Ti", "nvidia.com/gpu": 8, "rdma/hca": "1"}
+    assert container(made)["resources"] == {"requests": amounts, "limits": limits}
+    assert "resources" not in pod(await jobset())["initContainers"][0]
+    download = await jobset("qwen3-download", requests={"cpu": "4"}, storage={"nfs": {"claim": "nfs-pvc"}})
+    assert container(download)["resources"] == {"requests": {"cpu": "4"}}
+
+
+@pytest.mark.parametrize("amount", [{"cpus": "3"}, {"cpu": "many"}, {"memory": "1 Gi"}, {"nvidia.com/gpu": "1"}])
+@pytest.mark.parametrize("kind", ["requests", "limits"])
+async def test_other_amounts_are_refused(kind: str, amount: Value) -> None:
+    with pytest.raises(ConsoleError, match=r"must be (cpu, memory or|one of cpu, memory, )"):
+        await jobset(**{kind: amount})
+
+
+async def test_cards_are_claimed_where_dranet_manages_them() -> None:
+    objects = await render(network={"dranet": True})
+    made = objects["JobSet"]
+    assert not [name for name in pod_annotations(made) if "networking" in name]
+    assert pod(made)["resourceClaims"] == [{"name": "rdma", "resourceClaimTemplateName": "anna-rdma"}]
+    assert container(made)["resources"] == {"limits": {"nvidia.com/gpu": 8}, "claims": [{"name": "rdma"}]}
+    assert "resources" not in pod(made)["initContainers"][0]
+    assert environment(made)["NCCL_NET"] == "gIB"
+    template = objects["ResourceClaimTemplate"]
+    assert (template["apiVersion"], template["metadata"]["name"]) == ("resource.k8s.io/v1", "anna-rdma")
+    (asked,) = template["spec"]["spec"]["devices"]["requests"]
+    assert asked["exactly"] == {"deviceClassName": "mrdma.google.com", "allocationMode": "ExactCount", "count": 8}
+
+
+@pytest.mark.parametrize("values", [{"gpus": 4}, {"network": {"dranet": True, "hostNetwork": True}}])
+async def test_no_card_is_claimed_by_part_of_a_node_or_in_its_network(values: dict[str, Value]) -> None:
+    objects = await render(**{"network": {"dranet": True}, **values})
+    assert "ResourceClaimTemplate" not in objects
+    assert "resourceClaims" not in pod(objects["JobSet"])
+
+
+async def test_flex_start_machines_are_selected() -> None:
+    made = await jobset(placement={"flexStart": True, "nodeSelector": {"pool": "a"}})
+    assert pod(made)["nodeSelector"] == {"cloud.google.com/gke-flex-start": "true", "pool": "a"}
+
+
+@pytest.mark.parametrize(
+    ("gcs", "output", "folder"),
+    [
+        ({}, "logs/run", "/mnt/logs/run"),
+        ({"mine": "/gcs:implicit-dirs"}, "logs/run", "/gcs/logs/run"),
+        ({"mine": "/results"}, "logs/run", "/results/logs/run"),
+        ({"a-samples": "/artifacts", "mine": "/gcs"}, "logs/run", "/gcs/logs/run"),
+        ({"first": "/a", "second": "/b"}, "logs/run", "/mnt/logs/run"),
+        ({"mine": "/gcs"}, "/mnt/logs/run", "/mnt/logs/run"),
+    ],
+)
+async def test_results_go_to_the_bucket(gcs: Value, output: str, folder: str) -> None:
+    made = await jobset("qwen3-30b-pretrain", storage={"gcs": gcs}, recipe={"train": {"output": output}})
+    assert environment(made)["A4_OUTPUT_BASEPATH"] == folder
 
 
 async def test_gib_is_installed_by_an_init_container_from_a_whole_reference() -> None:

@@ -129,6 +129,9 @@ async def test_buckets_have_names_options_and_the_pods_own_account() -> None:
     annotations = pod(objects)["metadata"]["annotations"]
     assert {name: value for name, value in annotations.items() if "gcsfuse" in name} == {
         "gke-gcsfuse/volumes": "true",
+        "gke-gcsfuse/cpu-request": "250m",
+        "gke-gcsfuse/memory-request": "256Mi",
+        "gke-gcsfuse/ephemeral-storage-request": "5Gi",
         "gke-gcsfuse/cpu-limit": "500m",
         "gke-gcsfuse/memory-limit": "1Ti",
         "gke-gcsfuse/ephemeral-storage-limit": "2Ti",

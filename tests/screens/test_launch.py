@@ -346,17 +346,21 @@ async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_s
             await until(pilot, lambda: "The API server accepts it" in screen_text(app))
 
 
-async def test_the_look_names_the_checks_that_learnt_nothing() -> None:
+async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_nothing() -> None:
     session = session_of()
-    late = "There was no answer within 1.8 s."
+    session.preflight.held, session.preflight.awaited = asyncio.Event(), ("Bucket", "Image")
+    late = "There was no answer within 8 s."
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.COULD_NOT, "Nothing.", late, "", at=1.0)
     async with console(session) as (app, pilot, _):
         await to_form(app, pilot)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: "Could not look: Bucket (There was no answer within 1.8 s)." in screen_text(app))
-        assert "Launch llama-2?" in screen_text(app)
-        assert "launches all the same" not in screen_text(app)
+        await until(pilot, lambda: "The checks wait up to 8 s for Bucket, Image …" in screen_text(app))
+        await pilot.press("enter")
+        session.preflight.held.set()
+        await until(pilot, lambda: "Could not look: Bucket (There was no answer within 8 s)." in screen_text(app))
+        assert "1 check could not look. Launch llama-2 all the same?" in screen_text(app)
+        assert session.called("launch") == [], "confirmed before it was known"
 
 
 async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> None:

@@ -281,7 +281,10 @@ class Toleration(Struct, frozen=True):
         return self.operator == "Exists" or (bool(self.key) and self.value == value)
 
 
-ALWAYS = (Toleration("nvidia.com/gpu", "Exists"), Toleration("cloud.google.com/impending-node-termination", "Exists"))
+ALWAYS = tuple(
+    Toleration(key, "Exists")
+    for key in ("nvidia.com/gpu", "cloud.google.com/impending-node-termination", "cloud.google.com/gke-queued")
+)
 """What every pod of the chart puts up with."""
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from google.cloud import container_v1
 
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Result
 from practice.google.bucket_store import BUCKET, FAR, BucketStore
 from practice.google.builds import BuildStore
+from practice.google.lustre import LustreInstances
 from practice.google.networks import NetworkResources
 from practice.google.registry import RegistryStore
 from practice.objects.resources import (
     CSIDRIVERS,
     DAEMONSETS,
     DEPLOYMENTS,
+    DEVICECLASSES,
     JOBSETS,
     NETWORKPOLICIES,
     NETWORKS,
@@ -93,6 +96,18 @@ def all_tainted(here: Ground) -> Any:
     return here.changed(NODES, "", here.a4_nodes(), change)
 
 
+def pool_tainted(here: Ground) -> Any:
+    """A pool that has no node now."""
+    pool = next(each for each in here.gke.node_pools if each.name == "a4-flex")
+    taint = container_v1.NodeTaint(key="dedicated", value="b", effect=container_v1.NodeTaint.Effect.NO_SCHEDULE)
+    return setting(pool.config, "taints", [*pool.config.taints, taint])
+
+
+def old_nodes_of_lustre(here: Ground) -> Any:
+    config = here.gke.addons_config.lustre_csi_driver_config
+    return _both(setting(config, "enabled", True), setting(here.gke.node_pools[0], "version", "1.33.1-gke.1000000"))
+
+
 def unlabelled(label: str) -> Callable[[Ground], Any]:
     def change(node: Any) -> None:
         node["metadata"]["labels"].pop(label, None)
@@ -141,6 +156,10 @@ CASES = (
          unlabelled("cloud.google.com/gce-topology-block")),
     Case("P06", (NCCL, "gpus=256"), "fewer GPUs", well=(NCCL,)),
     Case("P07", (NCCL,), "team", all_tainted),
+    Case("P07", (NCCL, "placement.flexStart=true"), "dedicated", lambda here: pool_tainted(here)),
+    Case("P17", (NCCL, "queue=a4", "requests.cpu=32"), "a4 has no quota of cpu", well=(NCCL, "queue=a4")),
+    Case("P21", (LUSTRE,), "need the legacy port: a4-pool", lambda here: old_nodes_of_lustre(here)),
+    Case("P27", (NCCL, "network.dranet=true"), "There is no DeviceClass mrdma.google.com", well=(NCCL,)),
     Case("P08", (), "gke-metadata-server", gone(DAEMONSETS, "kube-system", "gke-metadata-server")),
     Case("P09", (NCCL, GCS), "gcsfuse", gone(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io")),
     Case("P10", (NCCL, GCS, "network.hostNetwork=true"), "v1.15.0", old_fuse),
@@ -223,6 +242,39 @@ async def test_a_driver_that_is_missing_though_its_addon_is_on_is_not_enabled_ag
     assert "Google: the GCS FUSE CSI driver is on." in check.evidence
     assert check.fix.startswith("Wait some minutes: the add-on is on.")
     assert (check.command, check.repair) == ("kubectl get csidriver gcsfuse.csi.storage.gke.io", None)
+
+
+async def test_the_legacy_port_is_not_asked_for_where_it_is_not_needed(here: Ground) -> None:
+    """Of newer nodes and an instance without GKE support it is needed by nobody, and `--fix` leaves it off."""
+    wish = here.wish(LUSTRE)
+    instances = here.world.service_state(LustreInstances).instances
+    config = here.gke.addons_config.lustre_csi_driver_config
+    with ExitStack() as harm:
+        for each in instances.values():
+            harm.enter_context(setting(each, "gke_support_enabled", False))
+        off = await here.look("P21", wish)
+        assert off.repair is not None
+        assert (off.result, off.repair.target[-1]) == (Result.FAIL, "lustre")
+        assert "legacy" not in off.command
+        harm.enter_context(setting(config, "enabled", True))
+        on = await here.look("P21", wish)
+        assert "its legacy port is off" in on.evidence
+        assert on.repair is None
+
+
+async def test_cards_are_claimed_or_asked_for_by_annotation(here: Ground) -> None:
+    def manage(node: Any) -> None:
+        node["metadata"]["labels"]["cloud.google.com/gke-networking-dra-driver"] = "true"
+
+    claims, notes = here.wish(NCCL, "network.dranet=true"), here.wish(NCCL)
+    with here.with_(DEVICECLASSES, {"metadata": {"name": "mrdma.google.com"}}):
+        check = await here.becomes(Result.FAIL, "P27", claims)
+        assert "No A4 node has the label" in check.reason
+        with here.changed(NODES, "", here.a4_nodes(), manage):
+            assert "A4 nodes have managed DRANET" in (await here.becomes(Result.OK, "P27", claims)).evidence
+            with here.without(NETWORKS, "", "rdma-3"):
+                check = await here.becomes(Result.FAIL, "P27", notes)
+                assert "network.dranet=true" in check.fix
 
 
 async def test_registries_that_hide_an_image_are_told_from_those_without_it(here: Ground) -> None:

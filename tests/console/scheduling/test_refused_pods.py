@@ -17,6 +17,7 @@ TRAIN = jobset("train", 2)
 JOB = Job("default", "train-workload-0", uid="job", jobset_uid=TRAIN.uid)
 NOPE = 'error looking up service account default/nope: serviceaccount "nope" not found'
 GPUS = "requests.nvidia.com/gpu"
+UNNAMED = "failed quota: few: must specify requests.cpu for: main; memory for: gib,main"
 QUOTA = f"exceeded quota: few, requested: {GPUS}=8, used: {GPUS}=0, limited: {GPUS}=4"
 
 
@@ -32,6 +33,8 @@ def told(message: str, reason: str = "FailedCreate", last: float = 10.0, uid: st
          "kubectl create serviceaccount nope -n default"),
         (f'Error creating: pods "train-workload-0-0-abcde" is forbidden: {QUOTA}', QUOTA,
          "ResourceQuota few of namespace default"),
+        (f'Error creating: pods "x" is forbidden: {UNNAMED}', UNNAMED,
+         "launch with --set requests.cpu=AMOUNT, --set requests.memory=AMOUNT"),
         ('Error creating: admission webhook "images.corp.example" denied the request: only from our registry',
          'admission webhook "images.corp.example" denied the request: only from our registry',
          "(images.corp.example)"),
@@ -39,7 +42,7 @@ def told(message: str, reason: str = "FailedCreate", last: float = 10.0, uid: st
          'violates PodSecurity "restricted:latest": privileged (main)', "level restricted:latest"),
         ("Error creating: something new", "something new", "launch again"),
     ],
-    ids=["account", "quota", "webhook", "pod security", "unknown"],
+    ids=["account", "quota", "requests", "webhook", "pod security", "unknown"],
 )  # fmt: skip
 def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: str) -> None:
     fleet = fleet_of(TRAIN, JOB, told(message))

@@ -33,7 +33,6 @@ def typist() -> Iterator[Typist]:
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks of a launch are given the time that they need on a busy machine."""
     monkeypatch.setattr("console.preflight.all_checks.BEFORE_LAUNCH", 60.0)
-    monkeypatch.setattr("console.preflight.all_checks.GOOGLE_TIMEOUT", 60.0)
 
 
 def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
@@ -223,6 +222,15 @@ def test_a_launch_that_lacks_something_is_refused_and_says_what_mends_it(typist:
     assert "There is no Secret hub in default." in told.err
     assert "lacks was not launched: 3 checks failed (Bucket" in told.err
     assert not [job for job in typist.worked("jobs", "--json").data["items"] if job["name"] == "lacks"]
+
+
+def test_a_launch_is_refused_whose_checks_had_no_answer(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.preflight.all_checks.BEFORE_LAUNCH", 0.0)
+    told = typist.a4("launch", "W03", "--name", "unlooked", "--set", "queue=a4")
+    assert (told.code, told.out) == (1, "")
+    assert "Multi-network" in re.search(r"unlooked was not launched: \d+ checks could not look \((.*)\)\.", told.err)[1]  # type: ignore[index]
+    assert "--no-preflight" in told.err
+    assert not [job for job in typist.worked("jobs", "--json").data["items"] if job["name"] == "unlooked"]
 
 
 def test_without_a_look_it_is_launched_as_it_is(typist: Typist) -> None:
