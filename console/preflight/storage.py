@@ -353,6 +353,7 @@ async def _check_lustre_addon(context: CheckContext, need: Need) -> Verdict:
         return ok("Google: the Lustre CSI driver is on, with the legacy port.")
     wanting, unread = "", ""
     pools = [pool for pool in cluster.pools if pool.accelerators and is_older(pool.version, NO_LEGACY_PORT_FROM)]
+    pools = [pool for pool in cluster.pools if pool.accelerators and is_older(pool.version, NO_LEGACY_PORT_FROM)]
     if old := [f"{pool.name} ({pool.version})" for pool in pools]:
         wanting = f"Nodes older than {NO_LEGACY_PORT_FROM} need the legacy port: {', '.join(old)}."
     else:

@@ -104,8 +104,7 @@ def pool_tainted(here: Ground) -> Any:
 
 
 def old_nodes_of_lustre(here: Ground) -> Any:
-    config = here.gke.addons_config.lustre_csi_driver_config
-    return _both(setting(config, "enabled", True), setting(here.gke.node_pools[0], "version", "1.33.1-gke.1000000"))
+    return setting(here.gke.node_pools[0], "version", "1.33.1-gke.1000000")
 
 
 def unlabelled(label: str) -> Callable[[Ground], Any]:
@@ -158,7 +157,8 @@ CASES = (
     Case("P07", (NCCL,), "team", all_tainted),
     Case("P07", (NCCL, "placement.flexStart=true"), "dedicated", lambda here: pool_tainted(here)),
     Case("P17", (NCCL, "queue=a4", "requests.cpu=32"), "a4 has no quota of cpu", well=(NCCL, "queue=a4")),
-    Case("P21", (LUSTRE,), "need the legacy port: a4-pool", lambda here: old_nodes_of_lustre(here)),
+    Case("P21", (LUSTRE,), "need the legacy port: a4-highgpu-8g-a4-pool", lambda here: old_nodes_of_lustre(here),
+         well=()),
     Case("P27", (NCCL, "network.dranet=true"), "There is no DeviceClass mrdma.google.com", well=(NCCL,)),
     Case("P08", (), "gke-metadata-server", gone(DAEMONSETS, "kube-system", "gke-metadata-server")),
     Case("P09", (NCCL, GCS), "gcsfuse", gone(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io")),
@@ -252,14 +252,14 @@ async def test_the_legacy_port_is_not_asked_for_where_it_is_not_needed(here: Gro
     with ExitStack() as harm:
         for each in instances.values():
             harm.enter_context(setting(each, "gke_support_enabled", False))
+        on = await here.look("P21", wish)
+        assert (on.result, on.repair) == (Result.OK, None)
+        assert "its legacy port is off, as newer nodes do without" in on.evidence
+        harm.enter_context(setting(config, "enabled", False))
         off = await here.look("P21", wish)
         assert off.repair is not None
         assert (off.result, off.repair.target[-1]) == (Result.FAIL, "lustre")
         assert "legacy" not in off.command
-        harm.enter_context(setting(config, "enabled", True))
-        on = await here.look("P21", wish)
-        assert "its legacy port is off" in on.evidence
-        assert on.repair is None
 
 
 async def test_cards_are_claimed_or_asked_for_by_annotation(here: Ground) -> None:
