@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from google_crc32c import value as crc32c
-
 from practice.google.cloud import PROJECT, SHARED
 from practice.node import buckets
+from practice.node.files import StoredFile
 
 if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
@@ -23,21 +21,6 @@ DAY = 86400.0
 
 
 @dataclass(slots=True)
-class BucketObject:
-    """An object in a bucket."""
-
-    content: bytes
-    kind: str
-    generation: int
-    updated: float
-
-    @property
-    def crc32c(self) -> str:
-        """The CRC32C checksum in base64."""
-        return base64.b64encode(crc32c(self.content).to_bytes(4, "big")).decode()
-
-
-@dataclass(slots=True)
 class BucketState:
     """A bucket."""
 
@@ -46,7 +29,7 @@ class BucketState:
     location: str
     location_type: str
     created: float
-    objects: dict[str, BucketObject] = field(default_factory=dict)
+    objects: dict[str, StoredFile] = field(default_factory=dict)
     bindings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # role and members
 
 
@@ -73,20 +56,19 @@ class BucketStore:
                 ),
             )
         }
+        for each in self.buckets.values():
+            each.objects = world.buckets.volumes.files("bucket", each.name)
         self._add_seed_data()
 
     def add(self, made: BucketState) -> None:
         """Add a new bucket, also for nodes."""
         self.buckets[made.name] = made
+        made.objects = self.world.buckets.volumes.files("bucket", made.name)
         self.world.buckets.bindings[made.name] = made.bindings
 
-    def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> BucketObject:
+    def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> StoredFile:
         now = self.world.clock.now() if moment is None else moment
-        made = BucketObject(
-            content, kind or "application/octet-stream", 1_700_000_000_000_000 + self.world.next_number(), now
-        )
-        self.buckets[bucket].objects[name] = made
-        return made
+        return self.world.buckets.volumes.put(("bucket", bucket), name, content, now, kind)
 
     def _add_seed_data(self) -> None:
         chance = random.Random(25)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import uuid
@@ -12,9 +13,11 @@ from urllib.parse import unquote
 
 import grpc
 from aiohttp import web
+from google_crc32c import value as crc32c
 
-from practice.google.bucket_store import BucketObject, BucketState, BucketStore
+from practice.google.bucket_store import BucketState, BucketStore
 from practice.google.serving import RefusalError
+from practice.node.files import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -59,7 +62,7 @@ class _StorageApi:
             raise RefusalError(grpc.StatusCode.NOT_FOUND, "The specified bucket does not exist.")
         return found
 
-    async def _find_object(self, method: str, request: web.Request) -> tuple[BucketState, str, BucketObject]:
+    async def _find_object(self, method: str, request: web.Request) -> tuple[BucketState, str, StoredFile]:
         bucket = await self._find_bucket(method, request)
         name = _object_name(request)
         found = bucket.objects.get(name)
@@ -185,7 +188,7 @@ def _object_name(request: web.Request) -> str:
     return unquote(request.rel_url.raw_path.partition("/o/")[2])
 
 
-def _check_generation(asked: Mapping[str, str], found: BucketObject) -> None:
+def _check_generation(asked: Mapping[str, str], found: StoredFile) -> None:
     wanted = asked.get("ifGenerationMatch") or asked.get("generation")
     if wanted and int(wanted) != found.generation:
         words = "At least one of the pre-conditions you specified did not hold."
@@ -218,11 +221,12 @@ def _bucket_resource(found: BucketState, number: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _object_json(bucket: str, name: str, found: BucketObject) -> dict[str, Any]:
+def _object_json(bucket: str, name: str, found: StoredFile) -> dict[str, Any]:
+    checksum = base64.b64encode(crc32c(found.content).to_bytes(4, "big")).decode()
     return {
         "kind": "storage#object", "bucket": bucket, "name": name, "size": str(len(found.content)),
         "generation": str(found.generation), "metageneration": "1", "contentType": found.kind,
-        "updated": _format_time(found.updated), "timeCreated": _format_time(found.updated), "crc32c": found.crc32c,
+        "updated": _format_time(found.updated), "timeCreated": _format_time(found.updated), "crc32c": checksum,
     }  # fmt: skip
 
 

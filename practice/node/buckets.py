@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from practice.node.files import Volumes
 from practice.objects.resources import CSIDRIVERS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Buckets:
     """Bucket name -> its access policy; practice Google adds new buckets."""
 
     def __init__(self) -> None:
+        self.volumes = Volumes()
         mine = f"{_PODS}/subject/ns/default/sa/default"
         self.bindings: dict[str, Bindings] = {
             OWN: [("roles/storage.objectAdmin", (mine,)), ("roles/storage.legacyBucketReader", (mine,))],

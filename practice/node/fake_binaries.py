@@ -18,6 +18,7 @@ from practice.programs.failure_modes import SICK_FACT
 from practice.programs.faults import slow_rank
 from practice.programs.hangs import HUNG_FACT, doing_in_hang
 from practice.programs.nccl import is_single_process
+from practice.programs.recipes import lacks_sshd, launcher_at
 from practice.programs.stages import own_script_trains
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ def activity_of(place: ProgramContext) -> str:
     return "train" if place.room.facts.get(HUNG_FACT) is None else doing_in_hang(place)
 
 
+def _programs_there(place: ProgramContext) -> tuple[str, ...]:
+    """Return programs of the image, or installed by the launcher, that are found and not imitated."""
+    return ("torchrun",) if lacks_sshd(place) and launcher_at(place.argv) is None else ("torchrun", "sshd")
+
+
 def _is_running_tests(steps: LauncherSteps | None) -> bool:
     """Return whether the first pod's steps show that nccl-tests are running."""
     return steps is not None and steps.current == "all-reduce"
@@ -186,6 +192,10 @@ case "$*" in
     "passwd root") echo root:x:0:0:root:{folder}:/bin/bash ;;
     *) exec /usr/bin/getent "$@" ;;
 esac
+"""
+_NOT_RUN = """#!/bin/sh
+echo "practice cluster: {name} is not run here" >&2
+exit 1
 """
 _KEYSCAN = """#!/bin/sh
 echo '[127.0.0.1]:2222 {key}'
@@ -261,6 +271,10 @@ def write_fake_binaries(
             slow=FIRST_PID + slow.rank % place.gpus if slow is not None and loading else 0,
             percent=round(100 * slow.share) if slow is not None else 0,
         ),
+        **{
+            name: f"#!/bin/sh\necho 'practice cluster: {name} is not run here' >&2\nexit 1\n"
+            for name in _programs_there(place)
+        },
         "id": _ID,
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh": f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", str(_SSH), str(socket)])} "$@"\n',

@@ -72,11 +72,11 @@ class PodSsh:
             return Place(why=f"ssh: Could not resolve hostname {knock.host}: Name or service not known")
         names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
         refused = f"ssh: connect to host {knock.host} port 2222: Connection refused"
-        listening = [name for name in names if self._shells.has_sshd(*name)]
-        taken = [name for name in listening if self._shells.host_keys.login_key(*name) == knock.key]
-        if not taken:
-            return Place(why=f"root@{knock.host}: Permission denied (publickey)." if listening else refused)
         try:
+            listening = [name for name in names if self._shells.has_sshd(*name)]
+            taken = [name for name in listening if self._shells.host_keys.login_key(*name) == knock.key]
+            if not taken:
+                return Place(why=f"root@{knock.host}: Permission denied (publickey)." if listening else refused)
             place = self._shells.login_place(self._shells.open_place(*taken[0], ""))
         except ApiError:
             return Place(why=refused)

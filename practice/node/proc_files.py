@@ -82,7 +82,7 @@ def write_ras(folder: Path, place: ProgramContext, doing: str) -> None:
 
 
 def training_step_seconds(place: ProgramContext) -> float:
-    return step_seconds(place, megatron.STEP_SECONDS if is_megatron(place) else ddp.STEP_SECONDS)
+    return megatron.seconds_per_step(place) if is_megatron(place) else step_seconds(place, ddp.STEP_SECONDS)
 
 
 def mpi_program(place: ProgramContext) -> str:

@@ -10,6 +10,8 @@ import paramiko
 from paramiko import SFTPAttributes, SFTPHandle, SFTPServer
 from paramiko.sftp import SFTP_FAILURE, SFTP_OK
 
+from practice.node.files import find_on_machine
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -83,7 +85,7 @@ class PodFiles(paramiko.SFTPServerInterface):
         self._folder = folder
 
     def _path(self, path: str) -> Path:
-        return self._folder / path
+        return self._folder / find_on_machine(self._folder, path)
 
     def canonicalize(self, path: str) -> str:
         """The absolute path without dots."""

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from practice.node.fake_binaries import activity_of, write_activity, write_fake_binaries
+from practice.node.files import find_on_machine, write_files
 from practice.node.flight_recorder import FlightRecorders
 from practice.node.host_keys import HostKeys
 from practice.node.pod_ssh import PodSsh
 from practice.node.proc_files import environment, training_step_seconds
 from practice.objects.api_error import ApiError
 from practice.objects.resources import PODS
+from practice.programs.recipes import SSHD_FACT, launcher_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +38,6 @@ _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _KEPT = ("TERM", "LANG", "LC_ALL")
 _LOGIN = ("HOME", "HOSTNAME", "PATH", "USER", "PS1", "PROMPT_COMMAND", "TMUX_TMPDIR", "A4_PROC", "A4_RDMA", *_KEPT)
 """What a session has that sshd starts, of the variables of the container or of this practice."""
-_LAUNCHER = "launchers/run.sh"
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,13 @@ class Shells:
         self._recorders = FlightRecorders()
         self._ssh = PodSsh(self, folder / ".ssh" / "socket")
         self._processes: set[asyncio.subprocess.Process] = set()
+        self._written: dict[Path, dict[str, int]] = {}
 
     def has_sshd(self, namespace: str, pod: str) -> bool:
+        """Whether an SSH server listens in the pod: with the launchers of the chart, from their step on."""
+        place = self.kubelets.find_container(namespace, pod, "").place
+        if place is not None and place.rank in place.room.facts.get("steps", {}):
+            return f"{SSHD_FACT} {place.rank}" in place.room.facts
         image = self.kubelets.storage.get(PODS, namespace, pod)["spec"]["containers"][0].get("image", "")
         return self.kubelets.registries.has_sshd(image)
 
@@ -81,9 +87,10 @@ class Shells:
         if not folder.exists():
             folder.mkdir(parents=True, mode=0o700)
             write_fake_binaries(folder, run.place, self.host_keys.public_key(namespace, pod), self._ssh.socket)
-            if any(part.endswith(_LAUNCHER) for part in run.place.argv):
+            if launcher_at(run.place.argv) is not None:
                 _share_environment(folder, run.place.env, self.host_keys.login_key(namespace, pod))
         write_activity(folder, run.place)
+        write_files(folder, run.place, self._written.setdefault(folder, {}))
         place = run.place
         self._recorders.listen(folder, place, lambda: activity_of(place), training_step_seconds(place), run.guests)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
@@ -130,7 +137,7 @@ class Shells:
         place.end_callbacks.add(end)
         try:
             run = self._run_with_terminal if stdio.tty else self._run_with_pipes
-            return await run(place, [found, *argv[1:]], stdio)
+            return await run(place, [found, *(find_on_machine(place.folder, each) for each in argv[1:])], stdio)
         finally:
             place.end_callbacks.discard(end)
 

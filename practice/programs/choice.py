@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.programs import ddp, megatron, nccl, recipes, shell_commands, stages
+from practice.programs import ddp, kept_logs, megatron, nccl, recipes, shell_commands, stages
 from practice.programs.faults import TEST, TRAINING, fault_kinds_of, impossible_faults_of
 from practice.programs.recordings import launchers
 from practice.programs.steps import PrintLine
@@ -28,9 +28,10 @@ def choose_program(argv: list[str], env: dict[str, str], *, init: bool) -> Progr
     if init:
         return shell_commands.run_installer
     recipe = RECIPES.get(env.get("A4_RECIPE", ""))
-    if recipe is not None and any("launchers/run.sh" in part for part in argv):
-        return _with_fault_warnings(env["A4_RECIPE"], recipe)
-    return shell_commands.run_command
+    if recipe is None or recipes.launcher_at(argv) is None:
+        return shell_commands.run_command
+    program = _with_fault_warnings(env["A4_RECIPE"], recipe)
+    return kept_logs.keep_log(program) if env.get("A4_LOG_FOLDER") else program
 
 
 def _step_count(recipe: str, work: str, place: ProgramContext) -> int | None:

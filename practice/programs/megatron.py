@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from practice.programs.checkpoints import FIRST_FACT, checkpoint_folder, finish_checkpoint, save_shards
 from practice.programs.failure_modes import fail_at_step, failing_steps
 from practice.programs.faults import fault_at, step_seconds
 from practice.programs.process_groups import model_parallel_sizes
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
     from practice.programs.steps import ProgramContext, Step
 
-STEP_SECONDS = 2.8
-_TFLOPS = 1180.0
+_LEAST_SECONDS = 2.8  # of a step that computes next to nothing: its kernels are still launched one by one
+_BEST_TFLOPS = 1180.0  # of a B200 in such a training, about half of what it can do at the most
 _RATE, _LOWEST_RATE, _WARMUP = 3.0e-4, 3.0e-5, 200
 _START_SECONDS = 8.0  # what the first iteration takes longer than the others, in iterations
 _NOT_REAL_NOTE = "practice cluster: these iteration lines are made up; nothing is trained"
@@ -55,6 +57,8 @@ def train_swift(place: ProgramContext) -> Iterator[Step]:
 
 def _run_training(place: ProgramContext, name: str, total: int, line: Line) -> Iterator[Step]:
     yield PrintLine(_NOT_REAL_NOTE)
+    if place.rank == 0:
+        place.room.post(FIRST_FACT, place)
     yield from _start_up(place)
     place.room.post(f"{name} started {place.rank}")
     for index in range(place.nodes):
@@ -73,6 +77,19 @@ def _run_training(place: ProgramContext, name: str, total: int, line: Line) -> I
 
 def batch_size(place: ProgramContext) -> int:
     return int(place.env.get("A4_GLOBAL_BATCH_SIZE") or place.env.get("A4_SWIFT_GLOBAL_BATCH") or 1024)
+
+
+def _tflop_per_gpu(place: ProgramContext) -> float:
+    """Return the work of a step for each GPU: six FLOPs for each active parameter and token."""
+    named = place.env.get("A4_MODEL_SIZE") or place.env.get("A4_SWIFT_LOAD") or "A3B"
+    size = re.search(r"A(\d+)B", named) or re.search(r"(\d+(?:\.\d+)?)B", named)
+    tokens = batch_size(place) * int(place.env.get("A4_SEQ_LEN") or place.env.get("A4_SWIFT_MAX_LENGTH") or 4096)
+    return 6e-3 * (float(size[1]) if size else 3.0) * tokens / (place.nodes * place.gpus)
+
+
+def seconds_per_step(place: ProgramContext) -> float:
+    """Return how long a step takes: as its values say, or the pace that is asked for."""
+    return step_seconds(place, _LEAST_SECONDS + _tflop_per_gpu(place) / _BEST_TFLOPS)
 
 
 def _start_up(place: ProgramContext) -> Iterator[Step]:
@@ -97,10 +114,11 @@ def _start_up(place: ProgramContext) -> Iterator[Step]:
 def _run_quiet_rank(place: ProgramContext, over: str, total: int) -> Iterator[Step]:
     rank, past = place.rank * place.gpus, 0.0
     yield PrintLine(f"[rank {rank}] ready; the last rank prints the iterations")
-    yield Pause(step_seconds(place, STEP_SECONDS) * (1 + _START_SECONDS))
+    seconds = seconds_per_step(place)
+    yield Pause(seconds * (1 + _START_SECONDS))
     yield PrintLine(_format_memory(rank))
     for number in (step for step in failing_steps(place) if step <= total):
-        yield Pause(step_seconds(place, STEP_SECONDS) * (number - past))
+        yield Pause(seconds * (number - past))
         past = number
         yield from fail_at_step(place, number)
     yield WaitForFact(over)
@@ -112,7 +130,7 @@ def _run_quiet_rank(place: ProgramContext, over: str, total: int) -> Iterator[St
 def _run_iterations(place: ProgramContext, total: int, line: Line) -> Iterator[Step]:
     spike, nan, slow = (fault_at(place, kind) for kind in ("spike", "nan", "slow"))
     first = int(place.env.get("A4_TRAIN_FIRST", "1"))
-    seconds = step_seconds(place, STEP_SECONDS)
+    seconds = seconds_per_step(place)
     for number in range(first, total + 1):
         yield from fail_at_step(place, number)
         factor = 1.0 + 0.01 * place.random.random() + (0.35 if slow is not None and number >= slow else 0.0)
@@ -135,10 +153,12 @@ def _save_interval(place: ProgramContext) -> int:
 
 
 def _save_checkpoint(place: ProgramContext, number: int) -> Iterator[Step]:
-    output = place.env.get("A4_OUTPUT_BASEPATH") or place.env.get("A4_SWIFT_SAVE") or "/mnt/logs"
-    yield PrintLine(f"saving checkpoint at iteration {number:7d} to {output}/checkpoint in torch_dist format")
-    yield Pause(step_seconds(place, STEP_SECONDS) * 2)
-    yield PrintLine(f"  successfully saved checkpoint from iteration {number:7d} to {output}/checkpoint")
+    folder = checkpoint_folder(place)
+    yield PrintLine(f"saving checkpoint at iteration {number:7d} to {folder} in torch_dist format")
+    save_shards(place, number)
+    yield Pause(seconds_per_step(place) * 2)
+    finish_checkpoint(place, number)
+    yield PrintLine(f"  successfully saved checkpoint from iteration {number:7d} to {folder}")
 
 
 def _format_memory(rank: int) -> str:
@@ -168,11 +188,12 @@ def _format_line(place: ProgramContext, number: int, total: int, seconds: float,
     shown = "" if loss is None else f" lm loss: {loss:.6E} |"
     if place.env.get("A4_MODEL_SIZE", "A3B").startswith("A"):
         shown += f" load_balancing_loss: {1.0 + 0.1 * place.random.random():.6E} |"
+    tflops = min(_BEST_TFLOPS, _tflop_per_gpu(place) / max(seconds, 0.001))  # a pace may be beyond what B200 can do
     return (
         f" [{_format_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples:"
         f" {number * batch_size(place):12d} |"
         f" elapsed time per iteration (ms): {seconds * 1000:.1f} |"
-        f" throughput per GPU (TFLOP/s/GPU): {_TFLOPS * STEP_SECONDS / max(seconds, 0.001):.1f} |"
+        f" throughput per GPU (TFLOP/s/GPU): {tflops:.1f} |"
         f" learning rate: {_learning_rate_at(number, total):.6E} | global batch size: {batch_size(place):5d} |{shown}"
         f" loss scale: 1.0 | grad norm: {norm} | number of skipped iterations: {0:3d} |"
         f" number of nan iterations: {0 if loss is not None else 1:3d} |"

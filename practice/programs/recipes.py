@@ -6,18 +6,23 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from practice.node.registries import Registries
 from practice.programs.recordings import launchers
 from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from practice.programs.steps import Program, ProgramContext, Step
 
     Imitation = Callable[[ProgramContext], Iterator[Step]]
 
+SSHD_FACT = "sshd"
+"""The fact, with the number of the pod behind it, that its SSH server listens."""
 _FOREVER = 10.0**8
-_SECONDS = {"libraries": 0.6, "gpus": 0.5, "ssh": 0.4, "order": 0.3, "connectivity": 1.0}
+_LAUNCHERS = ("launchers/run.sh", "launchers/logged.sh")
+_FOR_SSHD = ("discovery", "order", "hostfile")
+_SECONDS = {"libraries": 0.6, "gpus": 0.5, "ssh": 0.4, "order": 0.3, "connectivity": 1.0, "install": 6.0}
 """How long steps take in which no imitated program takes its time."""
 _VARIABLE = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
@@ -96,20 +101,35 @@ def _replay_recipe(
     recipe: str, place: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
 ) -> Iterator[Step]:
     known = launchers()["recipes"][recipe]
+    installs = lacks_sshd(place)
+    alone = installs and place.env.get("A4_SSH") == "optional"
     skips = {**_skip_switches(), **known.get("skips", {})}
     for section in known["other" if place.rank else "first"]:
         name = section.get("step", "")
         switch = next((one for one, step in skips.items() if step == name and place.env.get(one) == "true"), "")
         if switch:
             yield steps.skip_line(name, f"{switch}=true")
+        elif alone and name in _FOR_SSHD:
+            yield steps.skip_line(name, "no sshd in this image, and the recipe needs none")
+        elif alone and section.get("prints") == [{"say": "waiting for index 0 to end"}]:
+            continue
         elif "skip" in section:
             yield steps.skip_line(name, section["skip"])
         elif name == "order" and not place.env.get("A4_PLACED_BY"):
             yield from _replay_section(launchers()["unqueued"], place, steps, programs)
         else:
+            if name == "ssh" and installs:
+                yield PrintLine("no sshd in this image: openssh-server is installed")
+                yield Pause(_SECONDS["install"])
             yield from _replay_section(section, place, steps, programs)
         if name == "train" and not switch and place.env.get("USE_JSON_SFT") == "true" and "json" in known:
             yield from _replay_section(known["json"], place, steps, programs)
+
+
+def lacks_sshd(place: ProgramContext) -> bool:
+    """Return whether the image of the pod has no SSH server."""
+    containers = (place.pod.get("spec") or {}).get("containers") or [{}]
+    return not Registries.has_sshd(containers[0].get("image", ""))
 
 
 @cache
@@ -139,7 +159,7 @@ def _replay_section(
             yield from _wait_for_others(event["say"], name, place)
     yield Pause(_SECONDS.get(name, 0.0))
     if name == "ssh":
-        place.room.post(f"sshd {place.rank}")
+        place.room.post(f"{SSHD_FACT} {place.rank}")
     elif name and not place.rank:
         place.room.post(f"{name} over")
     if name:
@@ -160,7 +180,7 @@ def _print_recorded_event(event: Mapping[str, str], place: ProgramContext) -> It
     for index, name in enumerate(worker_host_names(place)):
         text = _expand_variables(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
         if text.startswith("pong"):
-            yield WaitForFact(f"sshd {index}")
+            yield WaitForFact(f"{SSHD_FACT} {index}")
             yield Pause(0.2)
             place.room.post(f"found {index}")
         for _ in range(int(_expand_variables(event.get("times", "1"), place.env))):
@@ -169,8 +189,13 @@ def _print_recorded_event(event: Mapping[str, str], place: ProgramContext) -> It
 
 def _format_arguments(place: ProgramContext) -> str:
     """Return the arguments that the chart passes to a person's own script."""
-    launcher = next((at for at, part in enumerate(place.argv) if part.endswith("launchers/run.sh")), len(place.argv))
-    return " ".join(place.argv[launcher + 1 :])
+    at = launcher_at(place.argv)
+    return "" if at is None else " ".join(place.argv[at + 1 :])
+
+
+def launcher_at(argv: Sequence[str]) -> int | None:
+    """Return where the chart's launcher stands in the command line of a container; None if it is none of the chart."""
+    return next((at for at, part in enumerate(argv) if part.endswith(_LAUNCHERS)), None)
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:

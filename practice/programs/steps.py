@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
-if TYPE_CHECKING:
-    import random
+from practice.node.files import Volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,11 @@ class ProgramContext:
     env: dict[str, str]
     pod: dict[str, Any]
     room: SharedFacts
-    random: random.Random
+    random: Random
     now: Callable[[], float]
     attempt: int = 0  # how often the container was restarted in place
     notes: dict[str, str] = field(default_factory=dict)  # the pod's annotations
+    volumes: Volumes = field(default_factory=Volumes)
 
     @property
     def rank(self) -> int:

@@ -1,0 +1,63 @@
+"""Checkpoints as Megatron saves them with torch.distributed.checkpoint: names and order are right, contents tiny."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import TYPE_CHECKING
+
+from practice.node.files import write_file
+
+if TYPE_CHECKING:
+    from practice.programs.steps import ProgramContext
+
+FIRST_FACT = "pod 0"
+"""The fact that is the context of pod 0: what is saved to no volume lies there."""
+_SHARD = (
+    b"PK\3\4" + b"practice cluster: these weights are made up" + b"PK\5\6" + bytes(18)
+)  # as torch.save begins, ends
+_BACKEND = {"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch"}
+
+
+def checkpoint_folder(place: ProgramContext) -> str:
+    """Return the folder that a training saves to; SWIFT makes a relative one absolute."""
+    if swift := place.env.get("A4_SWIFT_SAVE"):
+        return posixpath.join(place.env.get("PAI_WORKSPACE_ROOT", "/"), swift)
+    return f"{place.env.get('A4_OUTPUT_BASEPATH') or '/mnt/logs'}/checkpoint"
+
+
+def save_shards(place: ProgramContext, number: int) -> None:
+    for name in _shard_names(place):
+        _write(place, f"iter_{number:07}/{name}", _SHARD)
+
+
+def finish_checkpoint(place: ProgramContext, number: int) -> None:
+    """Write what rank 0 writes last: only with it the checkpoint is complete."""
+    _write(place, f"iter_{number:07}/common.pt", _SHARD)
+    _write(place, f"iter_{number:07}/.metadata", _metadata(_shard_names(place)))
+    _write(place, f"iter_{number:07}/metadata.json", json.dumps(_BACKEND).encode())
+    _write(place, "latest_checkpointed_iteration.txt", str(number).encode())
+
+
+def _shard_names(place: ProgramContext) -> list[str]:
+    return [f"__{rank}_{part}.distcp" for rank in range(place.nodes * place.gpus) for part in range(2)]
+
+
+def _write(place: ProgramContext, name: str, content: bytes) -> None:
+    write_file(place.room.facts.get(FIRST_FACT, place), f"{checkpoint_folder(place)}/{name}", content)
+
+
+def _metadata(shards: list[str]) -> bytes:
+    """Return the pickle of DCP's Metadata with a _StorageInfo for each shard."""
+    info = b"ctorch.distributed.checkpoint.filesystem\n_StorageInfo\n)\x81"
+    places = b"".join(
+        _text(name) + info + b"}(" + _text("relative_path") + _text(name) + _text("offset") + b"K\0"
+        + _text("length") + b"K" + bytes([len(_SHARD)]) + b"ub"
+        for name in shards
+    )  # fmt: skip
+    made = b"ctorch.distributed.checkpoint.metadata\nMetadata\n)\x81}("
+    return b"\x80\x02" + made + _text("state_dict_metadata") + b"}" + _text("storage_data") + b"}(" + places + b"uub."
+
+
+def _text(text: str) -> bytes:
+    return b"X" + len(text).to_bytes(4, "little") + text.encode()

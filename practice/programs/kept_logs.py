@@ -1,0 +1,57 @@
+"""The logs that launchers/logged.sh keeps: what a pod prints, in the folder that is mounted for it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from practice.node.files import write_file
+from practice.programs.steps import Exit, Pause, PrintLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.programs.steps import Program, ProgramContext, Step
+
+_SECONDS = 300.0
+_OF_TEST = re.compile(r" *#| *[0-9]+ +[0-9]+ +[a-z]")
+_CONNECTIVITY = re.compile(
+    r"^step \d+ connectivity: run$.*?^step \d+ connectivity: (?:done|failed).*?$", re.DOTALL | re.M
+)
+
+
+def keep_log(program: Program) -> Program:
+    """The same program, whose lines are kept every five minutes and at its end."""
+
+    def kept(place: ProgramContext) -> Iterator[Step]:
+        lines: list[str] = []
+        stored = place.now()
+        try:
+            for step in program(place):
+                if isinstance(step, PrintLine):
+                    lines.append(step.text)
+                elif isinstance(step, Exit) or place.now() - stored > _SECONDS or _outlasts(step):
+                    _store(place, lines)
+                    stored = place.now()
+                yield step
+        finally:
+            _store(place, lines)  # ended from outside, it keeps its log all the same
+
+    return kept
+
+
+def _outlasts(step: Step) -> bool:
+    return isinstance(step, Pause) and step.seconds > _SECONDS
+
+
+def _store(place: ProgramContext, lines: list[str]) -> None:
+    folder = f"{place.env['A4_LOG_FOLDER']}/{place.env.get('JOB_IDENTIFIER', '')}"
+    text = "".join(f"{line}\n" for line in lines)
+    name = f"worker-{place.rank}" if place.rank else "coordinator"
+    found = {f"pod-logs/{name}.log": text}
+    if not place.rank:
+        found["nccl-test-results.txt"] = "".join(f"{line}\n" for line in lines if _OF_TEST.match(line))
+        found["connectivity-test.log"] = "".join(f"{each[0]}\n" for each in _CONNECTIVITY.finditer(text))
+    for path, content in found.items():
+        if content:
+            write_file(place, f"{folder}/{path}", content.encode())
