@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REMOVAL_TIMEOUT = 3.0
 """Seconds that programs which were told to end may go on writing: a shell that is hung up writes its history."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from practice.admission import jobs, jobset, kueue, pods, quotas
 from practice.admission.networks import add_network_resources
 from practice.admission.pod_faults import pod_faults
+from practice.clock import Clock
 from practice.controllers.jobset_children import PREFIX
 from practice.controllers.kueue.label_names import IN_USE
 from practice.controllers.kueue.pods import hold_pod
 from practice.controllers.objects import annotations_of
-from practice.objects.api_error import ApiError, invalid
+from practice.objects.api_error import ApiError, FieldCause, Object, invalid
 from practice.objects.resources import (
     CLUSTERQUEUES,
     JOBS,
@@ -22,16 +23,9 @@ from practice.objects.resources import (
     PODS,
     SERVICES,
     WORKLOADS,
+    Resource,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from practice.clock import Clock
-    from practice.objects.api_error import FieldCause, Object
-    from practice.objects.resources import Resource
-    from practice.objects.storage import Operation, Storage
-
+from practice.objects.storage import Operation, Storage
 
 _WITH_SPEC = (CLUSTERQUEUES, JOBS, JOBSETS, LOCALQUEUES, NODES, WORKLOADS)
 

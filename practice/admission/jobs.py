@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from practice.admission.fields import IMMUTABLE, invalid, required, unsupported
 from practice.admission.pod_faults import pod_faults, template_faults
 from practice.admission.pods import default_spec
-
-if TYPE_CHECKING:
-    from practice.objects.api_error import FieldCause, Object
+from practice.objects.api_error import FieldCause, Object
 
 _UID, _NAME = "controller-uid", "job-name"
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from practice.admission.fields import IMMUTABLE, internal, invalid, label_faults, required, subdomain_faults
 from practice.admission.pod_faults import duplicate_key_causes
 from practice.admission.pods import quantities_as_text
 from practice.controllers.jobset_children import coordinator_address
-
-if TYPE_CHECKING:
-    from practice.objects.api_error import FieldCause, Object
+from practice.objects.api_error import FieldCause, Object
 
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from practice.admission.fields import IMMUTABLE, invalid, qualified_name_faults, subdomain_faults
 from practice.controllers.kueue import label_names
 from practice.controllers.kueue.podsets import iter_templates, queue_name
 from practice.controllers.objects import annotations_of, controller_of, labels_of
-from practice.objects.api_error import ApiError, FieldCause
+from practice.objects.api_error import ApiError, FieldCause, Object
 from practice.objects.resources import JOBSETS, LOCALQUEUES
-
-if TYPE_CHECKING:
-    from practice.objects.api_error import Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 _DEFAULT_QUEUE = "default"
 

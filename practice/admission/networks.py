@@ -5,16 +5,12 @@ A node has one card for each Network of the kind Device, so one pod at a time ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from practice.controllers.objects import annotations_of
 from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import NETWORKS
-
-if TYPE_CHECKING:
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 INTERFACES, DEFAULT = "networking.gke.io/interfaces", "networking.gke.io/default-interface"
 PREFIX = "networking.gke.io.networks/"

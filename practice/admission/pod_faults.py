@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from practice.admission.fields import (
     duplicate,
@@ -18,11 +19,7 @@ from practice.admission.fields import (
     unsupported,
 )
 from practice.controllers.quantity import parse_milli
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.objects.api_error import FieldCause, Object
+from practice.objects.api_error import FieldCause, Object
 
 EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
 _RESTART_POLICIES = ["Always", "OnFailure", "Never"]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from practice.admission.fields import invalid, qualified_name_faults, required, unsupported
 from practice.admission.pod_faults import EFFECTS
-from practice.clock import format_timestamp
-from practice.objects.api_error import Object, forbidden
+from practice.clock import Clock, format_timestamp
+from practice.objects.api_error import FieldCause, Object, forbidden
 from practice.objects.resources import PODS, PRIORITYCLASSES, SERVICEACCOUNTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from practice.clock import Clock
-    from practice.objects.api_error import FieldCause
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 _WAIT_SECONDS = 300
 _EXTENDED_RESOURCE = "nvidia.com/gpu"

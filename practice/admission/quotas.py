@@ -5,7 +5,7 @@ Quotas with scopes are not kept: nothing of the practice cluster has any.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from practice.controllers.quantity import (
     Amounts,
@@ -16,13 +16,8 @@ from practice.controllers.quantity import (
     pod_requests,
 )
 from practice.objects.api_error import Object, forbidden
-from practice.objects.resources import PODS, RESOURCEQUOTAS, RESOURCES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from practice.objects.resources import Resource
-    from practice.objects.storage import Storage
+from practice.objects.resources import PODS, RESOURCEQUOTAS, RESOURCES, Resource
+from practice.objects.storage import Storage
 
 _ONE_OBJECT = 1000
 _COUNTED_KINDS = frozenset({"configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services"})

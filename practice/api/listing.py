@@ -5,19 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 
 from practice.api.serving import parse_number, parse_resource_version
 from practice.objects.api_error import ApiError, Object, bad_request, expired
+from practice.objects.resources import Resource
 from practice.objects.selectors import Predicate, field_predicate, label_predicate
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from practice.objects.resources import Resource
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 _MAX_SNAPSHOTS = 64
 _TOO_OLD = (

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from practice.objects.api_error import Object
+from practice.objects.api_error import Object
 
 
 def pod_cells(pod: Object) -> list[str]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from practice.api.serving import parse_flag, parse_number
 from practice.objects.api_error import ApiError, FieldCause
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from practice.runtime import ContainerLog
+from practice.runtime import ContainerLog
 
 
 @dataclass(frozen=True, slots=True)

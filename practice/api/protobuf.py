@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from practice.api.api_fields import read_types, type_name
 from practice.objects.api_error import ApiError, Object, bad_request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

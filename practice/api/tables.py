@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.api.pod_columns import pod_cells
 from practice.objects import resources as kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from practice.objects.api_error import Object
-    from practice.objects.resources import Resource
+from practice.objects.api_error import Object
+from practice.objects.resources import Resource
 
 Cell = str | int | None
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from practice.api.serving import Target, no_such_path, parse_number
+from practice.objects.api_error import Object
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from practice.objects.api_error import Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 GROUP = "visibility.kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.api import managed_fields, schema
 from practice.api.bodies import check_object, decode, media_type
@@ -15,11 +16,7 @@ from practice.objects import patch, validation
 from practice.objects.api_error import ApiError, Object, bad_request, conflict, invalid, not_found
 from practice.objects.lifecycle import copy_of
 from practice.objects.resources import PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

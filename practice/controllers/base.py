@@ -5,19 +5,15 @@ from __future__ import annotations
 import logging
 import random
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
+from practice.clock import Clock
+from practice.controllers.objects import Key, Object
 from practice.controllers.recorder import Recorder
 from practice.objects.api_error import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.clock import Clock
-    from practice.controllers.objects import Key, Object
-    from practice.objects.history import Event
-    from practice.objects.resources import Resource
-    from practice.objects.storage import Storage
+from practice.objects.history import Event
+from practice.objects.resources import Resource
+from practice.objects.storage import Storage
 
 _RETRY_SECONDS, _RETRY_MOST = 0.5, 60.0
 _TURN_LIMIT = 60  # keys looked at before other things on the event loop get their turn

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from practice.clock import format_timestamp
+from practice.clock import Clock, Timer, format_timestamp
+from practice.controllers.objects import Object
 from practice.node.logs import Log
-from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from practice.clock import Clock, Timer
-    from practice.controllers.objects import Object
-    from practice.programs.steps import Program, ProgramContext, Step
+from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, Step, WaitForFact
 
 _MAX_STEPS_AT_ONCE = 2000
 

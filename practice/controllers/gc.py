@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from practice.controllers.base import Controller
-from practice.controllers.objects import drop_finalizer, is_being_deleted, key_of
+from practice.controllers.objects import Key, Object, drop_finalizer, is_being_deleted, key_of
 from practice.objects.api_error import ApiError
-from practice.objects.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES, SERVICEACCOUNTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.objects.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES, SERVICEACCOUNTS, Resource
 
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from practice.clock import format_timestamp, parse_timestamp
-from practice.controllers.base import Controller
+from practice.controllers.base import Controller, ControlPlane
 from practice.controllers.job_failure import matching_failure
 from practice.controllers.job_pods import (
     TRACKING,
@@ -24,6 +24,8 @@ from practice.controllers.job_pods import (
     wait_after_failure,
 )
 from practice.controllers.objects import (
+    Key,
+    Object,
     controlled_by,
     drop_finalizer,
     find_condition,
@@ -33,14 +35,7 @@ from practice.controllers.objects import (
     owner_keys,
 )
 from practice.objects.api_error import ApiError
-from practice.objects.resources import JOBS, PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.base import ControlPlane
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.objects.resources import JOBS, PODS, Resource
 
 _RETRY_SECONDS, _RETRY_MOST = 1.0, 60.0
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from practice.controllers.objects import key_of
-
-if TYPE_CHECKING:
-    from practice.controllers.objects import Object
+from practice.controllers.objects import Object, key_of
 
 
 def matching_failure(policy: Object | None, failed: list[Object]) -> str:

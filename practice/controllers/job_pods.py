@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from practice.clock import parse_timestamp
-from practice.controllers.objects import annotations_of, is_being_deleted, owner_reference
-
-if TYPE_CHECKING:
-    from practice.controllers.objects import Object
+from practice.controllers.objects import Object, annotations_of, is_being_deleted, owner_reference
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"

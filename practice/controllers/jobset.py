@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from practice.clock import parse_timestamp
 from practice.controllers.base import Controller
@@ -17,6 +17,8 @@ from practice.controllers.jobset_children import (
 )
 from practice.controllers.jobset_status import ChildJobs, StatusDraft
 from practice.controllers.objects import (
+    Key,
+    Object,
     controlled_by,
     find_condition,
     is_being_deleted,
@@ -26,13 +28,7 @@ from practice.controllers.objects import (
     owner_keys,
 )
 from practice.objects.api_error import ApiError
-from practice.objects.resources import JOBS, JOBSETS, SERVICES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.objects.resources import JOBS, JOBSETS, SERVICES, Resource
 
 
 class JobSets(Controller):

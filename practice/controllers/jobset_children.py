@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from typing import TYPE_CHECKING
 
-from practice.controllers.objects import annotations_of, owner_reference
-
-if TYPE_CHECKING:
-    from practice.controllers.objects import Object
+from practice.controllers.objects import Object, annotations_of, owner_reference
 
 PREFIX = "jobset.sigs.k8s.io/"
 RESTARTS = PREFIX + "restart-attempt"

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from practice.clock import format_timestamp
 from practice.controllers.jobset_children import REPLICATED_JOB, RESTARTS, restart_count
-from practice.controllers.objects import is_true, labels_of
-
-if TYPE_CHECKING:
-    from practice.controllers.objects import Object
+from practice.controllers.objects import Object, is_true, labels_of
 
 _EXCLUSIVE = {
     ("StartupPolicyInProgress", "StartupPolicyCompleted"),

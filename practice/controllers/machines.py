@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from practice.clock import format_timestamp
-from practice.controllers.base import Controller
-from practice.controllers.objects import is_being_deleted, key_of
+from practice.controllers.base import Controller, ControlPlane
+from practice.controllers.objects import Key, Object, is_being_deleted, key_of
 from practice.objects.api_error import ApiError
-from practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
+from practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS, Resource
 from practice.scene.gke import start_exporters, update_agent_status
 from practice.scene.machines import FLEX_POOL, make_ready, new_node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.base import ControlPlane
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
 
 _FAULT, _STATUS = "cloud.google.com/fault-behavior", "cloud.google.com/report-and-replace-status"
 _POOL, _RESERVED = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from practice.controllers.objects import labels_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from practice.controllers.objects import Object
+from practice.controllers.objects import Object, labels_of
 
 _SCHEDULING_EFFECTS = ("NoSchedule", "NoExecute")
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from practice.clock import format_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.matching import is_tolerated
-from practice.controllers.objects import find_condition, is_being_deleted, key_of
-from practice.objects.resources import NODES, PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, key_of
+from practice.objects.resources import NODES, PODS, Resource
 
 _HEARTBEAT_SECONDS = 300.0
 _CORDON = "node.kubernetes.io/unschedulable"

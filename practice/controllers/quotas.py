@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from practice.admission.quotas import compute_usage, format_amounts
 from practice.controllers.base import Controller
-from practice.controllers.objects import key_of
+from practice.controllers.objects import Key, Object, key_of
 from practice.controllers.quantity import parse_amounts
-from practice.objects.resources import EVENTS, RESOURCEQUOTAS, RESOURCES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.objects.resources import EVENTS, RESOURCEQUOTAS, RESOURCES, Resource
 
 
 class Quotas(Controller):

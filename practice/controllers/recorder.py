@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from practice.clock import format_micro_timestamp, format_timestamp
+from practice.clock import Clock, format_micro_timestamp, format_timestamp
+from practice.controllers.objects import Object
 from practice.objects.api_error import ApiError
 from practice.objects.resources import EVENTS
-
-if TYPE_CHECKING:
-    from practice.clock import Clock
-    from practice.controllers.objects import Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 _EVENT_TTL_SECONDS = 3600.0  # an API server forgets events after an hour
 _SERIES = {"default-scheduler", "jobset", "kueue-admission", "kueue-workload-controller"}

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from practice.clock import format_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.matching import first_untolerated_taint, node_matches_spec, selector_matches
-from practice.controllers.objects import find_condition, is_being_deleted, key_of, labels_of
+from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, key_of, labels_of
 from practice.controllers.quantity import Amounts, add_amounts, parse_amounts, pod_requests
-from practice.objects.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.objects.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, Resource
 
 _UNRESOLVABLE = (
     "node(s) were unschedulable",

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from practice.controllers.base import Controller
-from practice.controllers.objects import is_being_deleted, key_of
+from practice.controllers.objects import Key, Object, is_being_deleted, key_of
 from practice.objects.api_error import ApiError
-from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES, Resource
 
 _PROVISIONING_SECONDS = 4.0
 _SOURCE = "persistentvolume-controller"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
+from practice.clock import Clock
 from practice.google.serving import RefusalError
 from practice.node.buckets import Buckets
 from practice.node.registries import Registries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from practice.clock import Clock
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 PROJECT, REGION, ZONE, CLUSTER = "practice", "us-central1", "us-central1-b", "practice"
 """Where the practice cluster itself lies."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from google.protobuf.any_pb2 import Any as Packed
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from grpc import aio
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Handler = Callable[[Any], Awaitable[Any]]
 """Takes the request message, gives the answer message; raises RefusalError."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from practice.node.files import Volumes
+from practice.objects.api_error import Object
 from practice.objects.resources import CSIDRIVERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from practice.objects.api_error import Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
 OWN, DATASETS, FAR, SHARED = "practice-a4-runs", "practice-datasets", "practice-archive-eu", "practice-shared-results"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _LINKS = 18  # NVLinks of a B200
 _GROWTH_SCRIPT = """now=$(date +%s.%N)

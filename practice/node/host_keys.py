@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -16,9 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from practice.objects.resources import PODS, SECRETS
-
-if TYPE_CHECKING:
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 
 class HostKeys:

@@ -6,7 +6,7 @@ Shells of the pod find them by A4_PROC and A4_RDMA, because /proc and /sys are t
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from practice.node.counters import write_counters
 from practice.node.disks import format_mounts
@@ -17,11 +17,7 @@ from practice.programs.faults import slow_rank, step_seconds
 from practice.programs.hangs import HOW, find_hang, quiet_gpu, stuck_gpu
 from practice.programs.nccl import BOUNDS, FACTOR, is_single_process
 from practice.programs.stacks import is_megatron, program_command, torchrun_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from practice.programs.steps import ProgramContext
+from practice.programs.steps import ProgramContext
 
 LAUNCHER = 1100
 TEST = "all_reduce_perf"

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console import assets
 from practice.node.disks import format_mounts, list_disks
 from practice.node.proc_files import NICS
 from practice.programs.recipes import worker_host_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.programs.steps import ProgramContext
+from practice.programs.steps import ProgramContext
 
 _GIB_FILE = "/usr/local/gib/scripts/set_nccl_env.sh"
 _HOST_FILE = "/etc/job-worker-services.txt"

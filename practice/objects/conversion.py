@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from practice.objects.api_error import Object
 from practice.objects.lifecycle import copy_of
-
-if TYPE_CHECKING:
-    from practice.objects.api_error import Object
 
 _PRIORITY_SOURCES = {
     ("kueue.x-k8s.io", "WorkloadPriorityClass"): "kueue.x-k8s.io/workloadpriorityclass",

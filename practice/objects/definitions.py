@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from practice.objects.api_error import Object
 from practice.objects.resources import CUSTOMRESOURCEDEFINITIONS, RESOURCES, Resource
-
-if TYPE_CHECKING:
-    from practice.objects.api_error import Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 
 def define_custom_kinds(storage: Storage) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from practice.objects.api_error import Object
 from practice.objects.merge_keys import Path, is_atomic_map, is_set, item_key, list_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from practice.objects.api_error import Object
 
 FieldPath = tuple[str, ...]
 """Steps into an object: ``f:name`` a field, ``k:{...}`` an item by its keys, ``v:...`` a member of a set."""

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from practice.objects.api_error import ApiError, Object
-from practice.objects.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, NAMESPACES, NODES, PODS, SECRETS, WORKLOADS
-
-if TYPE_CHECKING:
-    from practice.objects.resources import Resource
-
+from practice.objects.resources import (
+    CLUSTERQUEUES,
+    JOBSETS,
+    LOCALQUEUES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    WORKLOADS,
+    Resource,
+)
 
 _REQUIRED_SPEC: dict[Resource, Object] = {
     WORKLOADS: {"queueName": ""},

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.json_patch import json_patch, merge_patch
+from practice.objects.resources import Resource
 from practice.objects.strategic_patch import strategic_merge
-
-if TYPE_CHECKING:
-    from practice.objects.resources import Resource
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"

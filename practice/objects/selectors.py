@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.label_selectors import label_terms
-
-if TYPE_CHECKING:
-    from practice.objects.resources import Resource
+from practice.objects.resources import Resource
 
 Predicate = Callable[[Object], bool]
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from practice.objects import resources as kinds
 from practice.objects.api_error import FieldCause, Object, invalid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.objects.resources import Resource
+from practice.objects.resources import Resource
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import posixpath
-from typing import TYPE_CHECKING
 
 from practice.node.files import write_file
-
-if TYPE_CHECKING:
-    from practice.programs.steps import ProgramContext
+from practice.programs.steps import ProgramContext
 
 FIRST_FACT = "pod 0"
 """The fact that is the context of pod 0: what is saved to no volume lies there."""

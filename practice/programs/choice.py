@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from practice.programs import ddp, kept_logs, megatron, nccl, recipes, shell_commands, stages
 from practice.programs.faults import TEST, TRAINING, fault_kinds_of, impossible_faults_of
 from practice.programs.recordings import launchers
-from practice.programs.steps import PrintLine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.programs.steps import Program, ProgramContext, Step
+from practice.programs.steps import PrintLine, Program, ProgramContext, Step
 
 _PROGRAMS = {
     **stages.PROGRAMS,

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from practice.programs.failure_modes import fail_at_step
 from practice.programs.faults import step_seconds
 from practice.programs.recordings import lines
-from practice.programs.steps import Pause, PrintLine, WaitForFact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.programs.steps import ProgramContext, Step
+from practice.programs.steps import Pause, PrintLine, ProgramContext, Step, WaitForFact
 
 _RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; ranks and times of steps are this job's"
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.objects.resources import CONFIGMAPS, SECRETS
-
-if TYPE_CHECKING:
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 Object = dict[str, Any]
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")

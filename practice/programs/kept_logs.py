@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from practice.node.files import write_file
-from practice.programs.steps import Exit, Pause, PrintLine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.programs.steps import Program, ProgramContext, Step
+from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, Step
 
 _SECONDS = 300.0
 _OF_TEST = re.compile(r" *#| *[0-9]+ +[0-9]+ +[a-z]")

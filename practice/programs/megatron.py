@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from practice.programs.checkpoints import FIRST_FACT, checkpoint_folder, finish_checkpoint, save_shards
 from practice.programs.failure_modes import fail_at_step, failing_steps
 from practice.programs.faults import fault_at, step_seconds
 from practice.programs.process_groups import model_parallel_sizes
-from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.programs.steps import ProgramContext, Step
+from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Step, WaitForFact
 
 _LEAST_SECONDS = 2.8  # of a step that computes next to nothing: its kernels are still launched one by one
 _BEST_TFLOPS = 1180.0  # of a B200 in such a training, about half of what it can do at the most

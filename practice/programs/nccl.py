@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from practice.programs import computed_tables
 from practice.programs.faults import Fault, parse_faults, step_seconds, test_count
 from practice.programs.hangs import HUNG_FACT
 from practice.programs.recipes import worker_host_names
 from practice.programs.recordings import NCCL_FILE, NCCL_SOURCE, all_reduce_header, all_reduce_rows, lines
-from practice.programs.steps import Exit, Pause, PrintLine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from practice.programs.steps import ProgramContext, Step
+from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Step
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _ROW_SECONDS = 1.2

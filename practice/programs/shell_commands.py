@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from practice.programs.steps import Exit, Pause, PrintLine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.programs.steps import ProgramContext, Step
+from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Step
 
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 _FOREVER = 10.0**8

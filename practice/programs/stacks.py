@@ -5,12 +5,8 @@ Made up, as the programs call each other: frames of functions below it, its step
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from practice.programs.process_groups import model_parallel_sizes
-
-if TYPE_CHECKING:
-    from practice.programs.steps import ProgramContext
+from practice.programs.steps import ProgramContext
 
 PYTHON = "/usr/bin/python3"
 _SITE = "/usr/local/lib/python3.12/dist-packages"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from practice.controllers.objects import is_true
+from practice.objects.api_error import Object
 from practice.objects.resources import (
     CSIDRIVERS,
     DAEMONSETS,
@@ -16,15 +17,10 @@ from practice.objects.resources import (
     NODES,
     PODS,
     SERVICEACCOUNTS,
+    Resource,
 )
+from practice.objects.storage import Storage
 from practice.scene.machines import FABRIC, RDMA
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.objects.api_error import Object
-    from practice.objects.resources import Resource
-    from practice.objects.storage import Storage
 
 FILESTORE = "filestore.csi.storage.gke.io"  # a driver that is not there at first
 MANAGED, EXPORTER = "gke-managed-system", "dcgm-exporter"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from getpass import getuser
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from practice.objects.api_error import Object
+from practice.objects.api_error import Object
 
 _IMAGE = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
 _QUEUE = "kueue.x-k8s.io/"

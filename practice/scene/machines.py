@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from practice.admission.networks import resources_of
 from practice.clock import format_timestamp
-
-if TYPE_CHECKING:
-    from practice.objects.api_error import Object
+from practice.objects.api_error import Object
 
 RESERVED_POOL, SPOT_POOL, SYSTEM_POOL = "a4-highgpu-8g-a4-pool", "a4-spot", "system"
 FLEX_POOL = "a4-flex"  # a pool whose machines come only when they are asked for: none at the opening

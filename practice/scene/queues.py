@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from practice.objects.api_error import Object
 from practice.objects.resources import (
     CLUSTERQUEUES,
     LOCALQUEUES,
@@ -14,13 +15,8 @@ from practice.objects.resources import (
     STORAGECLASSES,
     TOPOLOGIES,
     WORKLOADPRIORITYCLASSES,
+    Resource,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.objects.api_error import Object
-    from practice.objects.resources import Resource
 
 BLOCK, SUBBLOCK, HOST = (f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock", "host"))
 GPU = "nvidia.com/gpu"

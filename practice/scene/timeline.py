@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from practice.clock import format_timestamp
-from practice.objects.api_error import ApiError
+from practice.clock import Clock, format_timestamp
+from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
+from practice.objects.storage import Storage
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.scene.gke import gke_objects
 from practice.scene.jobs import Job, build_jobset
 from practice.scene.machines import SYSTEM_POOL, build_node, machines, make_ready
 from practice.scene.queues import SUBBLOCK, SYSTEM_PODS, base_objects, queue_objects
 from practice.scene.volumes import volume_objects
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from practice.clock import Clock
-    from practice.objects.api_error import Object
-    from practice.objects.storage import Storage
 
 HISTORY_SECONDS = 8 * 3600.0  # how far back the story begins
 _MINUTE = 60.0

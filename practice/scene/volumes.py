@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.objects.api_error import Object
-    from practice.objects.resources import Resource
+from practice.objects.api_error import Object
+from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Resource
 
 _NFS: Object = {"nfs": {"server": "10.128.15.200", "path": "/share"}}
 _LUSTRE: Object = {

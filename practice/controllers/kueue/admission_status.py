@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from console.scheduling.kueue.state import open_checks, unadmitted_words
+from console.scheduling.kueue.state import Release, Workload, open_checks, unadmitted_words
 from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.kueue.info import admission_checks, has_quota
-from practice.controllers.objects import find_condition, is_true, set_condition
+from practice.controllers.objects import Object, find_condition, is_true, set_condition
 from practice.controllers.quantity import format_quantity
-
-if TYPE_CHECKING:
-    from console.scheduling.kueue.state import Release, Workload
-    from practice.controllers.objects import Object
 
 _MAX_MESSAGE = 32768
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from console.scheduling.kueue.state import Place
-    from practice.controllers.objects import Object
+from console.scheduling.kueue.state import Place
+from practice.controllers.objects import Object
 
 
 def encode_assignment(levels: Sequence[str], places: Sequence[Place]) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from console.scheduling.kueue.state import (
     BACK_OF_QUEUE,
@@ -15,13 +15,8 @@ from console.scheduling.kueue.state import (
 )
 from practice.clock import parse_timestamp
 from practice.controllers.kueue.assignment import decode_domains
-from practice.controllers.objects import find_condition, is_true, key_of
+from practice.controllers.objects import Object, find_condition, is_true, key_of
 from practice.controllers.quantity import parse_amounts, pod_requests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from practice.controllers.objects import Object
 
 
 def read_workload(obj: Object, cluster_queue: str = "") -> Workload:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
-from practice.controllers.base import Controller
+from practice.controllers.base import Controller, ControlPlane
 from practice.controllers.kueue import admission_status as status
 from practice.controllers.kueue.info import has_quota, local_queue_of
 from practice.controllers.kueue.label_names import IN_USE
@@ -21,6 +21,8 @@ from practice.controllers.kueue.podsets import (
 )
 from practice.controllers.kueue.snapshot import read_release
 from practice.controllers.objects import (
+    Key,
+    Object,
     controlled_by,
     controller_of,
     drop_finalizer,
@@ -30,16 +32,8 @@ from practice.controllers.objects import (
     key_of,
     owner_keys,
 )
-from practice.objects.resources import JOBS, JOBSETS, WORKLOADS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.base import ControlPlane
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
-    from practice.objects.storage import Storage
-
+from practice.objects.resources import JOBS, JOBSETS, WORKLOADS, Resource
+from practice.objects.storage import Storage
 
 _EVICTION_SECONDS = 1.0
 """An eviction takes this long at least: two queues that take from each other do so at a human pace."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
@@ -21,6 +21,8 @@ from practice.controllers.kueue.podsets import (
 )
 from practice.controllers.kueue.snapshot import read_release
 from practice.controllers.objects import (
+    Key,
+    Object,
     annotations_of,
     controller_of,
     drop_finalizer,
@@ -31,13 +33,7 @@ from practice.controllers.objects import (
     labels_of,
     owner_reference,
 )
-from practice.objects.resources import PODS, WORKLOADS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.objects.resources import PODS, WORKLOADS, Resource
 
 MANAGED = PREFIX + "managed"  # the label and the finalizer
 GATE = PREFIX + "admission"

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from practice.controllers.kueue import label_names
 from practice.controllers.kueue.info import local_queue_of
-from practice.controllers.objects import annotations_of, labels_of, owner_reference
+from practice.controllers.objects import Object, annotations_of, labels_of, owner_reference
 from practice.objects.resources import PRIORITYCLASSES, RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.controllers.objects import Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 
 def queue_name(job: Object) -> str:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from console.scheduling.kueue.flavors import FlavorTurns
+from console.scheduling.kueue.state import Workload
+from practice.clock import Clock
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
-from practice.controllers.objects import find_condition, is_being_deleted, is_true, key_of, labels_of
+from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, is_true, key_of, labels_of
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, NAMESPACES, WORKLOADS
-
-if TYPE_CHECKING:
-    from console.scheduling.kueue.state import Workload
-    from practice.clock import Clock
-    from practice.controllers.objects import Key, Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 
 class Queues:

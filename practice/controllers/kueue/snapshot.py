@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import yaml
 
@@ -11,6 +11,7 @@ from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
 from console.scheduling.kueue.state import (
     Cohort,
     Flavor,
+    FlavorResource,
     Node,
     QueueNode,
     Quota,
@@ -23,7 +24,7 @@ from console.scheduling.kueue.topology_assignment import TopologyTree
 from practice.controllers.kueue.info import has_quota, read_workload, requirements, tolerations
 from practice.controllers.kueue.podsets import requests_topology
 from practice.controllers.matching import format_taint
-from practice.controllers.objects import is_true, labels_of
+from practice.controllers.objects import Object, is_true, labels_of
 from practice.controllers.quantity import Amounts, add_amounts, parse_amounts, parse_milli, pod_requests
 from practice.objects.resources import (
     CLUSTERQUEUES,
@@ -36,13 +37,7 @@ from practice.objects.resources import (
     TOPOLOGIES,
     WORKLOADS,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from console.scheduling.kueue.state import FlavorResource
-    from practice.controllers.objects import Object
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 
 def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:

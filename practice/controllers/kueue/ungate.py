@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from practice.controllers.base import Controller
 from practice.controllers.kueue import label_names
 from practice.controllers.kueue.assignment import decode_domains
 from practice.controllers.kueue.podsets import gates_of
-from practice.controllers.objects import annotations_of, is_being_deleted, is_true, key_of, labels_of
-from practice.objects.resources import PODS, WORKLOADS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.controllers.objects import Key, Object, annotations_of, is_being_deleted, is_true, key_of, labels_of
+from practice.objects.resources import PODS, WORKLOADS, Resource
 
 
 class TopologyUngater(Controller):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from console.scheduling.kueue.state import CheckState, fatal_state, open_checks, refusal_words, required_checks
 from practice.clock import format_timestamp, parse_timestamp
@@ -12,14 +12,8 @@ from practice.controllers.kueue.info import admission_checks, has_quota, is_acti
 from practice.controllers.kueue.jobs import release_orphan
 from practice.controllers.kueue.label_names import JOB_UID
 from practice.controllers.kueue.snapshot import read_queue, read_release
-from practice.controllers.objects import find_condition, is_being_deleted, is_true, key_of, labels_of
-from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from practice.controllers.objects import Key, Object
-    from practice.objects.resources import Resource
+from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, is_true, key_of, labels_of
+from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS, Resource
 
 
 class Workloads(Controller):
