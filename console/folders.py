@@ -12,6 +12,9 @@ from pathlib import Path
 
 from console.errors import BadInput
 
+PRACTICE_PREFIX = "a4-practice-"
+"""Begins the names of the folders of practice clusters, in the temporary folder."""
+
 
 def state_folder() -> Path:
     """The folder `a4` in XDG_STATE_HOME."""
@@ -32,7 +35,7 @@ def make_private(folder: Path) -> None:
     """Create the folder and missing parents with mode 0700; OSError if that fails.
 
     `mkdir(mode=…, parents=True)` would give those above it the mode of the umask. What is there already stays as it is:
-    it may be somebody's choice. Blocking.
+    it may be somebody's choice. The folder of a practice cluster goes with it, and is not made anew. Blocking.
     """
     missing = []
     above = folder.parent
@@ -40,6 +43,8 @@ def make_private(folder: Path) -> None:
         missing.append(above)
         above = above.parent
     for each in (*reversed(missing), folder):
+        if each.name.startswith(PRACTICE_PREFIX) and not each.exists():
+            raise FileNotFoundError(errno.ENOENT, "the practice cluster has ended", str(each))
         each.mkdir(mode=0o700, exist_ok=True)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import secrets
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from console.folders import make_private
+from console.folders import PRACTICE_PREFIX, make_private
 from practice.admission.chain import AdmissionChain
 from practice.api.server import ApiServer
 from practice.clock import Clock
@@ -30,7 +31,7 @@ from practice.controllers.nodes import Nodes
 from practice.controllers.quotas import Quotas
 from practice.controllers.scheduler import Scheduler
 from practice.controllers.volumes import Volumes
-from practice.folder_removal import remove_folder
+from practice.folder_removal import hold_folder, remove_abandoned_folders, remove_folder
 from practice.node.pods import PodRuntime
 from practice.objects.resources import JOBS, JOBSETS
 from practice.objects.storage import Storage
@@ -74,8 +75,9 @@ class PracticeCluster:
         self.kubelets = Kubelets(self.plane, seed)
         self._seed = seed
         self._own_folder = folder is None
+        self._lock: int | None = None
         self.folder = (
-            folder if folder is not None else Path(tempfile.gettempdir()) / f"a4-practice-{secrets.token_hex(6)}"
+            folder if folder is not None else Path(tempfile.gettempdir()) / f"{PRACTICE_PREFIX}{secrets.token_hex(6)}"
         )
         self.runtime = PodRuntime(self.kubelets, self.folder / "pods")
         self.server = ApiServer(self.storage, self.runtime, port=port)
@@ -124,7 +126,12 @@ class PracticeCluster:
 
     async def start(self) -> None:
         """Start; when this returns, the kubeconfig is written and ``url`` answers."""
-        make_private(self.folder)
+        if self._own_folder:
+            await asyncio.to_thread(remove_abandoned_folders, self.folder.parent)
+            self.folder.mkdir(mode=0o700)
+            self._lock = hold_folder(self.folder)
+        else:
+            make_private(self.folder)
         self.simulate_past()
         self.clock.start_real_time()
         await self.server.start()
@@ -163,6 +170,8 @@ class PracticeCluster:
         await self.server.stop()
         if self._own_folder:
             await asyncio.to_thread(remove_folder, self.folder)
+        if self._lock is not None:
+            os.close(self._lock)
 
     async def __aenter__(self) -> PracticeCluster:
         await self.start()

@@ -1,7 +1,7 @@
-"""Ports of pods: 2222 is an SSH server, 9400 of a DCGM exporter its metrics, others as a pod's annotations say.
+"""Ports of pods: 2222 is an SSH server, 9400 of a DCGM exporter its metrics.
 
-`a4-lab/port-8888: "39999"` stands for a program in the pod that listens on 8888, a port of this machine; everything
-else is closed.
+Others are open where a program listens that was started in the pod: on this machine's port of that number, so that two
+pods cannot have the same. `a4-lab/port-8888: "39999"` stands for a program on 8888.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import io
 import socket
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from practice.node import exporter
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from practice.objects.storage import Storage
 
 SSH_PORT = 2222
+_LISTENS = "0A"  # the state of a socket in /proc/net
 TEST_ANNOTATION_PREFIX = "a4-lab/"
 
 
@@ -44,6 +46,8 @@ class Ports:
             return await asyncio.open_connection("127.0.0.1", stand_in)
         if port == exporter.PORT and (node := self._exporter_node(namespace, pod)):
             return await self._dial_exporter(node)
+        if port != SSH_PORT and await asyncio.to_thread(_is_open, place.folder, port):
+            return await asyncio.open_connection("127.0.0.1", port)
         if port != SSH_PORT or not self._shells.has_sshd(namespace, pod):
             text = f"failed to connect to localhost:{port} inside namespace, IPv4: dial tcp4 127.0.0.1:{port}: "
             raise ApiError(500, "InternalError", text + "connect: connection refused")
@@ -110,3 +114,19 @@ class Ports:
         with suppress(FileNotFoundError):
             keys += (place.folder / ".ssh" / "authorized_keys").read_text().splitlines()
         return keys
+
+
+def _is_open(folder: Path, port: int) -> bool:
+    """Whether a program that was started in a pod listens on this machine, which Linux alone tells. Blocking."""
+    sockets = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for words in map(str.split, table.read_text().splitlines()[1:] if table.exists() else ()):
+            if words[3] == _LISTENS and int(words[1].rpartition(":")[2], 16) == port:
+                sockets.add(f"socket:[{words[9]}]")
+    own = f"\0A4_PROC={folder / '.proc'}\0".encode()
+    for process in Path("/proc").glob("[0-9]*") if sockets else ():
+        with suppress(OSError):  # it has ended, or is another account's
+            if own in b"\0" + (process / "environ").read_bytes():
+                if any(str(each.readlink()) in sockets for each in (process / "fd").iterdir()):
+                    return True
+    return False

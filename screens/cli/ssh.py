@@ -99,7 +99,10 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
             "ssh by name needs a job and the index of a pod, not pod/NAME.", "a4 shell opens a shell in any pod."
         )
     attach = session.attach
-    plan = await attach.plan_setup(session.namespace, job, number, identity=options.identity, say=warn)
+    opens = isinstance(options, CodeOptions)
+    plan = await attach.plan_setup(
+        session.namespace, job, number, identity=options.identity, say=warn, needs_server=opens
+    )
     if plan.adds_key and not options.yes:
         # Ask whether to put the key into the pod; NotAllowed if declined.
         what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"

@@ -124,7 +124,7 @@ WAIT = 10.0  # seconds for which a pod that is being replaced is waited for whil
 async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     """Set up SSH to the rank after confirmation and offer editors; runs in a worker."""
     attach, jobset = screen.session.attach, line.jobset
-    plan = await attach.plan_setup(jobset.namespace, jobset.name, rank.number, wait=WAIT)
+    plan = await attach.plan_setup(jobset.namespace, jobset.name, rank.number, wait=WAIT, needs_server=True)
     if plan.adds_key or plan.adds_line:
         lines = ["VS Code and the other editors connect through it.", *consequences(plan)]
         question = Confirm(f"Set up SSH to {plan.job}?", lines, verb="Set up", keep="Leave")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 import paramiko
@@ -144,6 +145,33 @@ async def test_another_port_is_closed(cluster: PracticeCluster) -> None:
     await pod(cluster)
     with pytest.raises(ApiError, match="connection refused"):
         await cluster.runtime.dial("default", "a", 6006)
+
+
+async def test_a_program_that_was_started_in_the_pod_is_reached_at_its_port(cluster: PracticeCluster) -> None:
+    await pod(cluster)
+    await pod(cluster, "b")
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def write(channel: int, data: bytes) -> None:
+        if channel == 1:
+            port.set_result(int(data))
+
+    script = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); "
+        "s.accept()[0].sendall(b'hello')"
+    )
+    running = asyncio.create_task(
+        cluster.runtime.exec("default", "a", "main", [sys.executable, "-c", script], Stdio(write))
+    )
+    number = await asyncio.wait_for(port, LIMIT)
+    with pytest.raises(ApiError, match="connection refused"):  # of another pod, though of the same machine
+        await cluster.runtime.dial("default", "b", number)
+    reader, writer = await cluster.runtime.dial("default", "a", number)
+    assert await asyncio.wait_for(reader.read(), LIMIT) == b"hello"
+    writer.close()
+    assert await asyncio.wait_for(running, LIMIT) == 0
+    with pytest.raises(ApiError, match="connection refused"):
+        await cluster.runtime.dial("default", "a", number)
 
 
 async def test_an_image_without_sshd_has_nothing_on_its_port(cluster: PracticeCluster) -> None:

@@ -46,7 +46,10 @@ class FakeAttach:
         self.started: list[Editor] = []
         self.steps: list[Step] = []
 
-    async def plan_setup(self, namespace: str, job: str, rank: int, *, wait: float) -> SshPlan:
+    async def plan_setup(
+        self, namespace: str, job: str, rank: int, *, wait: float, needs_server: bool = False
+    ) -> SshPlan:
+        assert needs_server
         if isinstance(self.answer, HostKeyChanged):
             raise self.answer
         return replace(self.answer, namespace=namespace, job=job, rank=rank)

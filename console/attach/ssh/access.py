@@ -174,11 +174,18 @@ class SshAccess:
 
     async def plan_setup(
         self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = POD_WAIT_SECONDS,
-        say: Callable[[str], None] = lambda words: None,
+        say: Callable[[str], None] = lambda words: None, needs_server: bool = False,
     ) -> SshPlan:  # fmt: skip
-        """What `set_up` would do (with the key `identity`); changes nothing. `say` hears waits. NotAllowed."""
+        """What `set_up` would do (with the key `identity`); changes nothing. `say` hears waits. NotAllowed.
+
+        `needs_server`: Unreachable if nothing listens on the pod's port, for those who do not connect at once.
+        """
         self._watched.connection_for_change(f"set up SSH to {job}")
         made = await self._inspect_rank(namespace, job, rank, identity, wait, say)
+        if needs_server:
+            from console.attach.ssh.doctor import require_server
+
+            await require_server(self._port_forwarder, made.target)
         return made.plan
 
     async def set_up(

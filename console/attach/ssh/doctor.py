@@ -41,7 +41,7 @@ getconf GNU_LIBC_VERSION 2>/dev/null || echo none
 for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
 _FIX = {  # what mends a step whose error has no hint of its own
     "token": "Log in again: gcloud auth login, or the program that wrote this kubeconfig.",
-    "port": "Launch with an image that has openssh-server; the launchers start it on port 2222.",
+    "port": "The launchers install sshd and start it in step ssh (a4 logs JOB); other pods have to run one on 2222.",
     "banner": "Check which program listens there: a4 exec JOB POD -- ps aux",
     "sftp": "Add `Subsystem sftp internal-sftp` to sshd_config; a4 cp also works without it.",
     "editor": "The editor's server cannot be installed; plain ssh works.",
@@ -132,9 +132,7 @@ class DoctorRun:
         """Check that something listens on port 2222."""
         pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_facts.PORT))
         self._first = asyncio.create_task(pipe.receive())
-        await asyncio.wait({self._first}, timeout=REFUSAL_TIMEOUT)
-        if self._first.done():
-            self._first.result()
+        await _require_open(self._first)
         return "Open."
 
     async def check_banner(self) -> str:
@@ -206,6 +204,26 @@ class DoctorRun:
                 f"{said}; there is no {' and no '.join(missing)}.", "The editor's server needs it to unpack."
             )
         return f"{said}."
+
+
+async def _require_open(first: asyncio.Task[bytes]) -> None:
+    """Unreachable if nothing listens where these bytes are awaited: a refusal comes late, a server speaks first."""
+    await asyncio.wait({first}, timeout=REFUSAL_TIMEOUT)
+    if first.done():
+        first.result()
+
+
+async def require_server(reach: PortForwarder, target: LivePod) -> None:
+    """Unreachable if nothing listens on port 2222 of a pod, with what mends it."""
+    async with reach.open_stream(target, pod_facts.PORT) as pipe:
+        first = asyncio.create_task(pipe.receive())
+        try:
+            await _require_open(first)
+        except Unreachable as error:
+            raise Unreachable(error.message, error.hint or _FIX["port"]) from error
+        finally:
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
 
 
 STEP_FUNCTIONS: dict[str, Callable[[DoctorRun], Awaitable[str | StepWarning]]] = {

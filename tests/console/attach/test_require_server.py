@@ -1,0 +1,41 @@
+"""Whether something listens on the port of a pod's SSH server, before an editor is promised."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.attach.ssh.doctor import require_server
+from console.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Pod:
+    def __init__(self, answer: bytes | Unreachable) -> None:
+        self.answer = answer
+
+    async def receive(self) -> bytes:
+        if isinstance(self.answer, Unreachable):
+            raise self.answer
+        return self.answer
+
+    @asynccontextmanager
+    async def open_stream(self, target: Any, port: int) -> AsyncIterator[Pod]:
+        assert port == 2222
+        yield self
+
+
+async def test_a_server_is_there() -> None:
+    await require_server(Pod(b"SSH-2.0-OpenSSH"), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("own", "told"), [("", "step ssh"), ("Ask an admin.", "Ask an admin.")])
+async def test_nothing_listens(own: str, told: str) -> None:
+    closed = Pod(Unreachable("Nothing listens on port 2222 of pod a.", own))
+    with pytest.raises(Unreachable, match="Nothing listens on port 2222 of pod a") as caught:
+        await require_server(closed, None)  # type: ignore[arg-type]
+    assert told in caught.value.hint
