@@ -1,4 +1,4 @@
-"""Removes folders of practice clusters: its own, in which ending programs of its pods still write, and abandoned ones."""
+"""Removes folders of practice clusters: its own, where ending programs of its pods still write, and abandoned ones."""
 
 from __future__ import annotations
 

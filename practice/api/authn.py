@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import yaml
 from cryptography import x509
@@ -19,10 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from console.folders import make_private
+from practice.api.serving import Target
 from practice.objects.api_error import ApiError, Object
-
-if TYPE_CHECKING:
-    from practice.api.serving import Target
 
 _LIFETIME = timedelta(days=365)
 

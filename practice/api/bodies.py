@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import yaml
 
 from practice.api.protobuf import MEDIA, decode_protobuf
+from practice.api.serving import ServedKind, Target
 from practice.objects.api_error import ApiError, Object, bad_request
-
-if TYPE_CHECKING:
-    from practice.api.serving import ServedKind, Target
 
 _JSON = "application/json"
 _YAML = ("application/yaml", "application/apply-patch+yaml")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from practice.api.serving import Target
 from practice.objects.api_error import ApiError, Object
 from practice.objects.field_sets import (
     INTERIOR,
@@ -20,11 +22,6 @@ from practice.objects.field_sets import (
 )
 from practice.objects.lifecycle import copy_of, timestamp
 from practice.objects.merge_keys import Path, is_atomic_map
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from practice.api.serving import Target
 
 UPDATE, APPLY = "Update", "Apply"
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
+from practice.api.serving import ServedKind
 from practice.api.tables import column_definitions, row_cells
 from practice.objects.api_error import ApiError, Object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from practice.api.serving import ServedKind
-    from practice.objects.storage import Storage
+from practice.objects.storage import Storage
 
 RepresentationKind = Literal["object", "table", "metadata"]
 

@@ -6,17 +6,14 @@ every item of a list.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.api.api_fields import type_name
+from practice.api.serving import ServedKind
 from practice.objects.api_error import FieldCause, Object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.api.serving import ServedKind
 
 
 @cache

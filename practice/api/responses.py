@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
 from practice.api import discovery
-
-if TYPE_CHECKING:
-    from practice.api.serving import Target
-    from practice.objects.api_error import ApiError, Object
+from practice.api.serving import Target
+from practice.objects.api_error import ApiError, Object
 
 _MIN_GZIP_BYTES = 128 * 1024  # bytes from which an answer is compressed for who asks for it
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.api.api_fields import read_types, type_name
+from practice.api.serving import ServedKind
 from practice.objects.api_error import ApiError, FieldCause, Object, bad_request, invalid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from practice.api.serving import ServedKind
-    from practice.objects.resources import Resource
+from practice.objects.resources import Resource
 
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(\d+(\.\d*)?|\.\d+)))?")
 _GO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -14,14 +13,12 @@ from practice.api.authn import Account, check_access
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
 from practice.api.pod_proxy import proxy_request
 from practice.api.port_forward import FORWARD_PROTOCOLS, forward
+from practice.api.serving import Target
 from practice.objects.api_error import ApiError, Object, bad_request
+from practice.objects.history import Event
 from practice.objects.resources import PODS
-
-if TYPE_CHECKING:
-    from practice.api.serving import Target
-    from practice.objects.history import Event
-    from practice.objects.storage import Storage
-    from practice.runtime import Runtime, Stdio
+from practice.objects.storage import Storage
+from practice.runtime import Runtime, Stdio
 
 
 class PodStreams:

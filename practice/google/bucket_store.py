@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from practice.google.cloud import PROJECT, SHARED
+from practice.google.cloud import PROJECT, SHARED, PracticeGoogle
 from practice.node import buckets
 from practice.node.files import StoredFile
-
-if TYPE_CHECKING:
-    from practice.google.cloud import PracticeGoogle
 
 BUCKET, FAR = buckets.OWN, buckets.FAR  # a bucket beside the cluster, and one in another region
 DATASETS = buckets.DATASETS

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from google.cloud import container_v1 as api
 
-from practice.google.cloud import REGION, SHARED, not_found_error
+from practice.google.cloud import REGION, SHARED, PracticeGoogle, not_found_error
 from practice.google.pool_work import PoolWork
 from practice.google.serving import Method, RefusalError
-
-if TYPE_CHECKING:
-    from practice.google.cloud import PracticeGoogle
 
 SERVICE_PATH = "/google.container.v1.ClusterManager"
 _PATH = re.compile(

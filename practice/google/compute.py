@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aiohttp import web
 
-from practice.google.cloud import CLUSTER
-
-if TYPE_CHECKING:
-    from practice.google.cloud import PracticeGoogle
+from practice.google.cloud import CLUSTER, PracticeGoogle
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
 
-from practice.google.cloud import not_found_error
+from practice.google.cloud import PracticeGoogle, not_found_error
 from practice.google.serving import Method
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import ModuleType
-
-    from practice.google.cloud import PracticeGoogle
 
 
 def methods(world: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from google.api.monitored_resource_pb2 import MonitoredResource
 from google.cloud.logging_v2.types import ListLogEntriesRequest, ListLogEntriesResponse, LogEntry
 
+from practice.google.cloud import PracticeGoogle
 from practice.google.serving import Method
-
-if TYPE_CHECKING:
-    from practice.google.cloud import PracticeGoogle
 
 LOGGING = "logging.googleapis.com"
 _BUILD = re.compile(r'resource\.labels\.build_id="([^"]+)"')

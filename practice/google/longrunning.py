@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.longrunning.operations_pb2 import GetOperationRequest, Operation
 from google.protobuf.empty_pb2 import Empty
 
-from practice.google.cloud import not_found_error
+from practice.google.cloud import LongOperation, PracticeGoogle, not_found_error
 from practice.google.serving import Method
-
-if TYPE_CHECKING:
-    from practice.google.cloud import LongOperation, PracticeGoogle
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
-from practice.google.cloud import PROJECT, REGION, ZONE
-
-if TYPE_CHECKING:
-    from practice.google.cloud import PracticeGoogle
+from practice.google.cloud import PROJECT, REGION, ZONE, PracticeGoogle
 
 _NETWORK = f"https://www.googleapis.com/compute/v1/projects/{PROJECT}/global/networks/practice-net"
 _SERVICE = "compute.googleapis.com"

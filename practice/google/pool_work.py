@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from google.cloud import container_v1 as api
 
 from practice.clock import format_timestamp
-from practice.google.cloud import CLUSTER, PROJECT, REGION, not_found_error
+from practice.google.cloud import CLUSTER, PROJECT, REGION, PracticeGoogle, not_found_error
 from practice.google.pools import VERSION, all_clusters, nodes_of
 from practice.google.serving import RefusalError
 from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import NODES, PODS
 from practice.scene.gke import FILESTORE, install_driver
 from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL, new_node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from practice.google.cloud import PracticeGoogle
 
 # Google's stubs call the members of a nested enumeration numbers.
 _DONE: Any = api.Operation.Status.DONE

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
 
 from google.cloud import container_v1 as api
 
 from practice.api.discovery import VERSION as SERVER_VERSION
 from practice.clock import format_timestamp
-from practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE
+from practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE, PracticeGoogle
 from practice.objects.resources import NODES
+from practice.objects.storage import Storage
 from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
 from practice.scene.machines import VERSION as NODE_VERSION
-
-if TYPE_CHECKING:
-    from practice.google.cloud import PracticeGoogle
-    from practice.objects.storage import Storage
 
 VERSION = NODE_VERSION.removeprefix("v")
 MASTER = SERVER_VERSION["gitVersion"].removeprefix("v")

@@ -6,9 +6,10 @@ import base64
 import json
 import re
 import uuid
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import grpc
@@ -16,13 +17,9 @@ from aiohttp import web
 from google_crc32c import value as crc32c
 
 from practice.google.bucket_store import BucketState, BucketStore
+from practice.google.cloud import PracticeGoogle
 from practice.google.serving import RefusalError
 from practice.node.files import StoredFile
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from practice.google.cloud import PracticeGoogle
 
 _STATUS = {
     grpc.StatusCode.PERMISSION_DENIED: 403,

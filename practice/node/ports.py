@@ -126,7 +126,8 @@ def _is_open(folder: Path, port: int) -> bool:
     own = f"\0A4_PROC={folder / '.proc'}\0".encode()
     for process in Path("/proc").glob("[0-9]*") if sockets else ():
         with suppress(OSError):  # it has ended, or is another account's
-            if own in b"\0" + (process / "environ").read_bytes():
-                if any(str(each.readlink()) in sockets for each in (process / "fd").iterdir()):
-                    return True
+            if own in b"\0" + (process / "environ").read_bytes() and any(
+                str(each.readlink()) in sockets for each in (process / "fd").iterdir()
+            ):
+                return True
     return False
