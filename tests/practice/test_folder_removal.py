@@ -43,7 +43,8 @@ async def test_a_cluster_removes_what_a_killed_one_left(tmp_path: Path, monkeypa
         assert not left.exists()
         assert first.kubeconfig.exists()
         assert second.kubeconfig.exists()
-    assert not (first.folder.exists() or second.folder.exists())
+    assert not first.folder.exists()
+    assert not second.folder.exists()
 
 
 def test_a_console_that_outlives_it_does_not_make_its_folder_anew(tmp_path: Path) -> None:
