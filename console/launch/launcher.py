@@ -217,7 +217,7 @@ class LaunchService:
             pods_of = f"{name}-workload-"
             ours = [each for each in fresh if each.object_name == name or each.object_name.startswith(pods_of)]
             if (refused := latest_refusal(ours)) is not None:
-                return why_refused(refused)
+                return why_refused(refused, time.time())
             if any(each.reason == "SuccessfulCreate" and each.kind == "Job" for each in ours):
                 return None
             if any(each.kind == "Workload" and each.reason == "Pending" and f"-{name}-" in each.object_name

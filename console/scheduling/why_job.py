@@ -61,6 +61,7 @@ def why_no_image(reason: str, message: str) -> str:
 _REFUSED = {"FailedCreate", "JobCreationFailed"}
 """Reasons of events: of the Job controller about a pod, of the JobSet controller about a Job."""
 _MADE = "SuccessfulCreate"
+_LASTING_SECONDS = 30.0  # seconds for which pods are refused when that is told as final: their controllers try again
 _NEXT = (
     (
         lazy_pattern(r'serviceaccount "([^"]+)" not found'),
@@ -102,7 +103,7 @@ def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
     """Why the API server refuses pods of the JobSet, from its events; None if it refuses none."""
     uids = [jobset.uid, *(job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ()))]
     event = latest_refusal(event for uid in uids if uid for event in fleet.events_by_object.get(uid, ()))
-    return why_refused(event) if event is not None else None
+    return why_refused(event, fleet.at) if event is not None else None
 
 
 def latest_refusal(events: Iterable[Event]) -> Event | None:
@@ -119,19 +120,23 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
     return max(lasting, key=lambda each: each.last, default=None)
 
 
-def why_refused(event: Event) -> Why:
-    """A refusal by the API server as an explanation."""
+def why_refused(event: Event, now: float) -> Why:
+    """A refusal by the API server as an explanation; one that has not lasted yet is no verdict on the job."""
     said = event.message.removeprefix("Error creating: ").strip()
     short = re.sub(r'^pods "[^"]*" is forbidden: ', "", said).rstrip(".")
-    words = f"its pods are refused: {short}"
-    return Why(words, Category.REFUSED, api_text=said, next=_next_step(said, event.namespace))
+    if max(now, event.last) - event.first < _LASTING_SECONDS:
+        words, category, otherwise = "its pods were refused and are tried again", Category.STARTING, ""
+    else:
+        words, category, otherwise = "its pods are refused", Category.REFUSED, "Change what it names, then launch again"
+    step = _next_step(said, event.namespace) or otherwise
+    return Why(f"{words}: {short}", category, api_text=said, next=step)
 
 
 def _next_step(said: str, namespace: str) -> str:
     for pattern, words in _NEXT:
         if found := pattern.search(said):
             return words.format(*found.groups(), namespace=namespace, settings=_settings_for_quota(said))
-    return "Change what it names, then launch again"
+    return ""
 
 
 def _settings_for_quota(said: str) -> str:

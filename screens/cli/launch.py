@@ -110,7 +110,7 @@ async def launch(options: LaunchOptions) -> int:
 
 
 async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
-    """Print the result of a launch; returns 1 if the API server refuses its pods."""
+    """Print the result of a launch; that its pods are refused at first is no failure yet."""
     refused = await session.launch.wait_for_refusal(plan.namespace, name)
     queue = session.launch.plan_texts.demand(plan).queue
     if as_json:
@@ -122,8 +122,9 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
             f"Launched {name} in namespace {plan.namespace}{through}. Watch it: a4 jobs, a4 logs {name} --follow"
         )
         if refused is not None:
-            warn(f"{name}: {refused.sentence}. {refused.next}; a4 stop {name} removes the job.")
-    return int(refused is not None)
+            step = f"{refused.next}, if that lasts" if refused.next else "That may pass"
+            warn(f"{name}: {refused.sentence}. {step}: a4 why {name} tells.")
+    return 0
 
 
 async def check_before_launch(session: Session, plan: LaunchPlan) -> None:

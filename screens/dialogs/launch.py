@@ -272,8 +272,9 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
     refused = await session.launch.wait_for_refusal(plan.namespace, job)
     if refused is not None:
-        why = f"{refused.sentence}. {refused.next}."
-        screen.app.notify(why, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
+        title = f"{job} has no pods yet"
+        why = ". ".join(filter(None, (refused.sentence, refused.next)))
+        screen.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
 
 
 def _change(screen: LaunchScreen, draft: LaunchDraft, change: Alternative) -> None:

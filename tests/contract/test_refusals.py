@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.launch.recipes import LaunchPlan
-from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 from tests.contract.cluster import BATCH, CORE, JOBSETS, eventually
 from tests.contract.space import GPU, container
@@ -353,12 +352,12 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
     refused = await session.launch.wait_for_refusal(space.name, "train")
     assert refused is not None
     words = f'error looking up service account {space.name}/nope: serviceaccount "nope" not found'
-    assert refused.sentence == f"its pods are refused: {words}"
+    assert refused.sentence == f"its pods were refused and are tried again: {words}"
     assert refused.next.startswith(f"Create the ServiceAccount (kubectl create serviceaccount nope -n {space.name})")
 
     async def told() -> bool:
         job = session.fleet.jobsets.get((space.name, "train"))
-        return job is not None and why_jobset(job, session.fleet).category is Category.REFUSED
+        return job is not None and "its pods were refused" in why_jobset(job, session.fleet).sentence
 
     await eventually(told, "why tells it")
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nope"}}

@@ -54,6 +54,21 @@ def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: 
     assert (health.state, health.level) == ("refused", HealthLevel.BAD)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "last", "category"),
+    [
+        (2.0, 10.0, Category.STARTING),  # the webhook of Kueue did not know the JobSet yet: two seconds later it runs
+        (29.0, 10.0, Category.STARTING), (31.0, 10.0, Category.REFUSED), (2.0, 41.0, Category.REFUSED),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("reason", ["FailedCreate", "JobCreationFailed"])
+def test_a_refusal_is_final_once_it_has_lasted(reason: str, seconds: float, last: float, category: Category) -> None:
+    event = replace(told('JobSet "train" not found', reason, last), first=10.0)
+    fleet = fleet_of(TRAIN, JOB, event, at=10.0 + seconds)
+    assert why_jobset(TRAIN, fleet).category is category
+    assert (job_health(TRAIN, fleet).state == "refused") == (category is Category.REFUSED)
+
+
 def test_what_was_refused_before_is_over_once_its_pods_are_made() -> None:
     refused = told(f'Error creating: pods "a" is forbidden: {NOPE}')
     made = told("Created pod: train-workload-0-0-x", "SuccessfulCreate", 11.0)
