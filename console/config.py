@@ -21,7 +21,7 @@ Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour s
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
 PaneSize = Literal["usual", "large", "off"]
 HangAction = Literal["nothing", "stop", "relaunch-without-node"]
-AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu"]
+AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu", "kept"]
 Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
 MIN_REFRESH_SECONDS = 0.25
@@ -42,6 +42,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     stall_steps: Annotated[Seconds, Meta(description="and so many usual steps, or half again the longest pause")] = 25.0
     warm_up: Annotated[Seconds, Meta(description="seconds of silence before the pace is known")] = 1800.0
     pause: Annotated[Seconds, Meta(description="seconds without a step while it evaluates, loads or saves")] = 1800.0
+    kept: Annotated[Seconds, Meta(description="seconds for which an ended job's kept pods hold idle GPUs")] = 600.0
     behind: Annotated[int, Meta(ge=1, description="steps that a rank is behind the foremost")] = 20
     gpus: Annotated[float, Meta(ge=0, lt=1e9, description="seconds between two looks at the GPUs; 0: none")] = 120.0
     busbw: Annotated[float, Meta(ge=0, lt=1e9, description="GB/s that an NCCL test has to reach; 0: usual")] = 0.0

@@ -472,7 +472,7 @@ class FakeInside:
         return facts
 
 
-def fleet_of(*objects: Any, at: float | None = None, **links: WatchStatus) -> Fleet:
+def fleet_of(*objects: Any, **links: WatchStatus) -> Fleet:
     """A picture of these objects, each put where its type belongs; links are live but for those named."""
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import Job, JobSet
@@ -489,4 +489,4 @@ def fleet_of(*objects: Any, at: float | None = None, **links: WatchStatus) -> Fl
     found: dict[str, dict[tuple[str, str], Any]] = {}
     for each in objects:
         found.setdefault(places[type(each)], {})[getattr(each, "namespace", ""), each.name] = each
-    return Fleet(at=time.time() if at is None else at, links={**live_links(), **links}, **found)
+    return Fleet(at=time.time(), links={**live_links(), **links}, **found)

@@ -83,6 +83,14 @@ class RunRecord:
         return self.outcome in OPEN
 
     @property
+    def kept_end(self) -> Span | None:
+        """When its program ended, and its exit code (`last`), of a job whose pods were kept; None: nobody saw that."""
+        if f'"{SpanKind.ENDED}"' not in self.seen:
+            return None
+        ends = [span for span in decode_seen_time(self.seen).spans if span.kind is SpanKind.ENDED]
+        return max(ends, key=lambda each: each.start, default=None)
+
+    @property
     def state(self) -> str:
         """The state in the words used for jobs; a running one may also be "diverged" or "stalled", by its alarms."""
         if self.now is not None and self.open:
@@ -91,8 +99,13 @@ class RunRecord:
             return JobState.PENDING
         if self.outcome is Outcome.RUNNING:
             kinds = {each.kind for each in self.active_alarms(0.0)}
+            end = self.kept_end
+            if end is not None and end.last:
+                return Outcome.FAILED
             if self.nan or AlarmKind.NAN in kinds:
                 return Outcome.DIVERGED
+            if end is not None:
+                return Outcome.SUCCEEDED
             if AlarmKind.STALL in kinds:
                 return STALLED
         return self.outcome
@@ -103,6 +116,11 @@ class RunRecord:
         if self.state in {Outcome.DIVERGED, STALLED}:
             return True
         return self.outcome not in {*OPEN, Outcome.FAILED} and bool(self.active_alarms(self.ended))
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, or what is wrong with its job now; empty: nothing, or not known."""
+        return (self.now.words if self.now is not None and self.open else "") or self.why
 
     @property
     def nan_words(self) -> str:
@@ -116,7 +134,7 @@ class RunRecord:
     @property
     def mode_words(self) -> str:
         """The outcome and, if known, the reason: "stopped by a person, stalled since step 9"."""
-        why = (self.why or self.nan_words).rstrip(".")
+        why = (self.reason or self.nan_words).rstrip(".")
         if self.outcome is Outcome.STOPPED and why.startswith((Outcome.STOPPED, "deleted")):
             return why
         return f"{self.state}: {why}" if why else self.state
@@ -143,7 +161,9 @@ class RunRecord:
     def ledger(self, now: float) -> Ledger:
         """What its GPU-time went into, up to its end, or to when it was last looked at, else to `now`."""
         seen = decode_seen_time(self.seen)
-        wasted = self.outcome in {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
+        kept = self.kept_end
+        lost = {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
+        wasted = self.outcome in lost if kept is None else bool(kept.last) or self.nan
         end = self.ended or ((self.looked or now) if self.open else 0.0)
         moments = RunMoments(self.gpus, seen.created or self.launched, self.started, end, not self.open, wasted)
         return reckon_ledger(moments, seen, self.alarms)
@@ -260,6 +280,9 @@ def update_seen(run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[Sp
 
 def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
     """The ended run with its outcome judged by its alarms; `late` says how overdue its next step was."""
+    end = run.kept_end
+    if run.outcome is Outcome.STOPPED and end is not None:  # it was over before its pods were taken away
+        run = replace(run, outcome=Outcome.FAILED if end.last else Outcome.SUCCEEDED)
     if run.outcome is Outcome.STOPPED:
         ended = (each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=STOPPED)
                  for each in run.alarms)  # fmt: skip

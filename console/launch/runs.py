@@ -16,7 +16,7 @@ from console.config import config_in_force
 from console.errors import ConsoleError, NotThere
 from console.kube.actions import read_jobset
 from console.kube.nested_values import Value, merge_values
-from console.kube.objects.jobset import JobSet
+from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import short_name
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, WatchState
@@ -32,9 +32,12 @@ from console.launch.run_record import (
     update_seen,
 )
 from console.metrics.alarm import Alarm
+from console.metrics.job_measures import END_LINES, find_end
+from console.metrics.job_progress import progress_of_measures
+from console.metrics.nccl.results import PASS_LINE
 from console.metrics.seen_time import Span, decode_seen_time, merge_spans
 from console.metrics.training.steps import RunPosition, find_run_position
-from console.scheduling.ranks import ranks
+from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.start_windows import PastRun
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from console.logs.line import LogLine
     from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.results import NcclTest
+    from console.scheduling.ranks import Rank
 
 TAIL_BYTES = 20_000  # lines at the end of a log in which its last figures stand
 READ_TIMEOUT = 10.0  # seconds that reading such a log may take
@@ -53,20 +57,31 @@ READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 async def read_last_figures(
     cluster: WatchedCluster, jobset: JobSet, fleet: Fleet
 ) -> tuple[dict[str, Any], str, list[Span]]:
-    """Of the first pod's log, else the last one's: final figures by field of RunRecord, lateness, and the time seen."""
-    pods = [rank.pod for rank in ranks(jobset, fleet) if rank.pod]
-    for pod in dict.fromkeys((*pods[:1], *pods[-1:])):
+    """Of the first pod's log, else the last one's: final figures by field of RunRecord, lateness, and the time seen.
+
+    `why` among them is the reason that the log of the pod that failed first names.
+    """
+    pods = [(rank.number, rank.pod) for rank in ranks(jobset, fleet) if rank.pod]
+    first = first_failure(jobset, fleet) if jobset.state is JobState.FAILED else None
+    failed = [(first.number, first.pod)] if first is not None and first.pod is not None else []
+    why: dict[str, Any] = {}
+    for number, pod in dict.fromkeys((*failed, *pods[:1], *pods[-1:])):
         try:
             async with asyncio.timeout(READ_TIMEOUT):
-                found, late, spans = await _read_pod_figures(cluster, pod, jobset.finished_at or time.time())
+                found, late, spans = await _read_pod_figures(
+                    cluster, number, pod, first, jobset.finished_at or time.time()
+                )
         except (ConsoleError, TimeoutError):
             continue  # a log that is gone or slow: the run is complete without
+        why = why or ({"why": found.pop("why")} if "why" in found else {})
         if found or spans:
-            return found, late, spans
-    return {}, "", []
+            return found | why, late, spans
+    return why, "", []
 
 
-async def _read_pod_figures(cluster: WatchedCluster, pod: Pod, until: float) -> tuple[dict[str, Any], str, list[Span]]:
+async def _read_pod_figures(
+    cluster: WatchedCluster, number: int, pod: Pod, failed: Rank | None, until: float
+) -> tuple[dict[str, Any], str, list[Span]]:
     from console.logs import container_log
     from console.logs.line import RankLine
     from console.metrics.job_measures import JobMeasures
@@ -84,20 +99,21 @@ async def _read_pod_figures(cluster: WatchedCluster, pod: Pod, until: float) -> 
     await asyncio.to_thread(reading.feed, "\n".join([*(line.text for line in lines), ""]).encode())
     reading.close()
     tests = bandwidth_figures(reading.nccl)
-    if not (reading.nccl or reading.training):
-        return {}, "", []
     measures = JobMeasures((pod.namespace, pod.name))
     reader = LogReader(measures, 1)
     await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])
     reader.close()
+    if (end := find_end(lines[-END_LINES:], number, failed)) is not None:
+        measures.ends[number] = end
     spans = measures.list_spans(until, config_in_force().config.alarms)
+    ended = failure_figures(measures)
     if tests:
-        return tests, "", spans
+        return tests | ended, "", spans
     steps = [step for run in reading.training for step in run.steps]
     speeds = measures.tracks[-1].recent_speeds() if measures.tracks else {}
     found = training_figures(find_run_position(steps), speeds) if steps else {}
     late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
-    return found, late, spans
+    return found | ended, late, spans
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
@@ -126,7 +142,16 @@ def latest_figures(measures: JobMeasures) -> dict[str, Any]:
     track = measures.track
     if track is not None and track.last is not None:
         found |= training_figures(track.position(), track.recent_speeds())
-    return found
+    return found | failure_figures(measures)
+
+
+def failure_figures(measures: JobMeasures) -> dict[str, Any]:
+    """Why a program failed, as its log tells; nothing of one that has not."""
+    progress = progress_of_measures(measures, time.time(), PASS_LINE)
+    end = progress.end if progress is not None else None
+    if progress is None or end is None or not end.code:
+        return {}
+    return {"why": progress.reason if end.kept else progress.failure}
 
 
 REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other consoles launched
@@ -293,7 +318,12 @@ class Runs:
     async def record_stop(self, namespace: str, name: str, late: str = "") -> None:
         """Record that a job was stopped here; `late` says how overdue its next step was."""
         for run in await self._open_runs((namespace, name), fresh=True):
-            ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
+            ended = replace(
+                self._with_alarms(run),
+                outcome=Outcome.STOPPED,
+                why=run.why if run.kept_end is not None else "",
+                ended=time.time(),
+            )
             await self._write(run, finish_record(ended, late=late))
 
     def _with_alarms(self, run: RunRecord) -> RunRecord:
@@ -372,6 +402,7 @@ class Runs:
         spans = self._spans(*run.key)
         if not now.open:
             found, _, last = await read_last_figures(self._cluster, jobset, fleet)
+            found["why"] = "; ".join(filter(None, (found.get("why"), now.why)))
             now, spans = replace(now, **found), merge_spans(spans, last)
             now = finish_record(now)
         if due or not now.open:
@@ -391,6 +422,8 @@ class Runs:
 
     async def _outcome_of_gone(self, run: RunRecord) -> dict[str, Any]:
         """The outcome to record for a job that is gone."""
+        if run.kept_end is not None:  # what it came to was seen
+            return {"outcome": Outcome.STOPPED}
         if run.number in self._alive:
             return {"outcome": Outcome.STOPPED, "why": "It was deleted outside this console."}
         why = "The job was deleted while the console was closed"

@@ -440,8 +440,40 @@ _CAUSE = re.compile(  # how programs and shells say that they were called with w
 )
 
 
+_SENTENCE = re.compile(r"^(?!\s*(?:#|\d+\s+\d+\s)).*[A-Za-z]{3}")  # no comment and no row of a table
+
+
 def find_failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
     """The launcher's step that failed last, with a line that gives the reason unless known; None if none failed."""
+    found = _find_failed_step(lines)
+    if found is None:
+        return None
+    number, name, code = found.step
+    text = f"Step {number} ({name}) failed with exit code {code}"
+    if not found.cause or any(each.text in found.cause for each in known):
+        return LogFailure("step", text, found.at + 1)
+    return LogFailure("step", f"{text}: {found.cause}", found.cause_at + 1)
+
+
+def name_reason(lines: Sequence[str]) -> tuple[str, str]:
+    """The launcher's step that failed, as "step 9 train", and what its last lines name as the reason; "": not known."""
+    found = _find_failed_step(lines)
+    named = parse_failures("\n".join(lines).encode())
+    # A launcher's report follows what a rank printed, and a warning may have come long before.
+    likely = sorted(named, key=lambda each: (each.kind in _ENDS, each.kind == "nccl-warning", each.line))
+    cause = found.cause if found is not None else ""
+    reason = likely[0].sentence if likely else cause
+    return " ".join(("step", *found.step[:2])) if found is not None else "", reason.rstrip(".")
+
+
+class _FailedStep(Struct, frozen=True):
+    step: tuple[str, str, str]  # number, name, exit code
+    at: int  # index of its last line
+    cause: str  # a line that gives the reason; empty: none does
+    cause_at: int
+
+
+def _find_failed_step(lines: Sequence[str]) -> _FailedStep | None:
     at, found = next(
         ((at, found) for at in reversed(range(len(lines))) if (found := _STEP_FAILED.search(lines[at]))), (0, None)
     )
@@ -449,12 +481,9 @@ def find_failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> 
         return None
     number, name, code = found.groups()
     began = next((i for i in reversed(range(at)) if lines[i].rstrip().endswith(f"step {number} {name}: run")), -1)
-    inside = [(i, line.strip()) for i, line in enumerate(lines[began + 1 : at], began + 1) if line.strip()]
-    cause = next(((i, line) for i, line in reversed(inside) if _CAUSE.search(line)), inside[-1] if inside else None)
-    text = f"Step {number} ({name}) failed with exit code {code}"
-    if cause is None or any(each.text in cause[1] for each in known):
-        return LogFailure("step", text, at + 1)
-    return LogFailure("step", f"{text}: {cause[1][:_MAX_TEXT].rstrip('.')}", cause[0] + 1)
+    inside = [(i, line.strip()) for i, line in enumerate(lines[began + 1 : at], began + 1) if _SENTENCE.search(line)]
+    cause = next(((i, line) for i, line in reversed(inside) if _CAUSE.search(line)), inside[-1] if inside else (0, ""))
+    return _FailedStep((number, name, code), at, cause[1][:_MAX_TEXT].rstrip("."), cause[0])
 
 
 def parse_failures(data: bytes) -> tuple[LogFailure, ...]:

@@ -25,6 +25,7 @@ class AlarmKind(StrEnum):
     RESTART = "restart"
     FAILED = "failed"  # the job is over, and it failed
     GPU = "gpu"  # an Xid, ECC errors, a clock that is held down
+    KEPT = "kept"  # its program has ended, and its pods hold their GPUs for nothing
 
     @classmethod
     def _missing_(cls, value: object) -> AlarmKind | None:
@@ -37,7 +38,7 @@ class AlarmKind(StrEnum):
     @property
     def is_lasting(self) -> bool:
         """Whether the alarm ends with its cause; other kinds are single events."""
-        return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
+        return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU, AlarmKind.KEPT)
 
 
 GLYPH = "▲"
@@ -52,6 +53,7 @@ _NEXT = {  # command, which is the same wherever one reads of the alarm, and wha
     AlarmKind.RESTART: ("logs", "shows the log"),
     AlarmKind.FAILED: ("why", "shows what failed first"),
     AlarmKind.GPU: ("gpus", "shows which GPU"),
+    AlarmKind.KEPT: ("why", "shows how it ended"),
 }
 
 

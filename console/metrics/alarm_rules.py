@@ -24,7 +24,7 @@ _PAUSE = lazy_pattern(
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
 )
 _XID = lazy_pattern(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")  # of the driver; people write the word too
-_FREES = {AlarmKind.STALL, AlarmKind.NAN}  # alarms for which a job is stopped
+_FREES = {AlarmKind.STALL, AlarmKind.NAN, AlarmKind.KEPT}  # alarms for which a job is stopped
 _WORDS = ("val", "VAL", "heck", "HECK")
 
 
@@ -45,7 +45,9 @@ class JobSample:
     size: int | None = None  # bytes, of the last row of an NCCL test, whose rows are its steps
     blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
     blamed_at: float = 0.0  # when that was
-    trained: bool = False  # the program said that training is over
+    trained: bool = False  # the program said that training is over, or has ended
+    ended_at: float = 0.0  # when its program ended, of a job whose pods are kept; 0.0: it goes on
+    kept: str = ""  # how that ended and what its pods hold, in words; empty: they are used
     nan: str = ""  # what is no number now; empty: all is
     saved: str = ""  # the last checkpoint, in words, if its log tells of one
     held: int = 0  # GPUs that a stop of the job frees
@@ -168,7 +170,7 @@ class AlarmWatch:
         told += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
         if before is None:
             self._done |= {(AlarmKind.RESTART, look.restarts), (AlarmKind.FAILED, bool(look.failed))}
-        if look.failed:
+        if look.failed and not 0 < look.ended_at < self._begun - self._settles:
             told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
         if look.restarts:
             why = f": {look.restart_words}" if look.restart_words else ""
@@ -194,6 +196,7 @@ class AlarmWatch:
         if late and look.running:
             more = f" and {late - 1} more" if late > 1 else ""
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
+        kept = look.kept if look.ended_at and now - look.ended_at > self._limits.kept else ""
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
         late_pods = {pod for pod, by in look.behind if by >= self._limits.behind}
         nodes = {
@@ -205,7 +208,8 @@ class AlarmWatch:
         nodes[AlarmKind.STALL] = look.blamed_nodes if self.verdict else ()
         for kind, words, beside, began in (
             (AlarmKind.STALL, stalled, blamed, since), (AlarmKind.BEHIND, behind, "", 0.0),
-            (AlarmKind.NAN, look.nan, saved, look.nan_at), (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
+            (AlarmKind.KEPT, kept, "", look.ended_at), (AlarmKind.NAN, look.nan, saved, look.nan_at),
+            (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
         ):  # fmt: skip
             held = look.held if kind in _FREES else 0
             on = tuple(dict.fromkeys(nodes.get(kind, ())))

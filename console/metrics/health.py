@@ -11,6 +11,8 @@ from msgspec import Struct, structs
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.step_cadence import format_duration
+from console.scheduling.ranks import first_failure
 from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 
@@ -33,6 +35,10 @@ class Health(Struct, frozen=True):
     words: str = ""  # what is wrong, or why it waits, as a phrase; empty: nothing
     alarmed: bool = False  # whether an alarm tells it
     verdict: str = ""  # for whom its ranks wait, or may wait, if that was looked at
+    code: int | None = None  # exit code that its program ended with; None: it goes on, or that is not known
+    culprit: int | None = None  # index of the pod that failed first; None: none, or not known
+    kept: bool = False  # whether its program has ended and its pods go on
+    over: bool = False  # whether its JobSet has ended, so that it holds nothing any more
 
 
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}  # by alarm, the gravest first
@@ -68,7 +74,10 @@ def job_health(
     if reason.category is Category.REFUSED:
         return Health("refused", HealthLevel.BAD, f"{why}. {reason.next}" if reason.next else why)
     if state is JobState.FAILED:
-        return Health(state, HealthLevel.BAD, why or jobset.failure)
+        return _failed_health(jobset, fleet, why, job_progress)
+    if is_kept(jobset, job_progress):
+        assert job_progress is not None
+        return _kept_health(jobset, fleet, job_progress, alarms)
     if state in _LIVE_STATES or state is JobState.SUCCEEDED:
         found = _health_by_alarms(state, alarms) or _health_by_log(state, late, job_progress, heard=heard)
         if found is None and faults:
@@ -77,9 +86,11 @@ def job_health(
             found = Health(state, HealthLevel.LATE, SLOW_RANK)
         if found is not None:
             by_slow_rank = slow if found.state == JobState.RUNNING and found.level is HealthLevel.LATE else ""
-            return structs.replace(found, verdict=verdict if found.state in NO_STEPS else by_slow_rank)
+            found = structs.replace(found, verdict=verdict if found.state in NO_STEPS else by_slow_rank)
+            over = state is JobState.SUCCEEDED
+            return structs.replace(found, over=over, code=0) if over else found
     if state is JobState.SUCCEEDED:
-        return Health(state, HealthLevel.WELL)
+        return Health(state, HealthLevel.WELL, code=0, over=True)
     return (
         Health(state, HealthLevel.WAITS, why)
         if why or state is not JobState.RUNNING
@@ -87,8 +98,53 @@ def job_health(
     )
 
 
+def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:
+    """Whether the job's program has ended, by its log, and its pods go on."""
+    end = job_progress.end if job_progress is not None else None
+    return end is not None and end.kept and jobset.state in _LIVE_STATES
+
+
+def _failed_health(jobset: JobSet, fleet: Fleet, why: str, job_progress: JobProgress | None) -> Health:
+    """What the log names as the reason is told first, then which pod failed."""
+    first = first_failure(jobset, fleet)
+    reason = job_progress.failure if job_progress is not None else ""
+    words = "; ".join(filter(None, (reason, (why or jobset.failure).removeprefix("failed: "))))
+    code, culprit = (first.exit_code, first.number) if first is not None else (None, None)
+    return Health(JobState.FAILED, HealthLevel.BAD, words, code=code, culprit=culprit, over=True)
+
+
+def _kept_health(jobset: JobSet, fleet: Fleet, job_progress: JobProgress, alarms: Sequence[Alarm]) -> Health:
+    end = job_progress.end
+    assert end is not None
+    state, level = ("failed", HealthLevel.BAD) if end.code else ("succeeded", HealthLevel.LATE)
+    reason = job_progress.reason
+    if job_progress.nan and not end.code:
+        state, level, reason = "diverged", HealthLevel.BAD, job_progress.nan_words
+    elif reason:
+        level = HealthLevel.BAD
+    words = "; ".join(filter(None, (reason, kept_words(jobset, job_progress, fleet.at))))
+    alarmed = any(each.is_active and each.kind in {AlarmKind.KEPT, AlarmKind.NAN, AlarmKind.BUSBW} for each in alarms)
+    culprit = end.pod if end.code else None
+    return Health(state, level, words, alarmed and not end.code, code=end.code, culprit=culprit, kept=True)
+
+
+def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
+    """Since when the pods of an ended job hold their GPUs for nothing: "pods kept, 16 GPUs idle since 12 min"."""
+    end = job_progress.end
+    if end is None:
+        return ""
+    if job_progress.in_use:
+        return "pods kept, in use"
+    since = format_duration(max(0.0, max(now, job_progress.at) - end.time))
+    # A pod that failed tells no other: these may wait for it in a collective.
+    how = "held" if end.pod and end.code else "idle"
+    return f"pods kept, {jobset.gpus} GPUs {how} since {since}" if jobset.gpus else f"pods kept since {since}"
+
+
 def alarm_kind_of_health(health: Health) -> AlarmKind | None:
     """The alarm kind that matches the job's health, to look up what to do next; None if there is none."""
+    if health.kept:
+        return AlarmKind.KEPT
     slower = health.state == JobState.RUNNING and health.level is HealthLevel.LATE
     return AlarmKind.SPIKE if slower else _KINDS.get(health.state)
 
@@ -105,6 +161,8 @@ def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> Health | None
 def _health_by_log(state: JobState, late: str, job_progress: JobProgress | None, *, heard: bool) -> Health | None:
     if job_progress is not None and job_progress.nan:
         return Health("diverged", HealthLevel.BAD, job_progress.nan_words)
+    if job_progress is not None and job_progress.fault:
+        return Health(state, HealthLevel.BAD, job_progress.fault)
     if state not in _LIVE_STATES:
         return None
     if late:

@@ -19,6 +19,15 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine, UnparsedLines
+from console.logs.log_end import (
+    END_WORDS,
+    LogEnd,
+    combine_ends,
+    find_log_end,
+    is_begin_line,
+    is_end_line,
+    read_end,
+)
 from console.metrics.job_progress import (
     JobProgress,
     compare_with_earlier,
@@ -27,13 +36,13 @@ from console.metrics.job_progress import (
 )
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
-from console.metrics.seen_time import Span, TableRecorder, list_seen
+from console.metrics.seen_time import Span, TableRecorder, end_spans, list_seen
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training.formats.programs import parse_step
 from console.metrics.training.formats.unknown_programs import load_own_formats
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import RunPosition
-from console.scheduling.ranks import ranks
+from console.scheduling.ranks import Rank, first_failure, ranks
 
 if TYPE_CHECKING:
     from console.config import Thresholds
@@ -107,6 +116,7 @@ class JobMeasures:
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}  # by "nccl", "training": rank, lines
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
         self.over = False  # whether nothing more will come
+        self.ends: dict[int, LogEnd] = {}  # by pod, how its program ended
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
         self.ranks = RankProgress()
@@ -123,12 +133,20 @@ class JobMeasures:
     def track(self) -> TrainingRun | None:
         return self.tracks[-1] if self.tracks else None
 
+    @property
+    def end(self) -> LogEnd | None:
+        """How its program ended; None: it goes on, or its log does not tell."""
+        return combine_ends(self.ends.values())
+
     def list_spans(self, until: float, limits: Thresholds) -> list[Span]:
         """What its log told of its time; `until`: up to when the log is known to have no more, 0.0: to its last line.
 
         The next step or row is late from when the alarms say so.
         """
-        track = self.track
+        track, end = self.track, self.end
+        if end is not None and end.kept:
+            spans = list_seen([self.tables, *(each.seen for each in self.tracks)], end.time)
+            return end_spans(spans, end.time, max(until, end.time), end.code)
         rhythm = track.cadence() if track else cadence_of_rows(self.tests[-1].test) if self.tests else None
         late_after = rhythm.late_after(limits) if rhythm is not None else limits.warm_up
         if track is not None and track.seen.is_pausing:
@@ -206,7 +224,7 @@ class JobMeasures:
         """Take a line; `printed` is 0.0 for a frame of a progress bar."""
         now = time.time()
         self.ranks.add_line(rank, printed or now, text)
-        self.store_line(now, printed, text)
+        self.store_line(now, printed, text, rank)
         for listener in self._listeners:
             listener(now, text, printed)
 
@@ -214,14 +232,20 @@ class JobMeasures:
         """The last lines, oldest first, without progress bars."""
         return [text for _, text, printed in self._latest if printed][-number:] if number > 0 else []
 
-    def store_line(self, now: float, printed: float, text: str) -> None:
-        """Store a line for later listeners and for `last_lines`."""
+    def store_line(self, now: float, printed: float, text: str, rank: int) -> None:
+        """Store a line of a pod for later listeners and for `last_lines`; it may tell that its program has ended."""
         self._latest.append((now, text[:MAX_LINE], printed))
+        if END_WORDS in text and is_end_line(text):
+            lines = [LogLine(printed, text) for _, text, printed in self._latest if printed]
+            if (end := find_log_end(lines, rank)) is not None:
+                self.ends[rank] = end
+        elif self.ends and is_begin_line(text):
+            self.ends.pop(rank, None)
 
     def reset(self) -> None:
         """Drop all measurements, because another job of the same name begins."""
         self.tests, self.tracks, self.tables, self.unreadable = (), (), TableRecorder(), {}
-        self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
+        self._endings, self._nodes, self.endings_seen, self.ends = {}, {}, ("", 0, -1), {}
         self.ranks = RankProgress()
 
     async def find_nan_onset(self, beginnings: NanOnsetFinder, uid: str, pods: Sequence[Pod]) -> None:
@@ -270,7 +294,16 @@ MAX_CONCURRENT_READS = 4  # logs that are read at once
 MAX_JOBS = 32  # jobs that are looked at, those on the screen
 READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
 STEP_LINES, TABLE_LINES = 60, 600  # last lines of a log for training steps, and for the table of a test or the pace
+END_LINES = 400  # last lines of the log of a pod that failed, which name the reason
 NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
+
+
+def find_end(lines: Sequence[LogLine], pod: int, failed: Rank | None) -> LogEnd | None:
+    """How the program of a pod ended by the end of its log; `failed`: the pod that failed first, of a job that did."""
+    if failed is None or failed.number != pod:
+        return find_log_end(lines, pod, time.time())
+    when = failed.ended.finished if failed.ended else 0.0
+    return read_end([line.text for line in lines], failed.exit_code or 1, when, pod, kept=False)
 
 
 class NanOnsetFinder:
@@ -410,28 +443,39 @@ class JobProgressReader:
         known = self._printing.get(jobset.uid)
         likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
         over, failed, in_time = jobset.finished, False, True
+        first = first_failure(jobset, self._cluster.fleet) if jobset.state is JobState.FAILED else None
+        likely = list(
+            dict.fromkeys([*((number, pod) for number, pod in pods if first and first.number == number), *likely])
+        )
         number_of_lines = STEP_LINES if over and not jobset.recipe.startswith("nccl") else TABLE_LINES
+        ends: list[LogEnd] = []
         for number, pod in likely:
             assert pod is not None
             if pod.main is None or pod.main.state == "waiting":
                 continue
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
-                    lines = await self._read_tail(pod, number_of_lines)
+                    lines = await self._read_tail(pod, max(number_of_lines, END_LINES) if first else number_of_lines)
             except (ConsoleError, TimeoutError) as error:
                 failed = True  # the list stays as it was; the job's page says why its log cannot be read
                 in_time = in_time and not isinstance(error, TimeoutError)
                 continue
-            if await self._read_rank(jobset, number, pod, lines):
+            ends += filter(None, [find_end(lines, number, first)])
+            if await self._read_rank(jobset, number, pod, lines, combine_ends(ends)):
                 if over:
                     self._over.add(jobset.uid)
                 return True
+        told = bool(ends) and self._store_progress(
+            jobset.uid, JobProgress(end=combine_ends(ends), at=time.time(), printed=max(each.time for each in ends))
+        )
         self._failed[jobset.uid] += over and failed
         if over and (not failed or (in_time and self._failed[jobset.uid] >= MAX_FAILURES)):
             self._over.add(jobset.uid)
-        return False
+        return told
 
-    async def _read_rank(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
+    async def _read_rank(
+        self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine], end: LogEnd | None
+    ) -> bool:
         now = time.time()
         last = lines[-1].time if lines else now
         tests, tracks, printed = read_lines(lines)
@@ -452,7 +496,7 @@ class JobProgressReader:
             names = {each.name: each for each in self._kept().tests}
             await self._kept().store(each for each in ended if each.name not in names)
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
-        found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss)
+        found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
         return self._store_progress(jobset.uid, await self._compare(jobset, found, about.accelerator))
 
     async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:

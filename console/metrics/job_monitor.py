@@ -25,6 +25,7 @@ from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.blame import find_blame
 from console.metrics.diagnosis import Diagnosis
 from console.metrics.gpu_metrics import DCGM, GpuBoard
+from console.metrics.health import is_kept, job_health
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
@@ -111,6 +112,8 @@ def sample_job(
         ),
         failed_node=failed.node if failed else "",
     )
+    if jobset is not None and (progress := progress_of_measures(measures, fleet.at, pass_line)) is not None:
+        found = _with_kept_end(found, jobset, fleet, progress)
     test = measures.tests[-1] if measures.tests and track is None else None
     rows = cadence_of_rows(test.test) if test is not None else None
     if test is None or rows is None:
@@ -118,6 +121,17 @@ def sample_job(
     number = sum(len(each.test.rows) for each in measures.tests)
     return replace(found, step=number, steps=number, step_time=test.at, rhythm=rows, pace=rows.pace,
                    size=test.test.rows[-1].size)  # fmt: skip
+
+
+def _with_kept_end(found: JobSample, jobset: JobSet, fleet: Fleet, progress: JobProgress) -> JobSample:
+    """The state of a job that goes on only because its pods are kept."""
+    if not is_kept(jobset, progress) or progress.end is None:
+        return found
+    health = job_health(jobset, fleet, job_progress=progress)
+    failed = progress.reason if progress.end.code else ""
+    kept = "" if progress.in_use or not jobset.gpus else f"{health.state}: {health.words}"
+    return replace(found, trained=True, ended_at=progress.end.time, kept=kept, failed=failed,
+                   failed_at=progress.end.time if failed else 0.0)  # fmt: skip
 
 
 def _failure_text(jobset: JobSet, fleet: Fleet) -> str:
@@ -402,7 +416,7 @@ class JobMonitor:
             some, now = lines[start : start + BATCH_LINES], time.time()
             for line in some:
                 self.watch.feed_line(now, line.text, line.time)
-                self.measures.store_line(now, line.time, line.text)
+                self.measures.store_line(now, line.time, line.text, rank)
             if self._reader.feed_lines(some) and self._teller is None:
                 self._teller = rank
             # Only now: whoever ends this task in a pause opens the log again after the last line that was fed.

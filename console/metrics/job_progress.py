@@ -19,6 +19,7 @@ from console.metrics.training.run import SLOWER_SHARE, SLOWER_SPREADS
 from console.metrics.training.steps import MetricColumn, RunPosition
 
 if TYPE_CHECKING:
+    from console.logs.log_end import LogEnd
     from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun
@@ -47,6 +48,9 @@ class JobProgress(Struct, frozen=True):
     rhythm: StepCadence | None = None
     slower: str = ""  # that its steps take longer than before, in words
     finished: bool = False  # the program said that training is over
+    end: LogEnd | None = None  # how its program ended; None: it goes on, or its log does not tell
+    in_use: bool | None = None  # whether a GPU was busy after that end; None: not known
+    fault: str = ""  # why a test failed
     stepped: float = 0.0  # when the last step or row was printed, seconds since the epoch; 0: not known
     size: int | None = None  # bytes, the largest message that was measured
     busbw: float | None = None  # GB/s, the best
@@ -61,7 +65,7 @@ class JobProgress(Struct, frozen=True):
     def eta(self) -> float | None:
         """Estimated seconds to the end, by the time between log lines; None also for a stalled or diverged run."""
         pace = self.step_time if self.pace is None else self.pace
-        if self.step is None or self.total is None or pace is None or self.late or self.nan:
+        if self.step is None or self.total is None or pace is None or self.late or self.nan or self.end is not None:
             return None
         left = max(0.0, (self.total - self.step) * pace)
         return None if self.stepped and is_overdue(left, self.at - self.stepped) else left
@@ -69,7 +73,7 @@ class JobProgress(Struct, frozen=True):
     @property
     def late(self) -> str:
         """How late the next step or row was when the log was read, as text; empty if not late or unknown."""
-        if self.rhythm is None or not self.stepped or self.finished:
+        if self.rhythm is None or not self.stepped or self.finished or self.end is not None:
             return ""
         quiet = self.at - self.stepped
         if quiet <= self.rhythm.soonest_late or quiet <= self.rhythm.late_after(config_in_force().config.alarms):
@@ -98,7 +102,22 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        return self.step is None and self.loss is None and self.busbw is None
+        return self.step is None and self.loss is None and self.busbw is None and self.end is None
+
+    @property
+    def failure(self) -> str:
+        """What failed, without the exit code; empty: not known."""
+        end = self.end
+        named = "; ".join(filter(None, (end.reason, end.step))) if end is not None else ""
+        return self.fault or named
+
+    @property
+    def reason(self) -> str:
+        """What failed: wrong values of a test before what its log names, then how its program ended; empty: nothing."""
+        ended = self.end.words if self.end is not None else ""
+        if self.fault and self.end is not None:  # the test's last lines say no more
+            ended = replace(self.end, reason="").words
+        return "; ".join(filter(None, (self.fault, ended)))
 
 
 def progress_of_tests(
@@ -109,15 +128,17 @@ def progress_of_tests(
     if test is None:
         return None
     over = next((each for each in reversed(tests) if each.rows and each.finished), test)
-    passing = judge_test(test, pass_line, accelerator).passing
-    repeats = over is not test and passing is NcclResult.RUNNING
+    judged = judge_test(test, pass_line, accelerator)
+    repeats = over is not test and judged.passing is NcclResult.RUNNING
     if repeats:
-        passing = judge_test(over, pass_line, accelerator).passing
+        judged = judge_test(over, pass_line, accelerator)
+    fault = judged.why if judged.passing is NcclResult.FAILED else ""
     speeds = MetricColumn()
     for row in test.rows:
         speeds.append(row.best_busbw)
-    return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at,
-                       repeats=repeats, trend=trend_means(speeds), rhythm=cadence_of_rows(test))  # fmt: skip
+    return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=judged.passing,
+                       at=at, fault=fault, repeats=repeats, trend=trend_means(speeds),
+                       rhythm=cadence_of_rows(test))  # fmt: skip
 
 
 def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
@@ -125,7 +146,7 @@ def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobPr
     running = NcclResult.RUNNING
     if before is None or before.passing is running or now.passing is not running or now.busbw is None:
         return now
-    return replace(now, passing=before.passing, average=before.average, repeats=True)
+    return replace(now, passing=before.passing, average=before.average, fault=before.fault, repeats=True)
 
 
 def trend_means(column: MetricColumn) -> tuple[float, ...]:
@@ -199,4 +220,9 @@ def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> 
         found = replace(found, printed=printed, stepped=printed)
     else:
         found = progress_of_runs(measures.tracks, at)
+    if (end := measures.end) is not None:
+        read = [each for each in measures.gpus if each.at > end.time]
+        shares = [gpu.utilization for each in read for gpu in each.gpus if gpu.utilization is not None]
+        busy = any(share > 0 for share in shares) if shares else None
+        found = replace(found or JobProgress(at=at, printed=end.time), end=end, in_use=busy)
     return None if found is None or found.empty else found

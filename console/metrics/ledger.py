@@ -149,6 +149,7 @@ class _Reckoning:
         named = [span for span in seen.spans if span.kind is SpanKind.NAMED]
         self._named = [(each.start - _NAMED_LATER, each.start + _NAMED_LATER, each.share) for each in named]
         self._named += [(a.since, a.over or run.end, 0.0) for a in alarms if a.kind is AlarmKind.BEHIND]
+        self._failed_kept = any(span.kind is SpanKind.ENDED and span.last for span in seen.spans)
         self._trains = any(map(_trains, self._spans))
         steady = [span for span in self._spans if span.kind is SpanKind.STEPS]
         counted = sum(span.steps for span in steady)
@@ -264,7 +265,11 @@ class _Reckoning:
         saves = [span for span in self._seen.spans if span.kind is SpanKind.SAVED and span.start <= self._run.end]
         if self._run.wasted and saves:
             yield self._saved_at(saves[-1].last, self._spans, saves[-1].start), self._run.end
-        elif self._run.wasted and self._trains and all(span.kind is not SpanKind.IDLE for span in self._spans):
+        elif (
+            self._run.wasted
+            and self._trains
+            and (self._failed_kept or all(span.kind is not SpanKind.IDLE for span in self._spans))
+        ):
             yield next(span.start for span in self._spans if _trains(span)), self._run.end  # nothing of it was kept
 
     def _saved_at(self, step: int, spans: Sequence[Span], otherwise: float) -> float:

@@ -31,9 +31,12 @@ class SpanKind(StrEnum):
     FAILED = "failed"  # a moment: a pod failed
     NAMED = "named"  # a moment: rank `last` was found to be the one that the others wait for, see `Span.share`
     QUEUED = "queued"  # suspended again after it had run
+    ENDED = "ended"  # a moment: its program ended with exit code `last`, and its pods are kept
 
 
-EVENTS = frozenset({SpanKind.SAVED, SpanKind.FAILED, SpanKind.NAMED, SpanKind.QUEUED})  # beside what the log tells
+EVENTS = frozenset(
+    {SpanKind.SAVED, SpanKind.FAILED, SpanKind.NAMED, SpanKind.QUEUED, SpanKind.ENDED}
+)  # beside what the log tells
 _CHECKPOINT = lazy_pattern(
     r"(?i)\b(?:(?:sav(?:e|ing)|load(?:ing|ed)?)\b.{0,60}check|check-?point\w*\b.{0,60}(?:sav|load|writ))"
 )
@@ -244,6 +247,13 @@ def list_seen(
             spans[0] = Span(before.end, max(before.end, spans[0].end), SpanKind.NEXT, spans[0].last + 1, before.last)
         found += spans
     return found
+
+
+def end_spans(spans: Iterable[Span], end: float, until: float, code: int) -> list[Span]:
+    """The spans of a job whose program ended with that exit code and whose pods are kept: nothing is done from then."""
+    before = [span for span in spans if span.kind is not SpanKind.IDLE]
+    idle = [Span(end, until, SpanKind.IDLE)] if until > end else []
+    return [*before, *idle, Span(end, end, SpanKind.ENDED, last=code)]
 
 
 class SeenTime(Struct, frozen=True, omit_defaults=True):

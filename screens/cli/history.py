@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotThere
 from console.kube.objects.meta import short_name
-from console.launch.run_record import RunRecord, compare_values, find_run, last_success, running_runs
+from console.launch.run_record import RunRecord, compare_values, find_run, is_run_of_job, last_success, running_runs
 from console.metrics.alarm import GLYPH
 from console.metrics.ledger import Box, Ledger, sum_ledgers
 from console.metrics.seen_time import decode_seen_time
@@ -24,8 +24,11 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS
+from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.logs import moment
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
+from screens.columns.jobs import JobLine
+from screens.columns.live import with_diagnoses
 from screens.columns.runs import RUNS, cost_lines, hours_words
 from screens.sanitize import one_line
 from screens.wording import alarm_words, count, loss_words, percent
@@ -33,11 +36,12 @@ from screens.wording import alarm_words, count, loss_words, percent
 if TYPE_CHECKING:
     from console.launch.run_database import RunHistory
     from console.launch.run_record import RunRecord
+    from console.metrics.health import Health
 
 
 async def history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or delete some."""
-    async with remembered(options) as (kept, _):
+    async with remembered(options) as (kept, _, healths):
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
         if (
             lists
@@ -47,10 +51,10 @@ async def history(options: HistoryOptions) -> int:
             runs = await kept.list_runs()
             if not any(each.recipe == named for each in runs):
                 if (run := find_run(runs, named)) is not None:
-                    return show_run(run, runs, as_json=options.json)
+                    return show_run(replace(run, now=healths.get(run.number)), runs, as_json=options.json)
                 what = f"no run {named} in the history" if named.isdecimal() else f"neither a recipe nor a run {named}"
                 raise NotThere(f"There is {what}.", "a4 history lists the runs, a4 recipes the recipes.")
-        runs = await runs_of(kept, named)
+        runs = tuple(replace(run, now=healths.get(run.number)) for run in await runs_of(kept, named))
         if lists and options.namespace:
             runs = tuple(run for run in runs if run.namespace == options.namespace)
         if options.forgotten:
@@ -79,17 +83,19 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 @asynccontextmanager
 async def remembered(
     options: Options, *, read_logs: bool = False
-) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]]]]:
-    """The run history of the cluster, with open runs completed first, and who asks; without a kubeconfig as stored.
+) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]], Mapping[int, Health]]]:
+    """The run history of the cluster, with open runs completed first, who asks, and how the jobs of open runs are.
 
+    Without a kubeconfig it is as stored.
     `read_logs`: their logs tell what their time went into, where no console follows them.
     """
     try:
         async with open_session(options, ()) as session:
             kept = session.launch.runs.history
+            healths: Mapping[int, Health] = {}
             if await session.launch.runs.has_open_runs():
-                await complete(session, read_logs=read_logs)
-            yield kept, session.watch.me
+                healths = await complete(session, read_logs=read_logs)
+            yield kept, session.watch.me, healths
     except BadKubeconfig:
         if options.kubeconfig or options.context:
             raise
@@ -98,21 +104,36 @@ async def remembered(
         async def me() -> str:
             return login_name()
 
-        yield RunHistory(default_path()), me
+        yield RunHistory(default_path()), me, {}
 
 
-async def complete(session: Session, *, read_logs: bool = False) -> None:
-    """Complete the records of open runs; if the cluster does not answer, say so and continue."""
+async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int, Health]:
+    """Complete the records of open runs, and look how their jobs are; if the cluster does not answer, say so."""
+    healths: dict[int, Health] = {}
     try:
         watching = await Session.open(session.watch.settings, kinds=KINDS)
         try:
             await watching.watch.wait_until_listed(*KINDS, timeout=10)
             if read_logs:
                 await watching.launch.runs.read_open_logs()
+            else:
+                healths = await _read_healths(watching)
         finally:
             await watching.close()  # which settles what is open
     except ConsoleError as error:
         warn(f"The outcome of open runs is not known: {error.message}")
+    return healths
+
+
+async def _read_healths(session: Session) -> dict[int, Health]:
+    """How the jobs of open runs are, by the ends of their logs, as `a4 jobs` tells it."""
+    fleet, server = session.fleet, session.watch.server
+    runs = [run for run in await session.launch.runs.list_runs() if run.open and run.server == server]
+    jobs = [(run, jobset) for run in runs if (jobset := fleet.jobsets.get(run.key)) and is_run_of_job(run, jobset)]
+    progress = await read_progress_of_jobs(session, [jobset for _, jobset in jobs])
+    await read_diagnoses(session)
+    lines = [(run, JobLine(jobset, fleet, progress.get(jobset.uid))) for run, jobset in jobs]
+    return {run.number: with_diagnoses(session, line).health for run, line in lines}
 
 
 def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
@@ -217,7 +238,7 @@ async def ledger(options: LedgerOptions) -> int:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
     since = moment(options.since)
     now = time.time()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
-    async with remembered(options, read_logs=True) as (kept, asks):
+    async with remembered(options, read_logs=True) as (kept, asks, _):
         runs = await kept.list_runs()
         me = short_name(await asks()) if options.by == "owner" else ""
     if options.job:

@@ -19,7 +19,9 @@ from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
+from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmKind, Coverage, format_alarm
+from console.metrics.health import is_kept, job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import (
     Command,
@@ -153,23 +155,32 @@ async def _wait_until(
         last = jobset or last
         if jobset is None and last is not None and last.finished:
             jobset = last  # it was removed after its end, and is read out
-        alarm = None if options.ignore_alarms else next(iter(watched.watch.active), None)
+        # That it failed is no alarm here: it has an exit code of its own, and so has a job whose pods are kept.
+        active = (each for each in watched.watch.active if each.kind not in {AlarmKind.FAILED, AlarmKind.KEPT})
+        alarm = None if options.ignore_alarms else next(active, None)
+        kept = jobset is not None and is_kept(jobset, watched.progress)
         succeeded = jobset is not None and jobset.state is JobState.SUCCEEDED
         # Whether a run that ended well has diverged is known once its log was read.
         done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
+        done = done or (kept and not _ended_badly(watched) and (options.ignore_alarms or alarm is None))
         replaying = replay.goes_on(watched)
         reached = "" if replaying else _reached(session, wanted, jobset, watched.measures, done=done)
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
             return ALARM, f"{options.job}: {alarm.kind.label} alarm: {format_alarm(alarm, session.watch).rstrip('.')}"
-        over = _over(options.job, jobset, last is not None, watched, wanted)
+        over = _over(options.job, jobset, session.fleet, last is not None, watched, wanted)
         if over is not None:
             return over
         if last is None and time.monotonic() > gone_at:
             find_job(session.fleet, session.namespace, options.job)
         told = told if replaying else _progress(options, watched.measures, told)
         await asyncio.sleep(LOOK_EVERY)
+
+
+def _ended_badly(watched: JobMonitor) -> bool:
+    end = watched.measures.end
+    return end is not None and end.code != 0
 
 
 @dataclass(slots=True)
@@ -233,7 +244,12 @@ def _state(session: Session, watched: JobMonitor, *, replaying: bool) -> str:
 
 
 def _over(
-    job: str, jobset: JobSet | None, seen: bool, watched: JobMonitor, wanted: tuple[Condition, ...]
+    job: str,
+    jobset: JobSet | None,
+    fleet: Fleet,
+    seen: bool,
+    watched: JobMonitor,
+    wanted: tuple[Condition, ...],
 ) -> tuple[int, str] | None:
     """The exit code and message if nothing more can happen: the job failed, is gone, or is done."""
     if jobset is None and not seen:
@@ -242,6 +258,11 @@ def _over(
         return ENDED, f"{job} is gone before {_texts(wanted)} was reached"
     if jobset.state is JobState.FAILED:
         return FAILED, f"{job} failed before {_texts(wanted)} was reached; why: a4 why {job}"
+    if is_kept(jobset, watched.progress):
+        health = job_health(jobset, fleet, job_progress=watched.progress)
+        if health.code:
+            return FAILED, f"{job} failed before {_texts(wanted)} was reached: {health.words}"
+        return ENDED, f"{job} is done, and {_texts(wanted)} was not reached: {health.words}"
     if jobset.finished and watched.complete:
         return ENDED, f"{job} is done, and {_texts(wanted)} was not reached"
     return None

@@ -53,7 +53,7 @@ async def why(options: WhyOptions) -> int:
         sentence = reason.sentence if reason else "is not in the cluster any more"
         card, (report, line), start = await asyncio.gather(
             session.logs.first_failure(session.namespace, options.job),
-            _check(session, job, runs_or_done=not sentence),
+            _check(session, job, reads_log=not sentence or (job is not None and job.finished)),
             _expected_start(session, job, other),
         )
         health = line.health if line is not None else None
@@ -69,7 +69,7 @@ async def why(options: WhyOptions) -> int:
                     "removed": (job.removed_at or None) if job else None,
                     "expected_start": start_json(start, fleet.at) if start else None,
                     "preempted_next": order or None,
-                    "why": sentence or (health.words if health else ""),
+                    "why": (health.words if health and (health.over or not sentence) else "") or sentence,
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
             print_json(told)
@@ -77,9 +77,11 @@ async def why(options: WhyOptions) -> int:
         if other is not None and reason is not None:
             _print_workload(options.job, other, reason)
         now = job is not None and job.state is not JobState.FAILED
-        if job is not None and (now or card is None):
-            state = f"is {job.state}: " if job is not None and sentence else ""
-            print_hint(f"{options.job} {state}{sentence or (_words(health, report) if health else 'is done')}.")
+        if job is not None:
+            known = health is not None and (health.over or not sentence)
+            print_hint(
+                f"{options.job} {_words(health, report) if health and known else f'is {job.state}: {sentence}'}."
+            )
             if preempted:
                 print_hint(preempted)
             await session.watch.me()  # without it nobody is "you"
@@ -178,17 +180,17 @@ async def _require_unknown(session: Session, name: str) -> None:
     )
 
 
-async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) -> tuple[AlarmReport, JobLine | None]:
+async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tuple[AlarmReport, JobLine | None]:
     """How the job is: by its live log if it runs, by the log's end if it has ended."""
     report = AlarmReport()
     if job is None:
         return report, None
-    if runs_or_done and job.finished:
+    if reads_log and job.finished:
         with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
             async with asyncio.timeout(LONGEST):
                 await session.measures.progress_reader.update([job.key])
         report = AlarmReport(progress=session.measures.progress_reader.progress_of(job.uid))
-    elif runs_or_done:
+    elif reads_log:
         session.watch.keep_watching()
         await read_diagnoses(session)
         report = await session.alarms.check_job(*job.key, LISTENS)
@@ -200,6 +202,8 @@ def _words(health: Health, report: AlarmReport) -> str:
     state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "is done", "diverged": "diverged"}.get(
         health.state, f"is {health.state}"
     )
+    if health.state == JobState.FAILED or health.kept:
+        return f"{health.state}: {health.words}"
     if health.words:
         return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
     if report.refused:

@@ -75,7 +75,7 @@ def first_tab(jobset: JobSet | None) -> str:
 
 SHOWN_IN = {
     AlarmKind.STALL: "Hang", AlarmKind.BEHIND: "Hang", AlarmKind.NAN: "Training", AlarmKind.SPIKE: "Training",
-    AlarmKind.BUSBW: "NCCL", AlarmKind.RESTART: "Log", AlarmKind.GPU: "GPUs",
+    AlarmKind.BUSBW: "NCCL", AlarmKind.RESTART: "Log", AlarmKind.GPU: "GPUs", AlarmKind.KEPT: "Log",
 }  # fmt: skip
 """The tab of the job's page that shows what an alarm is about."""
 
@@ -88,7 +88,8 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
         after = f" {ended}" if ended else ""
         return [Span(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
     runs: list[Span] = []
-    told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
+    # Why it failed is said below, and for how long its pods are kept.
+    told_here = [alarm for alarm in line.alarms if alarm.kind not in {AlarmKind.FAILED, AlarmKind.KEPT}]
     for alarm in told_here[-2:]:
         look = SHOWN_IN[alarm.kind]
         said = alarm.next_step(
@@ -99,9 +100,11 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
         where = f" on {wording.short_node(first.node)}" if first.node else ""
+        if line.job_progress is not None and (reason := line.job_progress.failure):
+            runs.append(Span(f"{wording.sentence(reason)}. ", "bad"))
         runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
     sentence, own = reasons(line)
-    if first is None and not line.health.alarmed and (sentence or line.health.verdict):
+    if first is None and (line.health.kept or not line.health.alarmed) and (sentence or line.health.verdict):
         ink = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
         found = _verdict_words(line)
         runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", ink))

@@ -107,9 +107,9 @@ def state_cell(line: JobLine) -> Cell:
 
 
 def health_runs(health: Health, ink: str = "") -> list[Span]:
-    """The health as glyph and word: ▲ during an alarm, ⚠ while a step is late or slow."""
+    """The health as glyph and word: ▲ during an alarm, ✗ once it is over, ⚠ while a step is late or slow."""
     if health.level is HealthLevel.BAD:
-        glyph = wording.BAD if health.state == JobState.FAILED else wording.ALARM
+        glyph = wording.BAD if health.over or health.state == JobState.FAILED else wording.ALARM
         return [glyph, Span(f" {health.state}", "bad")]
     if health.level is HealthLevel.LATE:
         return [wording.CARE, Span(f" {health.state}", "waits")]
@@ -182,10 +182,11 @@ def last_cell(line: JobLine) -> Cell:
         if health.level is HealthLevel.BAD:
             return [sick, Span("  "), done]
         return [*progress_words(progress), Span("  "), done] if progress else done
-    if state in {JobState.FAILED, JobState.RESTARTING}:
-        first = first_failure(line.jobset, line.fleet)
-        if first:
-            return Span(failure_words(first), "bad" if state is JobState.FAILED else "waits")
+    first = first_failure(line.jobset, line.fleet) if state in {JobState.FAILED, JobState.RESTARTING} else None
+    if first is not None and not health.kept:
+        reason = line.job_progress.failure if line.job_progress is not None and state is JobState.FAILED else ""
+        words = "; ".join(filter(None, (wording.sentence(reason), failure_words(first))))
+        return Span(words, "bad" if state is JobState.FAILED else "waits")
     if health.level in {HealthLevel.BAD, HealthLevel.LATE}:
         return sick
     told = wording.sentence(line.why.sentence)
@@ -297,8 +298,9 @@ def _start_json(line: JobLine) -> dict[str, Any] | None:
     return start_json(start, line.fleet.at)
 
 
-def health_json(health: Health) -> dict[str, str]:
-    return {"state": health.state, "level": health.level, "words": health.words}
+def health_json(health: Health) -> dict[str, Any]:
+    return {"state": health.state, "level": health.level, "words": health.words, "exit_code": health.code,
+            "pod_index": health.culprit, "kept": health.kept}  # fmt: skip
 
 
 def _pods_json(line: JobLine) -> list[dict[str, Any]]:
@@ -336,7 +338,8 @@ JOBS: Layout[JobLine] = Layout(
         fact("phase", "of its JobSet: pending, starting, running, restarting, succeeded, failed or stopping",
              lambda line: line.jobset.state),
         Column("STATE", state_cell, "health",
-               "the same state, with level (well: nothing is known to be wrong; waits, late or bad), words",
+               "the same state, with level (well: nothing is known to be wrong; waits, late or bad), words, exit_code "
+               "and pod_index of the pod that failed first (null: none, or not known), kept: ended, but its pods go on",
                lambda line: health_json(line.health), width=12, sort=lambda line: line.jobset.state),
         Column("PODS", ranks_cell, "pods",
                "ready or succeeded, of all; in JSON: pod_index, group, pod, node, phase, status, exit_code, restarts",

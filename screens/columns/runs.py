@@ -42,10 +42,11 @@ _INKS: dict[str, str] = {
 
 
 def outcome_cell(run: RunRecord) -> list[Span]:
-    """The outcome as glyph and word; ▲ if an alarm is active or was at the end."""
+    """The outcome as glyph and word; ▲ if an alarm is active, ✗ if one was at the end."""
     if run.now is not None and run.open:
         return health_runs(run.now)
-    glyph = wording.ALARM if run.had_problem else _GLYPHS[run.outcome]
+    over = wording.BAD if run.ended else wording.ALARM
+    glyph = over if run.had_problem else _GLYPHS[run.outcome]
     return [glyph, Span(f" {run.state}", _INKS.get(run.state, ""))]
 
 
@@ -71,7 +72,7 @@ def run_sentence(run: RunRecord) -> list[Span]:
     """The run's outcome and reason in one sentence."""
     glyph, state = outcome_cell(run)
     ringing = run.active_alarms(run.ended)
-    why = (run.now.words if run.now else "") or run.why or run.nan_words or (ringing[0].text if ringing else "")
+    why = run.reason or run.nan_words or (ringing[0].text if ringing else "")
     runs = [glyph, Span(f" {run.name}", "strong"), Span(f"{state.text}{':' if why else ''}", state.ink)]
     if run.outcome is Outcome.STOPPED and why.startswith(Outcome.STOPPED):
         runs[-1] = Span(state.text, state.ink)
@@ -155,7 +156,7 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
     Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
     Column("CLUSTER", lambda run: run.context, least=7, most=24, sort=True, drop=7, cut="middle", ink="dim"),
-    Column("WHY", lambda run: wording.sentence(run.why), fill=True, least=0, drop=8, ink="dim"),
+    Column("WHY", lambda run: wording.sentence(run.reason), fill=True, least=0, drop=8, ink="dim"),
 )  # fmt: skip
 
 

@@ -364,11 +364,30 @@ class NcclVerdict(Struct, frozen=True):
     why: str
 
 
+def describe_wrong_values(test: NcclTest) -> str:
+    """How many values were wrong, and at which sizes: "12 wrong values at 64 MiB"; empty: none."""
+    by_size: dict[int, int] = {}
+    for row in test.rows:
+        if wrong := sum(half.wrong or 0 for half in (row.out_of_place, row.in_place) if half):
+            by_size[row.size] = by_size.get(row.size, 0) + wrong
+    if not by_size:
+        return ""
+    count, sizes = sum(by_size.values()), list(by_size)
+    more = f" and {len(sizes) - 1} more size{'s' if len(sizes) > 2 else ''}" if len(sizes) > 1 else ""
+    return f"{count:,} wrong value{'s' if count > 1 else ''} at {_format_size(sizes[0])}{more}"
+
+
+def _format_size(size: int) -> str:
+    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.4g} {unit}"
+    return f"{size} B"
+
+
 def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> NcclVerdict:
     """The verdict on a test: wrong values always fail it; without a fair reference it is just "measured"."""
-    wrong = sum(half.wrong or 0 for row in test.rows for half in (row.out_of_place, row.in_place) if half)
-    if wrong:
-        return NcclVerdict(NcclResult.FAILED, f"{wrong:,} wrong value{'s' if wrong > 1 else ''}")
+    if wrong := describe_wrong_values(test):
+        return NcclVerdict(NcclResult.FAILED, wrong)
     if test.error or test.ok is False:
         return NcclVerdict(NcclResult.FAILED, test.error or "the test itself says FAILED")
     if not test.finished:

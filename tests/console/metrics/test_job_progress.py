@@ -123,7 +123,7 @@ def test_the_trend_is_the_means_of_eight_parts() -> None:
 
 def test_of_a_line_without_an_end_its_beginning_is_kept() -> None:
     measures = JobMeasures(("default", "llama"))
-    measures.store_line(2.0, 1.0, "x" * 10_000_000)
+    measures.store_line(2.0, 1.0, "x" * 10_000_000, 0)
     assert measures.last_lines(1) == ["x" * MAX_LINE]
 
 

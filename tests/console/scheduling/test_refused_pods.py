@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -64,7 +66,7 @@ def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: 
 @pytest.mark.parametrize("reason", ["FailedCreate", "JobCreationFailed"])
 def test_a_refusal_is_final_once_it_has_lasted(reason: str, seconds: float, last: float, category: Category) -> None:
     event = replace(told('JobSet "train" not found', reason, last), first=10.0)
-    fleet = fleet_of(TRAIN, JOB, event, at=10.0 + seconds)
+    fleet = dataclasses.replace(fleet_of(TRAIN, JOB, event), at=10.0 + seconds)
     assert why_jobset(TRAIN, fleet).category is category
     assert (job_health(TRAIN, fleet).state == "refused") == (category is Category.REFUSED)
 

@@ -135,7 +135,7 @@ def measured(steps: int, *texts: str) -> JobMeasures:
     )
     found.tracks = (run,)
     for text in texts:
-        found.store_line(time.time(), time.time(), text)
+        found.store_line(time.time(), time.time(), text, 0)
     return found
 
 

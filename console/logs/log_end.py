@@ -1,0 +1,93 @@
+"""How the program of a pod ended, as the end of its log tells, and the reason that is named there.
+
+The launchers print a last line with the exit code. Pods may be kept after it, so that nothing but this line tells that
+the job is over. A log without it may end with the report of torchrun, mpirun or DeepSpeed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from console.logs.failures import FailureParser, find_failed_step, name_reason
+
+if TYPE_CHECKING:
+    from console.logs.line import LogLine, RankLine
+
+END_WORDS = " ended with exit code "
+_ENDED = re.compile(
+    r"(?:^|[\]>\sZ])[\w.-]{1,100}" + END_WORDS + r"(\d{1,3})(; the pod is kept until the job is stopped)?\s*$"
+)
+_BEGUN = re.compile(r"(?:^|[\]>\sZ])pod \S{0,253}, index \d{1,6} of \d{1,6}, recipe \S{1,100}\s*$")
+_REPORTED_CODE = re.compile(r"exit code (\d{1,3})\b")
+_QUIET_SECONDS = 60.0  # seconds without a line after a report of a failure: nothing starts the program again
+_REPORT_LINES = 60  # lines at the end of a log in which such a report stands
+
+
+class LogEnd(Struct, frozen=True):
+    """How the program of one pod ended."""
+
+    code: int
+    time: float = 0.0  # when that was printed, by the clock of its node
+    pod: int = 0  # index of the pod
+    kept: bool = False  # whether the pod goes on
+    step: str = ""  # the launcher's step that failed: "step 9 train"
+    reason: str = ""  # what the log names as the reason: "rank 8: CUDA error: …"; empty: it names none
+
+    @property
+    def words(self) -> str:
+        """What failed; empty: nothing did."""
+        if not self.code:
+            return ""
+        how = ", ".join(filter(None, (self.step, f"exit code {self.code}")))
+        return "; ".join(filter(None, (self.reason, f"pod {self.pod}: {how}" if self.pod else how)))
+
+
+def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, kept: bool) -> LogEnd:
+    """The end of a program with that exit code, with what its last lines tell of it."""
+    if not code:
+        return LogEnd(code, time, pod, kept)
+    step, reason = name_reason(texts)
+    return LogEnd(code, time, pod, kept, step, reason)
+
+
+def is_end_line(text: str) -> bool:
+    return END_WORDS in text and _ENDED.search(text) is not None
+
+
+def is_begin_line(text: str) -> bool:
+    """Whether a launcher begins: what ended before in that pod has been started again."""
+    return ", recipe " in text and _BEGUN.search(text) is not None
+
+
+def find_log_end(lines: Sequence[LogLine | RankLine], pod: int, now: float = 0.0) -> LogEnd | None:
+    """How the program in this log ended; None: it goes on, or the log does not tell.
+
+    `now`: where nothing has been printed for a while by then, the report of a failure is taken for the end of the
+    program, in a pod that goes on.
+    """
+    texts = [line.text for line in lines]
+    for at in range(len(texts) - 1, -1, -1):
+        if is_begin_line(texts[at]):
+            return None
+        if END_WORDS in texts[at] and (found := _ENDED.search(texts[at])):
+            return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, kept=bool(found[2]))
+    if not lines or now - lines[-1].time < _QUIET_SECONDS or find_failed_step(texts) is not None:
+        return None
+    report = FailureParser()
+    report.feed("".join(f"{text}\n" for text in texts[-_REPORT_LINES:]).encode())
+    report.close()
+    code = _REPORTED_CODE.search(report.ended)
+    return read_end(texts, int(code[1]), lines[-1].time, pod, kept=True) if code else None
+
+
+def combine_ends(ends: Iterable[LogEnd]) -> LogEnd | None:
+    """How a job ended by the ends of its pods: as the one that failed first; None: none has ended.
+
+    Those of index 1 and up end after index 0, unless they fail.
+    """
+    every = sorted(ends, key=lambda each: (not each.code, each.time, each.pod))
+    return every[0] if every else None
