@@ -313,7 +313,7 @@ class HangReport:
         elif any(pod.launchers for pod in self.pods):
             said.append("mpirun runs, but it has no child processes: it is starting or ending.")
         else:
-            said.append("No process of a training or an NCCL test was found in any pod: it is starting or ending.")
+            said.append("No process of a training or an NCCL test was found in any pod: it is starting, or has ended.")
         said += [self.ras.words] if self.ras.words else []
         if self.unreached:
             far = format_pods(*(pod.pod_rank for pod in self.unreached))

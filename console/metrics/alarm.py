@@ -53,7 +53,7 @@ _NEXT = {  # command, which is the same wherever one reads of the alarm, and wha
     AlarmKind.RESTART: ("logs", "shows the log"),
     AlarmKind.FAILED: ("why", "shows what failed first"),
     AlarmKind.GPU: ("gpus", "shows which GPU"),
-    AlarmKind.KEPT: ("why", "shows how it ended"),
+    AlarmKind.KEPT: ("logs", "shows how it ended"),
 }
 
 

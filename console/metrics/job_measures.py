@@ -294,6 +294,7 @@ MAX_CONCURRENT_READS = 4  # logs that are read at once
 MAX_JOBS = 32  # jobs that are looked at, those on the screen
 READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
 STEP_LINES, TABLE_LINES = 60, 600  # last lines of a log for training steps, and for the table of a test or the pace
+LOOK_AGAIN_SECONDS, MAX_PODS_LOOKED_AT = 30.0, 64  # between two looks at the logs of all pods, and pods of one look
 END_LINES = 400  # last lines of the log of a pod that failed, which name the reason
 NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
@@ -366,12 +367,15 @@ class JobProgressReader:
         self._asked: dict[str, float] = {}
         self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
+        self._looked: dict[str, float] = {}  # when the logs of all pods of a job were looked at for an end
+        self._ends: dict[str, LogEnd | None] = {}  # what that found
         self._believed = WeakValueDictionary[str, JobMeasures]()  # of followed logs those read up to what was known
         self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
 
     def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
         self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
+        self._looked, self._ends = {}, {}
         self._believed.clear()
         self.beginnings.reset()
 
@@ -393,7 +397,9 @@ class JobProgressReader:
         }
         by_uid = {each.uid: each for each in jobsets}
         changed = [
-            self._store_progress(uid, await self._compare(by_uid[uid], found, live[uid].accelerator))
+            self._store_progress(
+                uid, await self._find_end(by_uid[uid], await self._compare(by_uid[uid], found, live[uid].accelerator))
+            )
             for uid, found in followed.items()
         ]
         soon = {uid for uid, measures in live.items() if measures.is_reading_old_lines and uid in self.known}
@@ -404,6 +410,26 @@ class JobProgressReader:
                 return await self._read_progress(jobset)
 
         return any([*changed, *await asyncio.gather(*(update_job(jobset) for jobset in due))])
+
+    async def _find_end(self, jobset: JobSet, found: JobProgress) -> JobProgress:
+        """The progress with the end of any pod's program, where the pod that tells steps tells no more of them."""
+        if not found.late or found.nan or jobset.finished:
+            return found
+        uid, now = jobset.uid, time.monotonic()
+        if now > self._looked.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:
+            self._looked[uid] = now
+            every = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+            gate = asyncio.Semaphore(MAX_CONCURRENT_READS)
+
+            async def read_end(number: int, pod: Pod) -> LogEnd | None:
+                with suppress(ConsoleError, TimeoutError):  # then it is not known to have ended
+                    async with gate, asyncio.timeout(READ_TIMEOUT):
+                        return find_log_end(await self._read_tail(pod, STEP_LINES), number, time.time())
+                return None
+
+            ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
+            self._ends[uid] = combine_ends(filter(None, ends))
+        return replace(found, end=self._ends[uid])
 
     async def _compare(self, jobset: JobSet, found: JobProgress, accelerator: str) -> JobProgress:
         if self._earlier is None or found.speed is None:
@@ -497,7 +523,8 @@ class JobProgressReader:
             await self._kept().store(each for each in ended if each.name not in names)
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
         found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
-        return self._store_progress(jobset.uid, await self._compare(jobset, found, about.accelerator))
+        found = await self._find_end(jobset, await self._compare(jobset, found, about.accelerator))
+        return self._store_progress(jobset.uid, found)
 
     async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.logs import container_log

@@ -241,6 +241,9 @@ class JobMonitor:
         fleet, diagnosis = self._cluster.fleet, self._sources.diagnosis(self.key)
         jobset = fleet.jobsets.get(self.key)
         found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, diagnosis)
+        known = self._sources.measures().progress_reader.progress_of(jobset.uid) if jobset is not None else None
+        if jobset is not None and known is not None and not found.ended_at:  # told by a pod whose log is not followed
+            found = _with_kept_end(found, jobset, fleet, known)
         why, at = self._uninspected
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 

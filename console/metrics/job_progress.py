@@ -221,7 +221,8 @@ def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> 
     else:
         found = progress_of_runs(measures.tracks, at)
     if (end := measures.end) is not None:
-        read = [each for each in measures.gpus if each.at > end.time]
+        # Those of the other pods wait in a collective for the one that failed, and are busy with that.
+        read = [each for each in measures.gpus if each.at > end.time and each.rank in measures.ends]
         shares = [gpu.utilization for each in read for gpu in each.gpus if gpu.utilization is not None]
         busy = any(share > 0 for share in shares) if shares else None
         found = replace(found or JobProgress(at=at, printed=end.time), end=end, in_use=busy)

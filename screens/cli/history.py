@@ -146,7 +146,7 @@ def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
 def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     """A run as JSON; `state` is the outcome, or while it runs the active alarm."""
     known = {name: value for name, value in asdict(run).items() if name not in {"now", "seen", "looked"}}
-    return {**known, "state": run.state, "seconds": run.seconds(now)}
+    return {**known, "state": run.state, "why": run.reason, "seconds": run.seconds(now)}
 
 
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:

@@ -416,9 +416,9 @@ Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml (~/.config), 
   inspect = false   # a job of yours that has stalled is not inspected by itself
   notify = false    # no bell and no notification in the console's terminal
 in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at
-the GPUs, 0 for none; busbw: GB/s, 0 for the usual pass line; warm_up and pause: silence before the pace is
-known, and while it evaluates or saves; streams: logs that are followed of running jobs whose page is not
-open (running = false: of none).
+the GPUs, 0 for none; kept: for which the kept pods of an ended job hold idle GPUs; busbw: GB/s, 0 for the
+usual pass line; warm_up and pause: silence before the pace is known, and while it evaluates or saves;
+streams: logs that are followed of running jobs whose page is not open (running = false: of none).
 JSON: job, code, result (reached, failed, alarm, timeout, ended), words, step, loss, busbw, alarms.""",
     ),
     "alarms": Command(

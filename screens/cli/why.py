@@ -152,7 +152,8 @@ def _next_steps(
         more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
         yield f"{more}{next_step(dataclasses.replace(alarm, more=found or alarm.more), session.watch)}."
     elif kind is not None:
-        yield f"{next_step(Alarm(kind, '', 0.0, session.namespace, name, more=found), session.watch)}."
+        held = line.jobset.gpus if line is not None and line.health.kept else 0
+        yield f"{next_step(Alarm(kind, '', 0.0, session.namespace, name, more=found, held=held), session.watch)}."
 
 
 async def _require_unknown(session: Session, name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from console.config import config_in_force
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
@@ -63,6 +64,12 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
 def alarm_by_log(line: JobLine) -> Alarm | None:
     """What the end of its log says is wrong with a job, before its log was followed for long enough for an alarm."""
     kind, progress = alarm_kind_of_health(line.health), line.job_progress
+    if kind is AlarmKind.KEPT and progress is not None and progress.end is not None:
+        held_for, limit = progress.at - progress.end.time, config_in_force().config.alarms.kept
+        if progress.in_use or held_for <= limit or not line.jobset.gpus or line.health.alarmed:
+            return None
+        words, began = f"{line.health.state}: {line.health.words}", progress.end.time
+        return Alarm(kind, words, progress.at, *line.jobset.key, held=line.jobset.gpus, began=began)
     if kind is None or progress is None or line.health.level is not HealthLevel.BAD or line.health.alarmed:
         return None
     if line.jobset.finished or not (progress.stalled or progress.nan):

@@ -44,6 +44,28 @@ def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     assert watched.alarms[0].over == 401
 
 
+def test_kept_pods_that_hold_idle_gpus_are_an_alarm_after_a_while() -> None:
+    ended = replace(
+        WELL, trained=True, ended_at=100.0, held=16, kept="failed: exit code 1; pods kept", failed="exit code 1"
+    )
+    watched = watch()
+    watched.evaluate(50, WELL)
+    assert [each.kind for each in watched.evaluate(101, ended)] == [AlarmKind.FAILED]
+    assert watched.evaluate(699, ended) == []
+    (alarm,) = watched.evaluate(701, ended)
+    assert (alarm.kind, alarm.began, alarm.held) == (AlarmKind.KEPT, 100.0, 16)
+    assert alarm.next_step() == "a4 logs job shows how it ended; a4 stop job frees 16 GPUs"
+    watched.evaluate(702, replace(ended, kept=""))  # somebody uses them
+    assert kinds(watched) == [AlarmKind.FAILED]
+
+
+def test_a_job_that_had_ended_before_anybody_looked_fails_no_more() -> None:
+    watched = AlarmWatch(("default", "job"), Thresholds(), 1_000.0)
+    watched.evaluate(1_000, WELL)
+    ended = replace(WELL, trained=True, ended_at=500.0, kept="failed: exit code 1", failed="exit code 1")
+    assert watched.evaluate(1_001, ended) == []
+
+
 def test_a_run_that_has_made_all_its_steps_is_not_late_for_another_one() -> None:
     ends = replace(WELL, rhythm=None, pace=None, all_steps=True)
     watched = watch(warm_up=600, silent=600)

@@ -78,7 +78,7 @@ class Cluster:
     def alarm_monitor(self, **thresholds: Any) -> AlarmMonitor:
         gpus = SimpleNamespace(exporter_of=lambda *_: self.exporter, read_once=self.read_gpus)
         limits = structs.replace(Thresholds(), **thresholds)
-        reader = SimpleNamespace(beginnings=NanOnsetFinder(self.read_tail))
+        reader = SimpleNamespace(progress_of=lambda _: None, beginnings=NanOnsetFinder(self.read_tail))
         measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=reader)
         sources = MonitorSources(
             cast("Any", self), lambda: cast("Any", measures), cast("Any", lambda: gpus),

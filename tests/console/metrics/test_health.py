@@ -8,8 +8,9 @@ import pytest
 from msgspec import structs
 
 from console.kube.objects.meta import Condition
+from console.logs.log_end import LogEnd
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.health import HealthLevel, job_health
+from console.metrics.health import Health, HealthLevel, job_health
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from tests.fakes import fleet_of
@@ -85,3 +86,44 @@ def test_what_waits_is_not_well_and_says_why() -> None:
     health = job_health(waits, fleet_of(waits))
     assert (health.state, health.level) == ("pending", HealthLevel.WAITS)
     assert "Kueue" in health.words
+
+
+END = LogEnd(1, 1_000.0, 0, kept=True, step="step 9 train", reason="rank 8: CUDA error")
+
+
+def kept(now: float, end: LogEnd = END, **more: object) -> Health:
+    progress = JobProgress(end=end, at=now, **more)  # type: ignore[arg-type]
+    return job_health(JOB, replace(FLEET, at=now), job_progress=progress)
+
+
+def test_a_job_whose_program_has_ended_is_over_though_its_pods_are_kept() -> None:
+    health = kept(1_720.0)
+    assert (health.state, health.level, health.code, health.culprit) == ("failed", HealthLevel.BAD, 1, 0)
+    assert health.words == "rank 8: CUDA error; step 9 train, exit code 1; pods kept, 16 GPUs idle since 12 min"
+    assert kept(1_720.0, in_use=True).words.endswith("pods kept, in use")
+    done = kept(1_720.0, LogEnd(0, 1_000.0, 0, kept=True))
+    assert (done.state, done.level, done.code) == ("succeeded", HealthLevel.LATE, 0)
+    assert done.words == "pods kept, 16 GPUs idle since 12 min"
+    lost = kept(1_720.0, LogEnd(0, 1_000.0, 0, kept=True), nan=True, nan_words="NaN since step 20")
+    assert (lost.state, lost.level) == ("diverged", HealthLevel.BAD)
+
+
+def test_a_pod_that_failed_is_named_while_the_others_go_on() -> None:
+    health = kept(1_020.0, structs.replace(END, pod=1))
+    assert health.culprit == 1
+    assert health.words == "rank 8: CUDA error; pod 1: step 9 train, exit code 1; pods kept, 16 GPUs held since 20 s"
+
+
+def test_wrong_values_are_the_reason_whatever_the_test_printed_last() -> None:
+    fault = JobProgress(
+        end=structs.replace(END, reason="x", kept=False), fault="12 wrong values at 64 MiB", busbw=600.0
+    )
+    failed = structs.replace(JOB, conditions=(Condition("Failed", "True", since=900.0, message="FailedJobs"),))
+    assert job_health(failed, FLEET, job_progress=fault).words.startswith("12 wrong values at 64 MiB; ")
+    assert job_health(DONE, FLEET, job_progress=structs.replace(fault, end=None)).level is HealthLevel.BAD
+
+
+def test_what_is_over_holds_nothing() -> None:
+    progress = structs.replace(GLANCE, nan=True, nan_words="NaN since step 20")
+    assert job_health(DONE, FLEET, job_progress=progress).over
+    assert not job_health(JOB, FLEET, job_progress=progress).over

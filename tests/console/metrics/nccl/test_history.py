@@ -74,7 +74,7 @@ def test_the_verdict_is_honest() -> None:
     assert judge_test(replace(fast, program="alltoall_perf")).passing is NcclResult.UNJUDGED
     assert judge_test(replace(fast, finished=False)).passing is NcclResult.RUNNING
     wrong = judge_test(table(600.0, 620.0, 640.0, finished=True, wrong=1)[0])
-    assert (wrong.passing, wrong.why) == (NcclResult.FAILED, "3 wrong values")
+    assert (wrong.passing, wrong.why) == (NcclResult.FAILED, "3 wrong values at 512 MiB and 2 more sizes")
 
 
 async def test_tests_are_kept_once_and_read_by_another_console(tmp_path: Path) -> None:
