@@ -9,28 +9,61 @@ PYTHON := .venv/bin/python
 # Google's libraries again: a start takes three times the processor time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A test that fails beside others runs once more alone, and what fails again fails: a machine that CI rents stands still for
-# up to two minutes now and then, and every wait in seconds is over by then.
-ALONE := -n 0 --last-failed --last-failed-no-failures none
-
 # Where `make corpus` looks for logs of other people.
 CORPUS ?= ../shared/corpus
 
 # The Pythons of this machine that `make versions` runs the tests on.
 PYTHONS ?= $(wildcard /usr/bin/python3.1[1-4] $(HOME)/.pyenv/versions/3.1[1-4].*/bin/python)
 
-TESTS := -m pytest -q -m "not lab and not programs"
-BESIDE := -n auto --dist loadfile --no-loadscope-reorder
+# What `make test` runs: no cluster but the practice cluster, no programs of other packages, nothing over a second.
+TESTS := -m pytest -q
+FAST := not slow and not lab and not programs
+SLOW := slow and not lab and not programs
+# A worker takes the next test when it has none, so that none is left alone with a minute; those of a module stay in order.
+BESIDE := -n auto --dist worksteal
 
 ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_beside.py tests/chart/test_dry_run.py
 
-.PHONY: rehearsal demo test versions docs pictures corpus fuzz lab lab-test bench wheel clean
+CHECKS := format lint types contracts
+
+.PHONY: demo check $(CHECKS) test fast slow alone nightly versions docs pictures corpus size fuzz lab lab-test \
+    rehearsal rehearsal-if-changed bench wheel clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
 
-test: .venv/.compiled  ## format, lint, types, contracts and all tests that need no cluster and no other programs
-	$(PYTHON) $(TESTS) $(BESIDE) || $(PYTHON) $(TESTS) $(ALONE)
+check: .venv/.ready  ## format, lint, types and contracts, beside each other
+	@$(MAKE) --no-print-directory -k -j $(words $(CHECKS)) $(CHECKS)
+
+format: .venv/.ready
+	@.venv/bin/ruff format --check --quiet . || { echo "format: .venv/bin/ruff format . mends it"; exit 1; }
+
+lint: .venv/.ready
+	@.venv/bin/ruff check --quiet .
+
+types: .venv/.ready
+	@.venv/bin/mypy
+
+contracts: .venv/.ready
+	@.venv/bin/lint-imports --no-logo >.tools/contracts.txt 2>&1 || { cat .tools/contracts.txt; exit 1; }
+
+test: .venv/.compiled  ## check, and beside it every test that takes at most a second and needs nothing else
+	@$(MAKE) --no-print-directory -k -j $(words $(CHECKS) fast) $(CHECKS) fast
+
+fast: .venv/.compiled
+	@$(PYTHON) $(TESTS) -m "$(FAST)" $(BESIDE)
+
+slow: .venv/.compiled  ## the tests that take longer, each of which says why
+	$(PYTHON) $(TESTS) -m "$(SLOW)" $(BESIDE)
+
+alone: .venv/.compiled  ## the fast tests one after another: the 30 slowest, and which take over a second
+	$(PYTHON) $(TESTS) -m "$(FAST)" -n 0 --durations 30
+
+nightly: .venv/.compiled  ## all of it: every Python, all rehearsals, new random input, benchmarks; and a table
+	$(PYTHON) -m tests.parts nightly
+
+size: .venv/.ready  ## lines of each package, beside their bounds in tests/architecture/size.toml
+	@$(PYTHON) -m tests.architecture
 
 versions: .venv/.ready  ## the same tests on every other Python of this machine (PYTHONS="python3.13 …")
 	@ours=$$($(PYTHON) -V); for python in $(PYTHONS); do \
@@ -39,7 +72,7 @@ versions: .venv/.ready  ## the same tests on every other Python of this machine 
 	    echo "$$version: $$python"; \
 	    place=".tools/python/$${version#Python }"; \
 	    UV_PROJECT_ENVIRONMENT="$$place" .tools/bin/uv sync --quiet --frozen --python "$$python" || exit 1; \
-	    "$$place/bin/python" $(TESTS) $(BESIDE) || "$$place/bin/python" $(TESTS) $(ALONE) || exit 1; \
+	    "$$place/bin/python" $(TESTS) -m "not lab and not programs" $(BESIDE) || exit 1; \
 	done
 
 docs: .venv/.ready  ## write the pages of the guide that are made from the program: its keys and its commands
@@ -58,11 +91,14 @@ lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 lab-test: .venv/.ready  ## on the real control plane the contract tests that `make test` runs on the practice cluster
 	$(PYTHON) -m tests.programs
 	$(PYTHON) -m tests.lab build
-	$(PYTHON) -m pytest -q -m "lab or programs" $(ON_LAB) || $(PYTHON) -m pytest -q -m "lab or programs" $(ON_LAB) $(ALONE)
+	$(PYTHON) -m pytest -q -m "lab or programs" $(ON_LAB)
 	$(PYTHON) -m pytest -q -m programs --ignore tests/contract --ignore tests/lab
 
 rehearsal: .venv/.ready  ## every recipe's pods for real on nodes made of namespaces; needs root (REHEARSE=COMMIT: of another commit)
 	$(PYTHON) -m tests.rehearsal $(if $(REHEARSE),--of $(REHEARSE))
+
+rehearsal-if-changed: .venv/.ready  ## of these the ones that were not rehearsed as chart and launchers are now
+	$(PYTHON) -m tests.rehearsal --changed
 
 SECONDS_EACH ?= 300
 fuzz: .venv/.ready  ## random input for everything that reads bytes from outside, SECONDS_EACH for each reader (SEED=N: the same again)

@@ -14,6 +14,7 @@ from textual.notifications import Notification
 
 from tests.lab.control_plane import Lab
 from tests.programs import missing
+from tests.slowness import Slowness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,17 +34,8 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(2 * (os.cpu_count() or 1), 16)
 
 
-LONGEST = (
-    "tests/architecture/",
-    "tests/practice/test_forecast.py",
-    "tests/snapshots/",
-    "tests/screens/test_read_only.py",
-)
-"""What takes longest comes first: a file stays with one worker, and at the end the others would wait for it."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: next((at for at, long in enumerate(LONGEST) if item.nodeid.startswith(long)), 9))
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Slowness(config), "slowness")
 
 
 def pytest_collection_finish() -> None:

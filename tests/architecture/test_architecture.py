@@ -1,7 +1,4 @@
-"""The rules of the code that a machine keeps: format, lint, types, layers, sizes, and what is imported when.
-
-In a folder of its own, so that these tests come first: no other file of tests takes as long.
-"""
+"""The rules of the code that a machine keeps: sizes, docstrings, and what is imported when."""
 
 from __future__ import annotations
 
@@ -14,40 +11,36 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.sizes import parts
+
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
 SOURCES = sorted(path for package in ("console", "practice", "screens") for path in ROOT.glob(f"{package}/**/*.py"))
-LINE_LIMIT = 500
 
 
-def run(*argv: str) -> None:
-    done = subprocess.run([str(BIN / argv[0]), *argv[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(argv)}\n{done.stdout}{done.stderr}"
+def test_no_part_has_grown_without_a_reason() -> None:
+    assert [part.excess for part in parts() if part.excess] == []
 
 
-def test_format() -> None:
-    run("ruff", "format", "--check", "--quiet", ".")
-
-
-def test_lint() -> None:
-    run("ruff", "check", "--quiet", ".")
-
-
-@pytest.mark.timeout(600)  # from nothing, and beside other tests
-def test_types() -> None:
-    run("mypy")
-
-
-def test_layers() -> None:
-    run("lint-imports")
-
-
-def test_no_module_is_long_without_its_reason() -> None:
-    long = {path for path in SOURCES if len(path.read_text().splitlines()) > LINE_LIMIT}
-    unexplained = [
-        str(path.relative_to(ROOT)) for path in long if f"over {LINE_LIMIT} lines" not in docstring(path).lower()
-    ]
-    assert unexplained == [], f"over {LINE_LIMIT} lines; the module's docstring must say why"
+@pytest.mark.parametrize(
+    ("reason", "accepted"),
+    [
+        (None, False),
+        ({"bought": "an alarm for kept pods", "deleted": "nothing"}, False),
+        ({"bought": "an alarm for kept pods", "deleted": "the second reader of exit codes"}, True),
+    ],
+)
+def test_two_hundred_lines_more_need_a_reason(tmp_path: Path, reason: dict[str, str] | None, accepted: bool) -> None:
+    (tmp_path / "console").mkdir()
+    (tmp_path / "console" / "more.py").write_text("pass\n" * 1200)
+    bounds = '[part.console]\nfolders = ["console"]\nlines = 1000\n'
+    for key, words in (reason or {}).items():
+        bounds += '[[change]]\npart = "console"\nby = 200\n' * (key == "bought") + f'{key} = "{words}"\n'
+    (tmp_path / "size.toml").write_text(bounds)
+    try:
+        excesses = [part.excess for part in parts(tmp_path, tmp_path / "size.toml")]
+    except ValueError as error:
+        excesses = [str(error)]
+    assert (excesses == [""]) is accepted
 
 
 def test_what_console_says_names_commands_and_no_keys_of_a_screen() -> None:
@@ -61,6 +54,7 @@ def test_what_console_says_names_commands_and_no_keys_of_a_screen() -> None:
     assert places == []
 
 
+@pytest.mark.slow(reason="parses every module")
 def test_docstrings_name_only_what_there_is() -> None:
     """A name in backticks is one of the module itself, of its folder, or of a module that it imports."""
     code = {path: Docstrings(path) for path in SOURCES}
@@ -111,10 +105,12 @@ class Docstrings:
         self.names = set(re.findall(r"\w+", "\n".join(lines)))
 
 
+@pytest.mark.slow(reason="parses every module")
 def test_every_module_says_what_it_is() -> None:
     assert [str(path.relative_to(ROOT)) for path in SOURCES if not docstring(path)] == []
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [

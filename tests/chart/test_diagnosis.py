@@ -29,6 +29,7 @@ async def variables(name: str, **values: Any) -> dict[str, Any]:
     return environment(made)
 
 
+@pytest.mark.slow(reason="renders the whole chart by Helm again and again", fast_rows=7)
 @pytest.mark.parametrize("name", PLANS)
 async def test_every_recipe_has_them_and_off_leaves_nothing(name: str) -> None:
     on, off = await variables(name, diagnosis=True), await variables(name, diagnosis=False)

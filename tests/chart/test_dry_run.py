@@ -76,6 +76,7 @@ def without_owner(part: Any) -> Any:
     return {key: each for key, each in kept.items() if key != "annotations" or each}
 
 
+@pytest.mark.slow(reason="renders the chart and asks a practice cluster", fast_rows=3)
 @pytest.mark.parametrize("code", [recipe.code for recipe in CATALOGUE.recipes()])
 def test_the_objects_are_the_golden_ones(typist: Typist, code: str) -> None:
     recipe = CATALOGUE.find_recipe(code).id
@@ -104,6 +105,7 @@ def missing(wanted: Any, found: Any, path: str = "") -> list[str]:
     return [] if str(wanted) == str(found) else [f"{path}: {wanted} became {found}"]
 
 
+@pytest.mark.slow(reason="renders the chart and asks a practice cluster")
 def test_what_is_shown_is_what_is_installed(typist: Typist) -> None:
     words = ("-n", "team", "launch", "W03", "--name", "seen", "--set", "queue=a4", "--set", "gpus=8", "--json")
     told = typist.worked(*words, "--dry-run").data

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from console.metrics.training.reader import RunReader
 
+pytestmark = pytest.mark.slow(reason="runs a recipe on a practice cluster")
+
 LIMIT = 60.0
 """Seconds within which all recipes have ended; they take five."""
 SPEED = 1000.0

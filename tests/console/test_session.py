@@ -183,6 +183,7 @@ async def test_a_server_that_is_down_at_the_start(tmp_path: Path) -> None:
             assert session.fleet.links["pods"].why == ""
 
 
+@pytest.mark.slow(reason="waits until the session has come back")
 async def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
         server.put(PODS, named("a"))
@@ -459,6 +460,7 @@ def train(**status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "train", "namespace": "default", "uid": "js"}, "spec": spec, "status": status}
 
 
+@pytest.mark.slow(reason="waits until the session has come back")
 async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: Path) -> None:
     recording = (FIXTURES / "nccl_all_gather.txt").read_bytes().splitlines()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from console.metrics.alarm import AlarmKind
 from tests.contract.cluster import eventually
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from tests.contract.space import Space
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_running_job_is_heard_and_its_failure_told(session: Session, space: Space) -> None:
     await space.jobset("train", await space.queue("q", 16), 2)
     first, last = await space.pods("train", 2)

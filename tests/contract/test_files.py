@@ -36,6 +36,7 @@ async def running(session: Session, space: Space, name: str) -> Pod:
     raise AssertionError("the pictures have ended")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
     files = session.copies.for_container(space.name, "a", way=CopyMethod.EXEC)
@@ -61,6 +62,7 @@ async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path:
     assert again.resumed == back.bytes
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.parametrize("upload", [True, False])
 async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, tmp_path: Path, upload: bool) -> None:
     await running(session, space, "a")
@@ -98,6 +100,7 @@ async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, t
     assert (tmp_path / "whole").read_bytes() == content
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
     session: Session, space: Space, tmp_path: Path
 ) -> None:
@@ -124,6 +127,7 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
     assert failure.value.message.endswith(".")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
     (tmp_path / "file").write_text("x")
@@ -142,6 +146,7 @@ async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_p
         await session.copies.for_container(space.name, "no-such-pod").fetch("/etc/hostname", str(tmp_path))
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_one_command_in_many_ranks(session: Session, space: Space) -> None:
     pods = [await running(session, space, name) for name in ("a", "b", "c")]
     ranks = [Rank(number, "workers", 0, number, 0, pod) for number, pod in enumerate(pods)]

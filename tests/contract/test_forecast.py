@@ -21,6 +21,7 @@ def plan(space: Space, name: str, gpus: int, **topology: str) -> LaunchPlan:
     return LaunchPlan("interactive", name, space.name, values)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.parametrize(
     ("quota", "held", "gpus", "verdict"),
     [

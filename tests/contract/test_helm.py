@@ -43,6 +43,7 @@ def helm(cluster: Cluster) -> Helm:
     return Helm(Login(load(cluster.kubeconfig).target()))
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_release_runs_and_leaves_nothing_behind(space: Space, helm: Helm) -> None:
     await space.queue("team", 64)
     await install(helm, space)
@@ -62,6 +63,7 @@ async def test_a_release_runs_and_leaves_nothing_behind(space: Space, helm: Helm
     assert await helm.list_releases("a4", space.name) == ()
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_release_says_what_it_is_of(space: Space, helm: Helm) -> None:
     await space.queue("team", 64)
     await install(helm, space)
@@ -76,6 +78,7 @@ async def test_a_release_says_what_it_is_of(space: Space, helm: Helm) -> None:
     await helm.uninstall(name="train", namespace=space.name)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_an_upgrade_that_changes_nothing_is_a_revision(space: Space, helm: Helm) -> None:
     await space.queue("team", 64)
     await install(helm, space)
@@ -85,6 +88,7 @@ async def test_an_upgrade_that_changes_nothing_is_a_revision(space: Space, helm:
     await helm.uninstall(name="train", namespace=space.name)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_an_upgrade_of_what_may_not_change_is_refused(space: Space, helm: Helm) -> None:
     await space.queue("team", 64)
     await install(helm, space)
@@ -96,6 +100,7 @@ async def test_an_upgrade_of_what_may_not_change_is_refused(space: Space, helm: 
     await helm.uninstall(name="train", namespace=space.name)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_name_is_used_once(space: Space, helm: Helm) -> None:
     await space.queue("team", 64)
     await install(helm, space)
@@ -141,6 +146,7 @@ def _add(release: dict[str, Any], text: str) -> None:
     release["manifest"] += f"---\n{text}"
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.parametrize("forgery", FORGERIES)
 async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, helm: Helm, forgery: str) -> None:
     """Whoever may write a Secret can write down a release; what it names is not removed with our rights."""
@@ -165,6 +171,7 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
     assert not await space.items(CORE, "configmaps", fieldSelector="metadata.name=pwned")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_only_what_was_named_is_removed(space: Space, session: Session, helm: Helm) -> None:
     """A release that names more by the time somebody has answered stays, with all of its objects."""
     await install(helm, space)
@@ -184,6 +191,7 @@ async def test_only_what_was_named_is_removed(space: Space, session: Session, he
     assert sorted(report.deleted) == sorted(plan.goes)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space, session: Session) -> None:
     packed = gzip.compress(bytes(300 << 20), 9)
     data = base64.b64encode(base64.b64encode(packed)).decode()

@@ -122,6 +122,7 @@ def _put(folder: Path, pod: Object, number: int, recipe: str) -> dict[str, str]:
     return {**environment(folder), "PATH": f"{folder}/.bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     session: Session, space: Space, folder: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     assert "State:\tS" in await session.hang_probe.read_process_fact(space.name, "hung", suspect.members[0], "status")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.timeout(180)
 async def test_the_header_of_a_job_that_hangs_names_the_rank_within_30_s_of_its_last_step(
     cluster: Cluster, space: Space, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -201,6 +203,7 @@ async def looked(session: Session, space: Space, enough: Callable[[HangReport], 
     return report
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_the_script_for_pytorchs_analyser_runs_in_a_pod(session: Session, space: Space, folder: Path) -> None:
     await hanging(space, folder, TEST)
     report = await looked(session, space, lambda report: bool(report.processes))
@@ -210,6 +213,7 @@ async def test_the_script_for_pytorchs_analyser_runs_in_a_pod(session: Session, 
     assert told.analysis.why == "no Python in the pod has PyTorch"
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_an_nccl_test_is_no_training_and_its_processes_are_found(
     session: Session, space: Space, folder: Path
 ) -> None:

@@ -7,6 +7,8 @@ from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from console.kube.client import Client
 from console.session import Session
 from console.settings import Settings
@@ -16,8 +18,6 @@ from tests.contract.watched_job import LIMIT, Job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-    import pytest
 
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
@@ -58,6 +58,7 @@ async def true(holds: Callable[[], object], what: str) -> None:
     await eventually(probe, what, limit=LIMIT)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
     cluster: Cluster, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ async def test_without_a_failure_policy_the_words_differ(space: Space) -> None:
     )
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_failed_rank_restarts_all(space: Space) -> None:
     first = await started(space, restarts=2)
     await space.end(first[0]["metadata"]["name"], "Failed", 1, "Error")
@@ -150,6 +151,7 @@ async def test_a_failed_rank_restarts_all(space: Space) -> None:
     assert job["metadata"]["labels"][f"{PREFIX}restart-attempt"] == "1"
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_the_last_restart_is_the_last(space: Space) -> None:
     first = await started(space, restarts=1)
     await space.end(first[0]["metadata"]["name"], "Failed", 1, "Error")

@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.quota_accounts import workload_named
@@ -88,6 +89,7 @@ async def printed(space: Space, command: str, *words: str) -> str:
     return out.decode() + told.decode()
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_jobs_of_every_kind_are_listed_explained_and_forecast(session: Session, space: Space) -> None:
     await space.queue("team", 8)
     await create(space, CORE, "pods", pod("first", 3600))

@@ -8,6 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
+
 from console.kube import http
 from console.logs import container_log
 from console.logs.follow import LogService
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    import pytest
-
     from console.logs.job_log import JobLog
     from tests.contract.cable import Cable
     from tests.contract.client import Object
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
+
+pytestmark = pytest.mark.slow(reason="runs jobs on a whole cluster")
 
 RANKS = 4
 MANY = 8

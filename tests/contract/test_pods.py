@@ -37,6 +37,7 @@ async def printed(space: Space, pod: str, lines: list[str]) -> None:
     await eventually(shown, f"{pod} has printed {lines[-1]!r}")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_log_is_what_was_printed(space: Space) -> None:
     await space.pod("a")
     await printed(space, "a", LINES)
@@ -161,6 +162,7 @@ async def free_gpus(api: Api, node: str) -> int:
     return offered - sum(asked)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_gpus_of_a_node_are_taken_and_given_back(space: Space) -> None:
     pod = await space.pod("a", containers=[container("main", 5)])
     node = pod["spec"]["nodeName"]
@@ -170,6 +172,7 @@ async def test_gpus_of_a_node_are_taken_and_given_back(space: Space) -> None:
     assert await free_gpus(space.api, node) == 8
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_limits_of_gpus_become_requests(space: Space) -> None:
     pod = await space.pod("a", containers=[container("main", 2)])
     assert pod["spec"]["containers"][0]["resources"] == {"limits": {GPU: "2"}, "requests": {GPU: "2"}}

@@ -46,6 +46,7 @@ async def second_after(condition: Object) -> None:
     await eventually(later, "a second has passed")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_three_jobs_and_a_quota_for_two(space: Space) -> None:
     await three_jobs(space)
     for job in ("one", "two"):
@@ -61,6 +62,7 @@ async def test_three_jobs_and_a_quota_for_two(space: Space) -> None:
     assert await space.items(CORE, "pods", labelSelector="jobset.sigs.k8s.io/jobset-name=three") == []
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_job_says_whether_it_is_held(space: Space) -> None:
     await three_jobs(space)
     held = await space.condition(JOBSETS, "jobsets", "three", "Suspended")
@@ -69,6 +71,7 @@ async def test_a_job_says_whether_it_is_held(space: Space) -> None:
     assert spec["suspend"] is True
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_the_queues_count_what_they_hold(space: Space) -> None:
     await three_jobs(space)
     path = f"{KUEUE}/clusterqueues/{space.name}-team"
@@ -89,6 +92,7 @@ async def test_the_queues_count_what_they_hold(space: Space) -> None:
     assert told(condition(local, "Active"), space) == ("True", "Ready", "Can submit new workloads to localQueue")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_the_order_of_those_who_wait(space: Space) -> None:
     await three_jobs(space)
     urgent = await space.priority("urgent", 1000)
@@ -118,6 +122,7 @@ async def test_what_can_never_fit_is_told_so(space: Space) -> None:
     )
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_quota_below_what_is_in_use_counts_as_used_up(space: Space) -> None:
     await space.queue("team", 32)
     await space.jobset("running", "team", 4)
@@ -174,6 +179,7 @@ async def test_a_stopped_queue_admits_nobody(space: Space) -> None:
     await space.pods("one", 1)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_when_one_ends_the_next_begins(space: Space) -> None:
     await three_jobs(space)
     await space.condition(JOBSETS, "jobsets", "three", "Suspended")
@@ -210,6 +216,7 @@ async def test_a_job_stays_on_one_block(space: Space) -> None:
     assert len(await places(space, "eight", 8, SUBBLOCK)) == 2
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_small_jobs_share_a_subblock_before_they_open_another(space: Space) -> None:
     """Two machines here, four there: the second pair fills the gap of the first."""
     await space.queue("team", 128)
@@ -262,6 +269,7 @@ async def test_what_a_workload_asks(space: Space) -> None:
     assert (owner["kind"], owner["name"], owner["controller"]) == ("JobSet", "one", True)
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_the_more_urgent_job_takes_the_place_of_the_newest(space: Space) -> None:
     await three_jobs(space)
     await space.jobset("urgent", "team", 4, priority=await space.priority("urgent", 1000))
@@ -290,6 +298,7 @@ async def workload_of(space: Space, job: str) -> Object:
     return (await space.api.get(space.path(KUEUE, "workloads", await space.workload(job)))).made
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_team_borrows_and_gives_back(space: Space) -> None:
     cohort = {"cohortName": f"{space.name}-all", "preemption": {**LOWER, "reclaimWithinCohort": "Any"}}
     await space.queue("red", 64, **cohort)
@@ -323,6 +332,7 @@ STORY = {
 }
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_events_tell_the_same_story(space: Space) -> None:
     await three_jobs(space)
 
@@ -377,6 +387,7 @@ async def test_a_job_that_an_admission_check_rejects_is_deactivated(space: Space
     assert found == [("capacity", "Pending", "Reset to Pending after eviction. Previously: Rejected")]
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.parametrize("seconds", [None, 3])
 async def test_a_job_that_an_admission_check_wants_to_see_again_gives_its_quota_back(
     space: Space, seconds: int | None

@@ -299,6 +299,7 @@ async def told_of(space: Space, kind: str, reason: str) -> Object:
     return found
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.parametrize(
     ("part", "why"),
     [
@@ -330,6 +331,7 @@ async def test_a_pod_of_a_job_that_may_not_be(space: Space, part: Object, why: s
     assert not found["status"].get("conditions")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_job_gets_its_pod_once_the_account_is_there(space: Space) -> None:
     body = jobset({"serviceAccountName": "late"})
     assert (await space.api.create(space.path(JOBSETS, "jobsets"), body)).status == 201
@@ -343,6 +345,7 @@ async def test_a_job_gets_its_pod_once_the_account_is_there(space: Space) -> Non
     await eventually(made, "the pod is there")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_launch_answers_that_its_pods_are_refused(session: Session, space: Space) -> None:
     """And so does whoever asks why later, until the account is there."""
     await accounted(space)

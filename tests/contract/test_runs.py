@@ -70,6 +70,7 @@ async def remembered(session: Session, space: Space, outcome: Outcome) -> RunRec
     return found[0]
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_run_is_followed_from_its_queue_to_its_end(session: Session, space: Space) -> None:
     await session.launch.install(plan(space, keepAlive=False))
     run = await remembered(session, space, Outcome.RUNNING)
@@ -89,6 +90,7 @@ async def test_a_run_is_followed_from_its_queue_to_its_end(session: Session, spa
     assert run.seconds(0.0) == run.ended - run.started
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_run_that_is_stopped_here_is_stopped(session: Session, other: Session, space: Space) -> None:
     await session.launch.install(plan(space))
     await space.pods("train", 2)
@@ -115,6 +117,7 @@ def steps(first: int, last: int, *, nan_from: int = 1 << 30) -> list[str]:
     ]
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, space: Space) -> None:
     session.alarms.watch_namespace(space.name)
     pod = await trains(space, session)
@@ -132,6 +135,7 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     assert [each.words for each in run.alarms] == ["loss is NaN since step 5 (last good 10.92 at 4)"]
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
     session: Session, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +160,7 @@ async def is_late(session: Session, space: Space) -> bool:
     return bool(session.alarms.late_text(space.name, "train"))
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
     await remembered(session, space, Outcome.RUNNING)
@@ -167,6 +172,7 @@ async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: 
     assert await session.launch.job_stopper.list_orphaned(space.name) == ((), ())
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Session, space: Space) -> None:
     nfs: dict[str, Value] = {"server": "10.0.0.2", "claim": "shared", "share": "data"}
     await session.launch.install(plan(space, storage={"nfs": nfs, "gcs": {"runs": "/gcs"}}))
@@ -188,6 +194,7 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
     await eventually(nothing, "the volume and its claim are gone")
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes_it(
     session: Session, other: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +265,7 @@ async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Sp
     await session.launch.job_stopper.remove_orphaned(OrphanedResource("ConfigMap", space.name, "nope", "nope", ""))
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_what_of_a_running_job_can_change(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
     await space.pods("train", 2)
@@ -287,6 +295,7 @@ async def test_what_of_a_running_job_can_change(session: Session, space: Space) 
     assert [each.revision for each in await session.launch.releases.read_history(space.name, "train")] == [1, 2]
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_release_goes_back_to_what_it_was(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
     await space.pods("train", 2)
@@ -303,12 +312,14 @@ async def test_a_release_goes_back_to_what_it_was(session: Session, space: Space
     assert [each.revision for each in await session.launch.releases.read_history(space.name, "train")] == [1, 2, 3]
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_an_upgrade_that_changes_nothing_makes_no_revision(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
     assert (await session.launch.releases.upgrade(plan(space))).is_empty
     assert len(await session.launch.releases.read_history(space.name, "train")) == 1
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_job_that_went_while_no_console_looked(
     cluster: Cluster, session: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +341,7 @@ async def test_a_job_that_went_while_no_console_looked(
         await later.close()
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_several_consoles_tell_one_story(session: Session, other: Session, space: Space) -> None:
     await asyncio.gather(
         session.launch.install(plan(space, "one", gpus=8)), other.launch.install(plan(space, "two", gpus=8))

@@ -53,6 +53,7 @@ async def test_pools_and_their_machines(session: Session) -> None:
     assert blocks == [[2, 2]]
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_gpus_of_a_pod_are_counted(session: Session, space: Space) -> None:
     pod = await space.pod("a", containers=[container("main", 8)])
     node = pod["spec"]["nodeName"]
@@ -87,6 +88,7 @@ async def test_why_a_job_waits(session: Session, space: Space) -> None:
     assert fleet.jobsets[space.name, "three"].state is JobState.PENDING
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_the_main_job_from_launch_to_stop(session: Session, space: Space) -> None:
     await space.queue("team", 64)
     plan = LaunchPlan("nccl-all-reduce", "bandwidth", space.name, {"queue": "team", "gpus": 16, "keepAlive": True})

@@ -171,6 +171,7 @@ async def test_a_server_that_does_not_know_the_protocol_is_told_so(
             pass
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
     forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
@@ -220,6 +221,7 @@ async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: PortForwa
     assert forwarding.tunnel.words == f"There is no job train in namespace {space.name}."
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
     pod = (await reach.wait_for_pod(RankAddress.parse(space.name, "train"))).pod

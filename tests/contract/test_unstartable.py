@@ -169,6 +169,7 @@ async def test_interfaces_that_cannot_be(space: Space, interfaces: object, word:
     assert word in message
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.parametrize(
     ("image", "word"),
     [

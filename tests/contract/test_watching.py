@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, JOBSETS, KUEUE
 
@@ -99,6 +101,7 @@ async def test_a_stream_that_begins_with_what_exists_marks_where_that_ends(space
     assert int(mark["object"]["metadata"]["resourceVersion"]) > 0
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_watch_ends_when_its_time_is_up(space: Space) -> None:
     path = space.path(CORE, "configmaps")
     async with (

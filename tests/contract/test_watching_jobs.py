@@ -97,6 +97,7 @@ async def is_cut(line: Cable, app: ConsoleApp, tests: Watched, trained: Watched,
     return rounds
 
 
+@pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.timeout(300)
 async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster, space: Space, tmp_path: Path) -> None:
     seconds = float(os.environ.get("A4_CUT_SECONDS") or CUT[cluster.name])

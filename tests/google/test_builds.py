@@ -69,6 +69,7 @@ async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
         assert offer.about[plan.image] == "built"
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks() -> None:
     async with google(speed=40) as (session, world):
         world.page = 3
@@ -81,6 +82,7 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
         assert seen == [each.text_payload for each in world.service_state(LogEntries).entries[build.id]]
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_a_log_whose_session_is_closed_under_it_ends_with_a_sentence() -> None:
     async with google(speed=1) as (session, _):
         build = await session.google.images.start_build(
@@ -204,6 +206,7 @@ async def test_one_repository_that_cannot_be_read_keeps_none_of_the_others_away(
         assert found.images
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_a_repository_is_made_and_made_once() -> None:
     async with google() as (session, _):
         made = await session.google.images.create_repository("practice", "us-central1", "fresh")

@@ -38,6 +38,7 @@ def names(screen: LaunchScreen) -> tuple[str, ...]:
     return screen.form.page.choices._names
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_lustre_fills_its_seven_fields_from_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         screen = await field(app, pilot, "storage.lustre.server")
@@ -59,6 +60,7 @@ async def test_lustre_fills_its_seven_fields_from_one_of_them(monkeypatch: pytes
         await until(pilot, lambda: "storage" not in (screen.plan() or [None])[0].values)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_a_bucket_a_share_a_pool_and_an_image_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, _):
         screen = await field(app, pilot, "storage.gcs")
@@ -87,6 +89,7 @@ async def test_a_bucket_a_share_a_pool_and_an_image_of_the_registry(monkeypatch:
         assert screen.plan()[1] == ()  # type: ignore[index]
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_what_google_refuses_stands_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         world = world_of(cluster)

@@ -63,6 +63,7 @@ async def test_from_the_list_to_a_built_image_and_back(
         assert ["cli"] in [each["tags"] for each in said(capsys)["items"]]
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_one_is_cancelled_another_runs_in_a_job(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ async def test_one_is_cancelled_another_runs_in_a_job(
         assert set(mains) == {image}
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_a_build_that_fails_has_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "Dockerfile").write_text("FROM debian:12\nRUN exit 2\n")
     async with typed() as (run, _):
@@ -102,6 +104,7 @@ async def test_nothing_is_sent_by_a_dry_run_or_in_read_only_mode(capsys: pytest.
         assert not [name for name, _ in cluster.google.world.calls if "Create" in name]
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     async with typed(speed=1.0) as (run, _):
         for argv, words in (
@@ -153,6 +156,7 @@ async def test_buckets_their_folders_and_what_is_brought(tmp_path: Path, capsys:
         assert [each["state"] for each in said(capsys)["items"]] == ["READY", "ERROR"]
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]) -> None:
     async with typed("full") as (run, cluster):
         session = await Session.open(Settings(kubeconfig=cluster.kubeconfig, practice=True), kinds=("jobsets", "pods"))
@@ -181,6 +185,7 @@ async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]
             await run("store-logs", "nobody", f"{place}-2", "-n", namespace)
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 def test_no_library_of_googles_is_loaded_before_it_is_asked() -> None:
     program = (
         "import sys, console.session, console.google.images, console.google.storage, screens.pages.images, "

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import pytest
 from textual.widgets import Input
 
 from console.launch.choices import FieldChoices
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    import pytest
     from textual.pilot import Pilot
 
     from practice.google.cloud import PracticeGoogle
@@ -100,6 +100,7 @@ async def begin(app: ConsoleApp, pilot: Pilot[Any], tag: str) -> BuildScreen:
     return app.screen
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_the_log_of_a_build_goes_on_after_a_reconnect_without_losing_or_repeating_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -118,6 +119,7 @@ async def test_the_log_of_a_build_goes_on_after_a_reconnect_without_losing_or_re
         assert [row.text for row in lines.text.read_rows(0, lines.total)] == [each.text_payload for each in entries]
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         await images(app, pilot)
@@ -148,6 +150,7 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
         } == {image}
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -164,6 +167,7 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
         await until(pilot, lambda: all(pod.phase == "Running" for pod in app.fleet.pods.values()))
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_one_is_cancelled_only_after_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch, speed=1.0) as (app, pilot, _):
         await images(app, pilot)
@@ -182,6 +186,7 @@ async def test_one_is_cancelled_only_after_a_question(monkeypatch: pytest.Monkey
         assert not page.check_action("cancel", ())
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         await images(app, pilot)
@@ -234,6 +239,7 @@ async def test_what_google_refuses_stands_where_the_rows_would(monkeypatch: pyte
         assert "practice-a4-runs" in screen_text(app)
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_lustre_fills_the_form_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, _):
         await pilot.press("5")
@@ -291,6 +297,7 @@ async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
         await until(pilot, lambda: isinstance(app.screen, StorageScreen))
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_names_of_objects_with_escapes_and_climbing_ones_stay_text_and_inside(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -337,6 +344,7 @@ def test_of_a_long_path_the_end_is_shown() -> None:
     assert (shorten_path(path, 20)[0], len(shorten_path(path, 20))) == ("…", 20)
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch, speed=1.0, scene="full") as (app, pilot, cluster):
         await until(pilot, lambda: app.fleet.jobsets and app.fleet.pods)

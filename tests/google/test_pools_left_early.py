@@ -9,6 +9,7 @@ import pytest
 from console.google.node_pools import _answer_or_default
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_who_leaves_before_it_was_asked_leaves_no_question_behind() -> None:
     async def ask() -> None:
         raise AssertionError("nobody waits for the answer")

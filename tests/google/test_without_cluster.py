@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from textual.widgets import Input
 
 from console.google.api.calls import GoogleSession
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    import pytest
     from textual.pilot import Pilot
 
     from practice.google.cloud import PracticeGoogle
@@ -55,6 +55,7 @@ def shows(app: ConsoleApp, words: str) -> bool:
     return words in " ".join(screen_text(app).split())
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_an_image_is_built_from_credentials_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with alone(monkeypatch, tmp_path) as (app, pilot, _):
         await pilot.press("I")
@@ -103,6 +104,7 @@ async def test_where_is_asked_when_the_login_does_not_tell(monkeypatch: pytest.M
         await pilot.press("q")
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_a_service_is_enabled_and_a_repository_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with alone(monkeypatch, tmp_path) as (app, pilot, world):
         world.projects["practice"].enabled.discard("cloudbuild.googleapis.com")

@@ -112,6 +112,7 @@ BODIES: dict[str, Callable[..., object]] = {
 }
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize("attack", BODIES)
 async def test_a_list_ends_in_words(attack: str) -> None:
     async with ApiServer(secure=True) as server, server.client() as client:
@@ -124,6 +125,7 @@ async def test_a_list_ends_in_words(attack: str) -> None:
                 break
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 async def test_many_lists_without_end_at_once_do_not_fill_the_memory() -> None:
     """What is beyond a few MiB of each is read one after the other."""
     async with ApiServer(secure=True) as server, server.client() as client:
@@ -157,6 +159,7 @@ PAGES: dict[str, tuple[Any, int, str]] = {
 """Lists whose every page names another; after how many pages they are given up, and why."""
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize("attack", PAGES)
 async def test_a_list_of_pages_without_end_is_given_up(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.kube.watch.UNCOUNTED", 10)
@@ -340,6 +343,7 @@ async def test_no_login_goes_over_plain_http() -> None:
         assert {each.headers.get("Authorization") for each in server.requests} == {None}
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 async def test_a_message_of_a_command_without_end_is_given_up() -> None:
     async def answer(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(protocols=executing.PROTOCOLS)

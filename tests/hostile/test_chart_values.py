@@ -98,6 +98,7 @@ async def rendered(recipe: str, values: dict[str, Value]) -> list[Any]:
     return objects
 
 
+@pytest.mark.slow(reason="renders the whole chart by Helm again and again", fast_rows=5)
 @pytest.mark.parametrize("kind", BREAKOUTS)
 async def test_a_text_is_data_and_nothing_else(kind: str) -> None:
     text = BREAKOUTS[kind]

@@ -166,6 +166,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow(reason="forty thousand names, whose time is measured")
 @pytest.mark.parametrize("kind", NAMES)
 async def test_names_of_forty_thousand_files_are_judged_in_seconds(kind: str) -> None:
     lies = Lies({NAMES[kind](at): (12, header(b"{}")) for at in range(40_000)})

@@ -39,6 +39,7 @@ def test_a_tunnel_of_its_own_runs_nothing_of_the_current_folder(trapped: Path, t
     assert not trapped.exists()
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 def test_the_practice_cluster_runs_nothing_of_the_current_folder(trapped: Path) -> None:
     practice = PracticeProcess.start(scene="empty")
     assert practice.kubeconfig().exists()
@@ -113,6 +114,7 @@ def test_a_tunnel_of_its_own_gets_no_secret_by_its_arguments_or_environment(
     assert_none_planted(seen)
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 def test_the_practice_cluster_has_its_tokens_in_no_argument_or_variable() -> None:
     practice = PracticeProcess.start(scene="empty")
     try:

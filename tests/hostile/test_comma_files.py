@@ -50,6 +50,7 @@ def test_what_is_no_line_of_comma_is_left_out(tmp_path: Path, kind: str) -> None
     assert {each.peer for each in parse_peers(said)[0].peers} == {5}
 
 
+@pytest.mark.slow(reason="very long inputs, whose time is measured")
 def test_many_communicators_and_peers_are_cut(tmp_path: Path) -> None:
     told = "".join(f"{line(at % 3, at, 22, at, communicator=f'0x{at // 100:016x}', steps=1)}\n" for at in range(9000))
     process(tmp_path, 7, told, RANK="0")

@@ -208,6 +208,7 @@ LIES: dict[str, dict[str, Answer]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(reason="copies by programs of its own")
 @pytest.mark.parametrize("attack", LIES)
 async def test_a_lie_changes_nothing_outside_the_target(attack: str, tmp_path: Path, here: Path) -> None:
     before = outside(tmp_path)
@@ -224,6 +225,7 @@ async def test_a_lie_changes_nothing_outside_the_target(attack: str, tmp_path: P
     assert peak < 200 << 20
 
 
+@pytest.mark.slow(reason="copies by programs of its own")
 @pytest.mark.parametrize("attack", [name for name in LIES if name.startswith("more bytes")])
 async def test_what_is_more_than_announced_is_said_and_leaves_nothing(attack: str, tmp_path: Path, here: Path) -> None:
     pod = LyingPod(tmp_path / "pod", LIES[attack])
@@ -233,6 +235,7 @@ async def test_what_is_more_than_announced_is_said_and_leaves_nothing(attack: st
     assert written(here) == len("mine")
 
 
+@pytest.mark.slow(reason="copies by programs of its own")
 async def test_a_sum_that_was_not_told_is_no_proof(tmp_path: Path, here: Path) -> None:
     lies: dict[str, Answer] = {
         "LOOK": look("d", "/data"),

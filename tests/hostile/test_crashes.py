@@ -134,6 +134,7 @@ sys.exit(program.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 @pytest.mark.parametrize("where", ["command", "thread", "freed", "task", "log"])
 def test_a_plain_command_that_fails_tells_no_value(where: str, tmp_path: Path) -> None:
     """On a real pseudo-terminal, as Python and libraries would print it by themselves."""

@@ -220,6 +220,7 @@ COMMANDS = ("pools", "nodes", "queues", "workloads", "jobs", "pods", "alarms", "
             "facts", "logs", "gpus", "preflight")  # fmt: skip
 
 
+@pytest.mark.slow(reason="every page and every command on a practice cluster that lies")
 @pytest.mark.parametrize("world", WORLDS)
 def test_no_command_lets_anything_through(world: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -239,6 +240,7 @@ def test_no_command_lets_anything_through(world: str, tmp_path: Path, monkeypatc
     assert sum(times > 0 for times in seen.values()) >= 5, seen
 
 
+@pytest.mark.slow(reason="every page and every command on a practice cluster that lies")
 @pytest.mark.parametrize("world", WORLDS)
 async def test_no_page_lets_anything_through(world: str) -> None:
     found: dict[str, Any] = {}

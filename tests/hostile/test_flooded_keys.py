@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
 def test_a_key_is_answered_on_the_log_tab_of_a_job_that_prints_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

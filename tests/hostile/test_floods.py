@@ -85,6 +85,7 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
         yield cast("Any", cluster)
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize(
     ("flood", "unread"),
     [
@@ -170,6 +171,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize("flood", ["exec: lines without end", "exec: errors without end"])
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_what_is_printed_without_end_is_ended_by_its_size(question: str, flood: str) -> None:
@@ -178,6 +180,7 @@ async def test_what_is_printed_without_end_is_ended_by_its_size(question: str, f
             await QUESTIONS[question](cluster, cluster.pods[0])
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_what_drips_without_end_is_ended_by_its_time(question: str) -> None:
@@ -187,6 +190,7 @@ async def test_what_drips_without_end_is_ended_by_its_time(question: str) -> Non
             await QUESTIONS[question](cluster, cluster.pods[0])
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize("question", [name for name in QUESTIONS if name not in {"exec --all", "nccl-quick"}])
 async def test_a_pod_in_which_no_shell_begins_is_given_up(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is asked may take longer, once a shell has said that it begins."""
@@ -208,6 +212,7 @@ async def test_a_folder_of_800000_entries_is_too_large_to_be_shown() -> None:
             await ask_folder(cluster, cluster.pods[0])
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize("flood", [name for name in FLOODS if name.startswith("port:")])
 async def test_what_listens_at_the_port_of_sshd_and_never_speaks_ssh_is_given_up(
     flood: str, monkeypatch: pytest.MonkeyPatch
@@ -226,6 +231,7 @@ async def test_a_silent_pod_is_given_up_in_words() -> None:
             await executing.run_and_collect(cluster.client, "default", cluster.pods[0].name, ["true"], limit=0.2)
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "exec --all"])
 async def test_whoever_may_run_nothing_is_told_so(question: str) -> None:
     async with flooded("exec: refused") as cluster:
@@ -253,6 +259,7 @@ async def test_an_answer_that_ends_is_whole() -> None:
             raise ProgramFailed("its own failure passes")
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of either is passed on while a key is answered; afterwards both go on."""
     rest = 3.0  # long enough for a busy machine to see that they rest
@@ -337,6 +344,7 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     assert set(rests) == {times}
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="from 3.14 on Python looks through a part at a time")
 def test_python_looks_through_few_objects_at_once_while_many_come() -> None:
     """Keys wait meanwhile."""
@@ -430,6 +438,7 @@ async def test_a_log_of_a_gigabyte_in_a_megabyte_of_gzip_is_not_unpacked() -> No
     assert 0 < size <= len(packed) + (1 << 16)
 
 
+@pytest.mark.slow(reason="waits until something that never ends is given up")
 async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.kube.http.SLOW_FOR", 1)
     async with ApiServer(secure=True) as server, server.client() as client:

@@ -107,6 +107,7 @@ def with_login(cluster: Path, folder: Path, how: str) -> tuple[Path, str]:
     return path, secret
 
 
+@pytest.mark.slow(reason="programs and pages with each kind of login")
 @pytest.mark.parametrize("how", ["a token", "a program's token", "a password"])
 def test_a_login_stands_in_requests_and_nowhere_else(
     how: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], requests: list[web.Request]

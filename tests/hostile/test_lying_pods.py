@@ -155,6 +155,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow(reason="every page of a job whose pods lie, on a practice cluster")
 @pytest.mark.parametrize("lie", LIES)
 def test_what_a_pod_says_is_shown_and_never_obeyed(lie: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

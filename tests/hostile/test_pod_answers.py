@@ -102,6 +102,7 @@ DUMPS = {
 }
 
 
+@pytest.mark.slow(reason="very long answers, whose time is measured")
 @pytest.mark.parametrize("kind", DUMPS)
 def test_stacks_without_end_are_cut(kind: str) -> None:
     for found in parse_pyspy(DUMPS[kind].encode()):
@@ -125,6 +126,7 @@ RAS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(reason="very long answers, whose time is measured")
 @pytest.mark.parametrize("kind", RAS)
 def test_a_report_of_ras_that_has_no_end_takes_no_more_than_its_size(kind: str) -> None:
     text = RAS[kind] * (2 * MIB // len(RAS[kind]))
@@ -133,6 +135,7 @@ def test_a_report_of_ras_that_has_no_end_takes_no_more_than_its_size(kind: str) 
     assert len(found.words) < 2000
 
 
+@pytest.mark.slow(reason="very long answers, whose time is measured")
 @pytest.mark.parametrize(
     "said",
     [
@@ -259,6 +262,7 @@ def test_a_pod_that_answers_for_the_ranks_of_others_is_named_and_not_believed(
     assert ("cannot be believed" in said, "could not be asked" in said) == (bool(refused), False)
 
 
+@pytest.mark.slow(reason="very long answers, whose time is measured")
 async def test_a_group_of_many_ranks_is_judged_in_time_that_grows_with_its_size() -> None:
     ranks = ",".join(map(str, range(60_000)))
     operations = ",".join(f'{{"group":"g","seq":{at},"op":"nccl:x"}}' for at in range(3000))

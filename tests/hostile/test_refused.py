@@ -74,6 +74,7 @@ def test_a_node_that_may_not_be_seen_is_not_called_absent() -> None:
         require_listed(fleet, "nodes", "Whether there is a node n")
 
 
+@pytest.mark.slow(reason="every page and command on a practice cluster")
 async def test_whoever_may_see_nothing_gets_exit_code_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

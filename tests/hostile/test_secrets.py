@@ -256,6 +256,7 @@ SEEDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow(reason="very long inputs, whose time is measured", fast_rows=14)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_line_makes_it_slow(seed: str) -> None:
     """The time is in proportion to the length: 300 kB, twice, in less than two seconds of processor time."""

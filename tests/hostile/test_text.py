@@ -179,6 +179,7 @@ def poisoned(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow(reason="opens every page")
 async def test_no_page_lets_a_payload_through() -> None:
     """Every text of every object is hostile: names, messages, labels, images, reasons."""
     fleet = scene()
@@ -242,6 +243,7 @@ async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> N
         assert not RAW.search(screen_text(app))
 
 
+@pytest.mark.slow(reason="opens every page")
 async def test_what_pods_print_and_answer_stays_text_on_the_pages_that_show_it() -> None:
     """The log of one pod and of all, and what is in a container."""
     fleet = scene()

@@ -112,6 +112,7 @@ async def test_who_can_is_reached(way: str, tmp_path: Path) -> None:
     assert sent == (set() if way == "a tunnel" else {"Bearer s3cr3t"})
 
 
+@pytest.mark.slow(reason="opens every page")
 @pytest.mark.parametrize("size", [(80, 24), (140, 42)])
 async def test_the_title_says_so_on_every_page(size: tuple[int, int]) -> None:
     session = FakeSession(scene())

@@ -60,6 +60,7 @@ def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | bool | int | float)
 
 
+@pytest.mark.slow(reason="large inputs, whose time and memory are measured")
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_a_text_of_values_runs_nothing_and_fills_no_memory(
     kind: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +80,7 @@ def test_a_text_of_values_runs_nothing_and_fills_no_memory(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow(reason="large inputs, whose time and memory are measured")
 def test_60000_variables_take_less_than_300_mib() -> None:
     """In a process of its own: what measures memory inside of one takes a minute for them."""
     root = Path(__file__).parents[2]

@@ -9,6 +9,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from console import assets
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ def test_the_log_of_a_pod_that_goes_on_is_kept_from_time_to_time(tmp_path: Path)
         process.communicate(timeout=LIMIT)
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_what_the_recipe_leaves_running_does_not_keep_the_pod(tmp_path: Path) -> None:
     """Such as a server that holds the output open."""
     pod = Pod(tmp_path, "(sleep 12) & echo begun\n")

@@ -98,6 +98,7 @@ def test_the_largest_model_has_a_script_of_its_own(launch: Launch) -> None:
     assert [call[0] for call in pod.calls("run_A22B_16xH20.sh")] == ["A22B"]
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 @pytest.mark.parametrize("recipe", documents.BUILD_DATA)
 def test_fine_tuning_data_are_built_once(launch: Launch, recipe: str) -> None:
     pod = launch(recipe, **ONE_NODE)
@@ -479,6 +480,7 @@ def test_a_newer_client_of_the_hub_will_do(launch: Launch) -> None:
     assert pod.calls("pip") == []
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_two_models_never_meet_in_one_folder(launch: Launch) -> None:
     folders: dict[str, Value] = {"folder": "weights", "mcore": "weights-to-mcore"}
     pod = launch("qwen3-30b-pretrain-pai", **ONE_NODE, recipe={"model": folders})
@@ -496,6 +498,7 @@ def test_two_models_never_meet_in_one_folder(launch: Launch) -> None:
     assert [call[0] for call in pod.calls("run_8xH20.sh")] == ["A3B"]
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_another_size_brings_its_model_and_folders(launch: Launch) -> None:
     """With the folders of the first model its finished conversion would be taken for the second's."""
     first = launch("qwen3-30b-pretrain-pai", **ONE_NODE)

@@ -93,6 +93,7 @@ def test_discovery_gives_up_at_its_limit_and_says_who_is_missing(pod: Sandbox) -
     assert not (pod.root / "etc/job-worker-services.txt").exists()
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_another_pod_gives_up_at_the_limit_when_index_0_does_not_come(worker: Sandbox) -> None:
     worker.environment["A4_DISCOVERY_SECONDS"] = "1"
     code, lines = worker.run("prepare.sh")

@@ -143,6 +143,7 @@ def test_a_pod_that_fails_does_not_wait_for_index_0(worker: Sandbox) -> None:
     assert ends(worker, code=None)[0] == 5
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_a_pod_ends_without_index_0_when_that_is_lost(worker: Sandbox) -> None:
     worker.environment |= {"A4_RECIPE": "ddp-smoke", "A4_LOST_SECONDS": "1"}
     code, lines = ends(worker, code=None)

@@ -103,6 +103,7 @@ async def environment(recipe: str) -> set[str]:
     return {entry["name"] for entry in job["template"]["spec"]["containers"][0]["env"]}
 
 
+@pytest.mark.slow(reason="runs a launcher as a process", fast_rows=3)
 @pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])
 def test_a_pod_of_every_recipe_runs_to_its_end(launch: Launch, recipe: str) -> None:
     """From the preparation to the recipe's last step, every step numbered and ended."""

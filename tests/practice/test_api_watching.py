@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.practice.api_client import MAPS, MERGE, Api, config_map, serving
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
         assert mark["object"]["kind"] == "ConfigMap"
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_a_watch_ends_when_its_time_is_over(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, api.watch(MAPS, timeoutSeconds="1") as events:
         assert [event async for event in events] == []

@@ -31,6 +31,7 @@ def eventually_gone(path: Path) -> bool:
     return not path.exists()
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_it_starts_and_leaves_nothing() -> None:
     practice = PracticeProcess.start(speed=10, seed=1)
     kubeconfig = practice.kubeconfig()
@@ -41,6 +42,7 @@ def test_it_starts_and_leaves_nothing() -> None:
     assert not kubeconfig.parent.exists()
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_it_ends_with_its_parent() -> None:
     code = (
         "from practice.child import PracticeProcess\n"
@@ -74,6 +76,7 @@ def test_a_program_that_writes_as_it_ends_leaves_no_folder_behind(tmp_path: Path
     assert not folder.exists()
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_one_that_has_to_be_killed_leaves_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("practice.child._STOP_SECONDS", 0.3)
     practice = PracticeProcess.start(scene="empty")
@@ -91,6 +94,7 @@ def test_a_process_that_cannot_start_is_explained(monkeypatch: pytest.MonkeyPatc
     practice.stop()
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_in_the_foreground_it_prints_its_kubeconfig(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "practice", "--scene", "empty", "--folder", str(tmp_path / "k")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -101,6 +105,7 @@ def test_in_the_foreground_it_prints_its_kubeconfig(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_what_lets_somebody_in_is_the_persons_alone_and_goes_with_ctrl_c(how: signal.Signals) -> None:
     """Its folder has a name that nobody guesses; it is served over TLS on this machine only."""

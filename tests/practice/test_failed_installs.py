@@ -58,6 +58,7 @@ async def test_what_was_made_before_a_refusal_is_removed(tmp_path: Path) -> None
         assert await left(api) == []
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_a_server_that_comes_back_is_waited_for(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         api.server.faults += [
@@ -69,6 +70,7 @@ async def test_a_server_that_comes_back_is_waited_for(tmp_path: Path) -> None:
         assert await left(api) == []
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         api.server.faults += [

@@ -49,6 +49,7 @@ def ask_all(folder: Path, fault: str, read: Any, facts: dict[str, Any] | None = 
     return told
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 @pytest.mark.parametrize("fault", ["slowrank:9:8%", "slowrank:9:8%:gpu", "slowrank:9:8%:data", "slowrank:9:8%:network"])
 def test_times_name_the_slow_rank_or_the_slow_nic(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = ask_all(tmp_path, fault, lambda path: probe.read_times(path, 10.0))
@@ -69,6 +70,7 @@ def test_times_name_the_slow_rank_or_the_slow_nic(fault: str, tmp_path: Path, mo
         assert late.low < 0.08 < late.high
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_a_healthy_job_has_no_slow_rank_and_waits_for_nobody(tmp_path: Path) -> None:
     pods = enumerate(ask_all(tmp_path, "", lambda path: probe.read_times(path, 10.0)))
     found = find_late_on_gpu({number: msgspec.convert({"ranks": ranks}, PodTimes) for number, ranks in pods}, {})
@@ -77,6 +79,7 @@ def test_a_healthy_job_has_no_slow_rank_and_waits_for_nobody(tmp_path: Path) -> 
     assert judge([msgspec.convert(each, RankDump) for ranks in told for each in ranks]) is None
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_of_a_hang_they_name_who_never_entered_the_collective(tmp_path: Path) -> None:
     told = ask_all(tmp_path, "", probe.read_dump, {HUNG_FACT: 2})
     found = judge([msgspec.convert(each, RankDump) for ranks in told for each in ranks])

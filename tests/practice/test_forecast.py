@@ -114,6 +114,7 @@ def check(told: Mapping[str, ExpectedStart], starts: Mapping[str, float], openin
             assert start.window[0] <= since <= start.window[1], (job, since, f"{start}")
 
 
+@pytest.mark.slow(reason="waits until all that is queued in the scene has started")
 async def test_what_waits_in_the_scene_starts_when_it_was_told(session: Session) -> None:
     truth = Truth()
     assert truth.llama_since is not None

@@ -161,6 +161,7 @@ OF_ONE_REPLICA = (8, 9, 10, 11)
 MAY_BE_THE_NODE = {"dead", "stop", "gpu", "stage"}
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 @pytest.mark.parametrize("how", HOW)
 async def test_the_rank_is_named_with_what_keeps_it(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = Pods(tmp_path, how, monkeypatch, STAGES if how == "stage" else REPLICAS)
@@ -182,6 +183,7 @@ async def test_the_rank_is_named_with_what_keeps_it(how: str, tmp_path: Path, mo
     assert {process[:2] for _, _, late in behind for process in late} <= {("10.0.0.2", 1202)}
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_between_the_gpus_of_one_pod_another_order_is_no_error_of_nccl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +209,7 @@ def test_the_guide_names_every_way_to_hang() -> None:
     assert [how for how in HOW if f"`{how}`" not in guide] == []
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_of_two_replicas_the_one_that_skipped_is_told_by_the_other_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +219,7 @@ async def test_of_two_replicas_the_one_that_skipped_is_told_by_the_other_groups(
     assert TOLD["skip"].words in report.short
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 @pytest.mark.parametrize("how", ["shape", "epoch", "gpu"])
 async def test_of_two_replicas_the_ranks_are_named_as_of_more(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ async def session(kubeconfig: Path) -> AsyncIterator[Session]:
     await opened.close()
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: Path) -> None:
     report = await session.hang_probe.inspect_job(*HUNG)
     (suspect,) = report.suspects
@@ -62,6 +63,7 @@ async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: P
     assert json.loads(speedscope.read_text())["exporter"].startswith("py-spy")
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Session) -> None:
     report = await session.hang_probe.inspect_job("default", "llama-70b")
     assert [each.rank for each in report.processes] == list(range(64))
@@ -71,6 +73,7 @@ async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Sessio
         await session.hang_probe.inspect_job("default", "sft-a3b")
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_many_pods_are_asked_through_one_of_them(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     streams: list[str] = []
     executing = console.kube.exec.run
@@ -89,6 +92,7 @@ async def test_many_pods_are_asked_through_one_of_them(session: Session, monkeyp
     assert len(set(streams)) == 1
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_the_gpu_of_the_hung_rank_idles(session: Session) -> None:
     async with aclosing(session.gpus.follow_boards(*HUNG)) as boards:
         async for board in boards:
@@ -113,6 +117,7 @@ async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
         await opened.close()
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_logs_of_a_practice_cluster_go_with_it(session: Session) -> None:
     """The next one gives its jobs the same uids, and must not find what this one printed."""
     folder = session.watch.current_connection.target.cluster.practice_folder

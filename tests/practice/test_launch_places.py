@@ -35,6 +35,7 @@ def objects(world: World) -> list[Any]:
     return found
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 @pytest.mark.parametrize("gpus", [4, 8])
 @pytest.mark.parametrize(("request_", "level"), [("preferred", BLOCK), ("required", SUBBLOCK), ("none", BLOCK)])
 def test_the_pod_runs_on_the_node_that_the_forecast_told(gpus: int, request_: str, level: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition
 from practice.objects.resources import DAEMONSETS, NODES, PODS, PROVISIONINGREQUESTS
@@ -59,6 +61,7 @@ def agents(world: World) -> dict[str, tuple[int, int]]:
     return {name: numbers[name] for name in ("gke-metadata-server", "dcgm-exporter")}
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_a_machine_that_starts_was_never_ready_and_has_no_network() -> None:
     """That is how one that starts is told from one that has become faulty."""
     world = World(scene=True)
@@ -78,6 +81,7 @@ def test_a_machine_that_starts_was_never_ready_and_has_no_network() -> None:
     assert agents(world) == {"gke-metadata-server": (23, 23), "dcgm-exporter": (20, 20)}
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_no_exporter_is_older_than_its_machine() -> None:
     world = World(scene=True)
     world.play(240)
@@ -88,6 +92,7 @@ def test_no_exporter_is_older_than_its_machine() -> None:
         assert parse_timestamp(pod["metadata"]["creationTimestamp"]) >= born
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_machines_of_dws_get_an_exporter_too() -> None:
     world = World(scene=True)
     world.storage.create(PROVISIONINGREQUESTS, request(3))

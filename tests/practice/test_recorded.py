@@ -63,6 +63,7 @@ def lines_of(recipe: str, env: dict[str, str], fails: dict[str, int], argv: list
     return [line for line in found if not line.startswith("practice cluster:")]
 
 
+@pytest.mark.slow(reason="a launcher of every recipe", fast_rows=9)
 @pytest.mark.parametrize("seen", SEEN, ids=lambda seen: "-".join([seen["recipe"], str(seen["nodes"]), *seen["fails"]]))
 async def test_pods_print_what_the_launchers_were_seen_to_print(seen: dict[str, Any]) -> None:
     """Made from a recording on two nodes; here on one, and where a program fails."""

@@ -209,6 +209,7 @@ def test_the_failed_job_ran_out_of_memory(scene: World) -> None:
     assert "OOMKilled" in reasons
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_the_same_seed_gives_the_same_scene(scene: World) -> None:
     def names(world: World) -> list[list[str]]:
         return [
@@ -220,6 +221,7 @@ def test_the_same_seed_gives_the_same_scene(scene: World) -> None:
     assert names(World(scene=True, seed=1)) != names(scene)
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 def test_life_goes_on(scene: World) -> None:
     world = World(scene=True)
     world.play(4 * 3600)

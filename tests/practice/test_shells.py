@@ -281,6 +281,7 @@ async def test_disks_are_the_pods(cluster: PracticeCluster) -> None:
     assert out == b"overlay / overlay rw,relatime 0 0\n"
 
 
+@pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_mpi_and_its_test_answer_in_the_pod(cluster: PracticeCluster) -> None:
     await pod(
         cluster, HOSTNAME_PREFIX="t-workload-", DOMAIN_NAME="t.default.svc", NNODES="2", GPUS_PER_NODE="8",

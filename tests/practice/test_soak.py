@@ -73,6 +73,7 @@ class Hands:
         return key_of(self._random.choice(self._storage.list(resource)))
 
 
+@pytest.mark.slow(reason="a practice cluster runs for a long time")
 @pytest.mark.parametrize("seed", [4, 11])
 def test_nothing_is_overdrawn_and_nothing_is_left_behind(seed: int) -> None:
     world = World(seed=seed)

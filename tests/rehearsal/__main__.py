@@ -1,6 +1,7 @@
 """Run every recipe's rendered pods for real on this machine, and compare how they end with what is expected.
 
 `python -m tests.rehearsal [--of COMMIT] [--only WORD] [--jobs N]`: chart and launchers of this tree, or of a commit.
+`--changed`: what a change can have touched, by the digests of rehearsed.json, which each case that came out renews.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tests.rehearsal.cases import Case, all_cases
 from tests.rehearsal.judging import Row, judged
 from tests.rehearsal.recorded import differences
+from tests.rehearsal.unchanged import digests, name_of, record, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,6 +177,7 @@ def main() -> int:
     )
     asked.add_argument("--jobs", type=int, default=4, help="cases at the same time")
     asked.add_argument("--keep", default="", metavar="FOLDER", help="leave the logs of all pods there")
+    asked.add_argument("--changed", action="store_true", help="only cases that were not rehearsed as they are now")
     asked.add_argument("--record", action="store_true", help="only the cases that the practice cluster is made of")
     told = asked.parse_args()
     why = lacking()
@@ -209,9 +212,17 @@ def main() -> int:
         libcuda = ["-shared", "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1"), "-x", "c", "/dev/null"]
         subprocess.run(["gcc", *libcuda], check=True)
         manifests = rendered(tree, cases)
+        digest = digests(cases, manifests, public)
+        if told.changed:
+            known = recorded()
+            wanted = [number for number, case in enumerate(cases) if known.get(name_of(case)) != digest[number]]
+            say(f"{len(cases) - len(wanted)} of {len(cases)} were rehearsed as they are now")
+            cases, digest = [cases[number] for number in wanted], [digest[number] for number in wanted]
+            manifests = [manifests[number] for number in wanted]
         rows = played_all(cases, manifests, folder / "cases", folder, told.jobs)
         if not told.of:
             rows = repeated(rows, manifests, folder)
+            record(rows, digest, frozenset(map(name_of, all_cases())))
         changed = {} if told.of else recorded_anew(rows)
         if changed:
             # Pods run beside each other, on a busy machine in another order: what differs counts when it differs again.

@@ -105,6 +105,7 @@ async def choose(app: ConsoleApp, pilot: Any, key: str) -> None:
     await pilot.press(key)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("way", [to_alarms, to_page, to_list])
 async def test_from_an_alarm_a_job_is_launched_again_without_the_node_and_from_the_last_good_checkpoint(
     monkeypatch: pytest.MonkeyPatch, way: Any
@@ -195,6 +196,7 @@ async def test_wait_says_what_it_did() -> None:
         assert not app.automatic.pending
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(
     ("place", "first"),
     [(DATA, ["again", "bundle", "stop", "without", "wait"]), (STOPPED, [each.name for each in REMEDIES])],
@@ -226,6 +228,7 @@ async def test_what_is_offered_is_what_helps_against_the_cause(
         assert cast("Any", asked[0].values)["placement"] == {"avoidNodes": ["node-x", NODE]}
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_where_no_checkpoint_is_known_none_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     session = stalled()
     known = [False]
@@ -354,6 +357,7 @@ async def to_slow_list(app: ConsoleApp, pilot: Any) -> None:
     cast("JobsScreen", app.screen).table.move_to(KEY)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("way", [to_slow_page, to_slow_list])
 async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(await slowed(), size=(160, 45)) as (app, pilot, session):
@@ -373,6 +377,7 @@ async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monke
         assert session.called("stop_job") == session.called("cordon") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("way", ["list", "page"])
 async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
     session = FakeSession(scene())
@@ -392,6 +397,7 @@ async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
         await until(pilot, lambda: "X Act" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_where_another_console_has_the_report_its_archive_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -452,6 +458,7 @@ async def test_by_default_nothing_happens_by_itself() -> None:
         assert session.called("stop_job") == session.called("launch") == session.called("stop_plan") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_was_announced_is_told_in_the_list_of_jobs_until_it_is_cancelled() -> None:
     async with console(stalled(), size=(220, 45)) as (app, pilot, _):
         set_actions(app, on_hang="relaunch-without-node", delay=300)

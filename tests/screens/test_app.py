@@ -197,6 +197,7 @@ async def test_a_kind_that_may_not_be_listed_is_a_line_in_the_list() -> None:
         assert "Ask for list on pods." in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(20, 5), (1, 1), (80, 24), (250, 60)])
 async def test_every_size_can_be_drawn(size: tuple[int, int]) -> None:
     async with console(size=(80, 24)) as (app, pilot, _):
@@ -328,6 +329,7 @@ async def _asks_namespace(pilot: Pilot[Any]) -> None:
     await pilot.press("N")
 
 
+@pytest.mark.slow(reason="many keys in a whole app", fast_rows=3)
 @pytest.mark.parametrize("key", ["1", "2", "3", "4", "5", "6", "7", "P", "ctrl+g", "I", "B", "A", "colon", "C", "N"])
 async def test_every_screen_can_be_opened_before_the_cluster_answers(key: str) -> None:
     never = asyncio.Event()
@@ -350,6 +352,7 @@ def is_at(app: ConsoleApp, mode: str) -> bool:
     return app.current_mode == mode and isinstance(app.screen, LiveScreen)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
     async with console(FakeSession(scene())) as (app, pilot, _):
         for typed, mode in (("pods", "pods"), ("jobs", "jobs"), ("no", "fleet"), ("wl", "queues")):
@@ -371,6 +374,7 @@ async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
         assert app.only_namespace == "kube-system"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_palette_switches_namespace_and_cluster_by_their_names() -> None:
     contexts = (ContextName("test", "one", "default", True), ContextName("Prod-EU", "two", "default", False))
     session = FakeSession(scene())
@@ -462,6 +466,7 @@ async def test_what_is_typed_while_the_palette_still_reads_files_is_found() -> N
         await until(pilot, lambda: "earlier-llama" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_page_opened_from_the_palette_takes_the_place_of_one_of_its_kind() -> None:
     async with console(FakeSession(scene()), size=(150, 35)) as (app, pilot, _):
         await pilot.press("3")

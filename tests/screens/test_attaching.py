@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from console.attach.ssh.editors import STEPS, Editor, SshHost, SshPlan, Step, StepState
 from console.errors import HostKeyChanged
 from console.settings import Settings
@@ -87,6 +89,7 @@ async def job_page(
         yield app, pilot, attach
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
     async with job_page(FakeAttach()) as (app, pilot, attach):
         await pilot.press("v")
@@ -116,6 +119,7 @@ async def test_editors_of_the_first_running_pod_open_from_the_list_of_jobs() -> 
         assert [(plan.job, plan.rank) for plan in attach.set_up_with] == [("llama-70b", 0)]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_key_is_put_there_only_after_a_yes() -> None:
     lacking = replace(READY, adds_key=True, makes_key=True, adds_line=True)
     async with job_page(FakeAttach(lacking)) as (app, pilot, attach):
@@ -183,6 +187,7 @@ async def test_read_only_has_no_editors_and_still_a_doctor() -> None:
         await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and "can be reached by ssh" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
     attach = FakeAttach()
     names = list(STEPS)

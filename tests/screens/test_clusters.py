@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from console.errors import ApiDisabled, NotAllowed, NotLoggedIn, Unreachable
 from console.google.clusters import Clusters, GkeCluster
 from console.settings import Settings
@@ -20,7 +22,6 @@ from tests.screens.press import screen_text, until
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    import pytest
     from textual.pilot import Pilot
 
     from console.session import Session
@@ -169,6 +170,7 @@ async def test_without_credentials_it_says_what_to_do() -> None:
         await until(pilot, lambda: "3 clusters" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_ten_thousand_clusters() -> None:
     many = Clusters(tuple(cluster(f"c-{n:05}") for n in range(10_000)))
     async with clusters(many) as (app, pilot, _):

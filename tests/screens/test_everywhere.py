@@ -115,6 +115,7 @@ def test_the_mark_of_a_test_stands_where_no_column_cuts_it(passing: NcclResult, 
     assert "".join(run.text for run in words) == f"{mark} peak 300 GB/s, average 120"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(
     ("typed", "title"),
     [
@@ -154,6 +155,7 @@ def test_a_terminal_that_cannot_be_drawn_on_is_told_what_can_be_done(
     assert "TERM is dumb. `a4 --plain`" in capsys.readouterr().err
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_key_that_shows_something_says_hide_while_it_is_shown() -> None:
     session = FakeSession(queue_scene())
     session.say("llama-workload-0-0-x7k0", "iteration 1", "iteration 2")
@@ -199,6 +201,7 @@ async def show(app: ConsoleApp, pilot: Pilot[Any], words: str, page: str, *about
     await until(pilot, partial(shows, app, words))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 55)])
 async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]) -> None:
     session = FakeSession(queue_scene())
@@ -231,6 +234,7 @@ async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]
             await until(pilot, lambda: not app.screen.query(Toast))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_keys_of_pane_views_and_help_say_what_they_hide() -> None:
     async with console(FakeSession(queue_scene()), size=(140, 30)) as (app, pilot, _):
 
@@ -266,6 +270,7 @@ def gke_fleet() -> Fleet:
     return fleet_of(*nodes, *pods, *jobs)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("width", [140, 200])
 async def test_names_as_long_as_those_of_gke_are_told_apart(width: int) -> None:
     fleet = gke_fleet()
@@ -310,6 +315,7 @@ async def test_names_from_right_to_left_move_nothing_after_them() -> None:
             assert cell_len(row[:glyph]) == state
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_messages_that_were_closed_leave_no_line_empty() -> None:
     async with console(size=(80, 24), messages=True) as (app, pilot, _):
 

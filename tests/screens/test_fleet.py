@@ -132,6 +132,7 @@ async def test_a_wide_terminal_shows_subblocks_beside_each_other() -> None:
         assert "0007  ■■■■■■■■" in first
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(("per_subblock", "per_block"), [(4, 8), (16, 64), (32, 512)])
 async def test_five_thousand_hosts_fit_a_large_terminal(per_subblock: int, per_block: int) -> None:
     nodes = [

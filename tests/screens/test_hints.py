@@ -33,6 +33,7 @@ def seen() -> list[str]:
     return list(json.loads(file.read_text())) if file.exists() else []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 async def test_three_hints_are_shown_once(size: tuple[int, int]) -> None:
     async with opened(size) as (app, pilot):
@@ -57,6 +58,7 @@ async def test_three_hints_are_shown_once(size: tuple[int, int]) -> None:
         assert [hints.next(page) for page in ("FleetScreen", "JobsScreen", "JobScreen")] == [None] * 3
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_keys_of_ones_own_stand_in_the_hint() -> None:
     from console.config import config_path
 

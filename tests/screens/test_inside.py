@@ -159,6 +159,7 @@ async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> 
         await until(pilot, lambda: not isinstance(app.screen, QuickNccl))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_keeps_a_quick_nccl_test_from_running_is_said_in_its_dialog() -> None:
     session = FakeSession(scene())
     session.answers["quick_nccl"] = NotFound("Pod p has no all_reduce_perf.", "The gIB diagnostic image brings it.")
@@ -178,6 +179,7 @@ async def test_there_is_no_quick_nccl_test_in_read_only_mode() -> None:
         await until(pilot, lambda: "read-only: NCCL test is off." in toasts(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
     session = FakeSession(scene())
     session.answers["exec"] = lambda rank: (1, b"", b"no device\n") if rank == 3 else (0, b"580\n", b"")

@@ -95,6 +95,7 @@ async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
         await until(pilot, lambda: len(session.called("follow_log")) == 2)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_letters_that_come_at_once_are_all_in_the_field_and_none_after_it_is_lost() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -183,6 +184,7 @@ async def test_a_question_takes_its_first_answer_and_the_page_behind_it_stays() 
         assert answers == ["a"]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_keys_after_the_one_that_opens_a_page_are_for_the_page() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await pilot.press("3")

@@ -69,6 +69,7 @@ async def to_form(app: ConsoleApp, pilot: Any) -> LaunchScreen:
     return screen
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
     async with console(session_of()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -86,6 +87,7 @@ async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
         assert app.screen is screen
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(("wrong", "here"), [((), "gpus"), ((FieldProblem("queue", "There is none."),), "queue")])
 async def test_the_form_begins_where_something_is_to_be_said(wrong: tuple[FieldProblem, ...], here: str) -> None:
     async with console(session_of(problems=wrong)) as (app, pilot, _):
@@ -93,6 +95,7 @@ async def test_the_form_begins_where_something_is_to_be_said(wrong: tuple[FieldP
         assert screen.form.here == here
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_main_job_form_look_launch_job() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -117,6 +120,7 @@ async def test_the_main_job_form_look_launch_job() -> None:
         assert "me-nccl is launched" in toasts(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -137,6 +141,7 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
         assert session.called("launch") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -169,6 +174,7 @@ async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_a
         await until(pilot, lambda: words in text_of(screen.head.query_one("#fit")))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is_typed() -> None:
     """a4 has 16 free, research 64: what fits in a4 alone goes there, and what does not goes where there is room."""
     session = session_of()
@@ -189,6 +195,7 @@ async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is
         assert "filled in" not in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_keys() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -209,6 +216,7 @@ async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_key
         assert screen.form.texts["name"] == "llama-2", "a digit is a page again, not a letter of the name"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_escape_at_the_look_launches_nothing() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -220,6 +228,7 @@ async def test_escape_at_the_look_launches_nothing() -> None:
         assert session.called("launch") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> None:
     session = session_of()
     bucket = "The bucket gs://gone does not exist."
@@ -240,6 +249,7 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
 CONFIRMED = "launches when the checks end, unless one fails"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end() -> None:
     session = session_of()
     session.preflight.held = asyncio.Event()
@@ -256,6 +266,7 @@ async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end() -
         assert len(session.called("launch")) == 1
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_of()
     session.preflight.held = asyncio.Event()
@@ -276,6 +287,7 @@ async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkey
         assert len(session.called("launch")) == 1
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_of()
     session.preflight.held = asyncio.Event()
@@ -313,6 +325,7 @@ async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -
         assert session.called("launch") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("refused", [True, False])
 async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(
     refused: bool, monkeypatch: pytest.MonkeyPatch
@@ -392,6 +405,7 @@ async def test_the_default_takes_an_unreadable_number_and_its_error_away() -> No
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(
     ("method", "error"),
     [
@@ -449,6 +463,7 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
         await until(pilot, lambda: app.screen is screen)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_each_recipe_keeps_its_own_values() -> None:
     other = (Field("tries", "Tries", "How often.", FieldKind.INTEGER, 1, group="Job"),)
     fields: Mapping[str, Any] = {"nccl-all-reduce": FIELDS, "ddp-smoke": other}
@@ -461,6 +476,7 @@ async def test_each_recipe_keeps_its_own_values() -> None:
         await until(pilot, lambda: screen.form.texts.get("gpus") == "8")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
     async with console(session_of(), size=(190, 40)) as (app, pilot, session):
         await to_form(app, pilot)
@@ -479,6 +495,7 @@ def chart_session(**answers: Any) -> FakeSession:
     )  # fmt: skip
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_yaml_and_form_are_one() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -497,6 +514,7 @@ async def test_yaml_and_form_are_one() -> None:
         assert screen.form.texts["restarts"] == "2"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_to_follow_the_form() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -508,6 +526,7 @@ async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_t
         await until(pilot, lambda: "gpus: 8" in screen.pane.yaml.text)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launch() -> None:
     async with console(chart_session()) as (app, pilot, session):
         screen = await to_form(app, pilot)
@@ -526,6 +545,7 @@ async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launc
         await until(pilot, lambda: not screen.pane.remarks)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() -> None:
     line = "helm install -n team mira-llama ./a4 --set recipe.id=nccl-all-reduce,gpus=32 --set restarts=4 --set x=1"
     async with console(chart_session()) as (app, pilot, _):
@@ -543,6 +563,7 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
         assert (screen.form.texts["gpus"], screen.form.texts["restarts"]) == ("8", "0")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_values_file_goes_through_the_dialog() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -557,6 +578,7 @@ async def test_a_values_file_goes_through_the_dialog() -> None:
         assert screen.form.texts["queue"] == "a4", "values alone are laid over what is there"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_text_that_says_nothing_leaves_the_form() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -575,6 +597,7 @@ class Remembered:
         return "llama", {"gpus": 24}
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_views_turn_and_say_what_differs() -> None:
     def render(plan: LaunchPlan) -> tuple[Manifest, ...]:
         return (Manifest("JobSet", "me-nccl", f"kind: JobSet\nspec:\n  gpus: {plan.values.get('gpus', 16)}\n"),)
@@ -609,6 +632,7 @@ async def test_the_views_turn_and_say_what_differs() -> None:
         assert screen.form.page.has_keys
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
     async with console(chart_session()) as (app, pilot, _):
         await pilot.press("3")
@@ -627,6 +651,7 @@ async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
         assert screen.form.texts["gpus"] == "16"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_before() -> None:
     async with console(chart_session()) as (app, pilot, _):
         await pilot.press("5")
@@ -648,6 +673,7 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
         assert "llama-2" in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_validation() -> None:
     catalogue = ChartCatalog.from_chart()
     schema = json.loads(json.dumps(catalogue.schema))
@@ -674,6 +700,7 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
         assert planned[0].values["patience"] == 7
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
     error = ReleaseFailed("me-nccl could not be installed; the server went away.")
     error.half_made = ("default", "me-nccl")
@@ -688,6 +715,7 @@ async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
         await until(pilot, lambda: session.called("stop_job") == [("default", "me-nccl")])
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
     choices = {
         "pvcs": FieldChoices("pvcs", ("nfs-pvc",), {"nfs-pvc": "Bound, 10Ti"}),
@@ -705,6 +733,7 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
         await until(pilot, lambda: "You may not list Secrets in default." in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits() -> None:
     async with console(session_of()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -728,6 +757,7 @@ async def test_before_the_cluster_answers_there_is_a_sentence() -> None:
         assert session.called("launch") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
 async def test_the_form_draws_at_every_size(size: tuple[int, int]) -> None:
     async with console(session_of(), size=size) as (app, pilot, _):
@@ -784,6 +814,7 @@ async def test_manifests_appear_when_the_terminal_grows() -> None:
         await until(pilot, lambda: "kind: JobSet" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_going_down_the_recipes_makes_a_form_only_where_the_cursor_rests() -> None:
     made: list[str] = []
 

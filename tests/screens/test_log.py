@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from console.kube.snapshot import ContextName
 from console.logs.line import LogLine
 from console.settings import Settings
@@ -117,6 +119,7 @@ async def test_a_log_of_a_container_that_has_ended_is_not_followed() -> None:
         await until(pilot, lambda: "○ the container has ended  1 line" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_pages_of_a_cluster_close_when_the_console_goes_to_another_one() -> None:
     session = FakeSession(scene())
     session.answers["contexts"] = [ContextName("test", "a", "default", True), ContextName("other", "b", "default")]

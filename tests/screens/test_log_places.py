@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from console.logs.job_log import JobLog
 from console.metrics.alarm import AlarmKind
 from screens.dialogs.question import Confirm
@@ -19,8 +21,6 @@ from tests.screens.test_reconnect import FIRST, go_on, page
 from tests.screens.test_watching import report
 
 if TYPE_CHECKING:
-    import pytest
-
     from screens.app import ConsoleApp
 
 SECOND = "llama-workload-0-1-x7k1"
@@ -44,6 +44,7 @@ async def to_log(app: ConsoleApp, pilot: Any, tab: str = "log") -> JobScreen:
     return app.screen
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_log_opens_on_the_pod_that_prints_iterations() -> None:
     async with console(session_of(*map(iteration, range(1, 9))), size=(140, 35)) as (app, pilot, _):
         screen = await to_log(app, pilot)
@@ -54,6 +55,7 @@ async def test_the_log_opens_on_the_pod_that_prints_iterations() -> None:
         assert screen.rank == 0, "whom a person has chosen stays"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_under_an_alarm_the_log_opens_on_its_line() -> None:
     healthy, sick = map(iteration, range(1, 90)), (iteration(number, "", "nan") for number in range(90, 150))
     session = session_of(*healthy, *sick)
@@ -74,6 +76,7 @@ class ReadyLate(asyncio.Event):
         asyncio.get_running_loop().call_later(0.5, super().set)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = JobLog.__init__
 
@@ -94,6 +97,7 @@ async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(m
         assert screen.query_one(LogView).lines.match_line == 89, "iteration 90"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_an_alarm_of_which_no_pod_tells_shows_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.job_tabs.log.LOOKS", 5)
     session = session_of("ready")

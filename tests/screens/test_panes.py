@@ -35,6 +35,7 @@ async def test_the_pane_follows_the_cursor(key: str, made: Any) -> None:
         await until(pilot, lambda: text_of(screen.pane).split("\n")[0] != before)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_node_is_shown_with_its_pods() -> None:
     async with console(size=(160, 45)) as (app, pilot, _):
         await pilot.press("enter")

@@ -143,6 +143,7 @@ async def test_its_log_is_followed() -> None:
         await until(pilot, lambda: "has ended" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_log_that_is_not_there_says_why() -> None:
     session = FakeSession(scene())
     session.answers["follow_log"] = NotFound("The pod is gone.", "Its log went with it.")
@@ -240,6 +241,7 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
         await until(pilot, lambda: drawn == (2 if slow else 3))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("drawing", ["as it is", "takes no time"])
 async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_pictures(
     monkeypatch: pytest.MonkeyPatch, drawing: str

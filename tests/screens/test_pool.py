@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from console.errors import NotLoggedIn
 from console.google.clusters import GkeOperation, GkePool
 from console.google.node_pools import PoolsSnapshot, PoolStatus, ProvisioningRequest
@@ -119,6 +121,7 @@ async def test_a_resize_names_the_pool_and_what_goes() -> None:
         await until(pilot, lambda: session.called("resize") == [("a4-pool", 1)])
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_no_number_is_refused_in_words() -> None:
     async with page() as (app, pilot, session):
         await until(pilot, lambda: "Resize" in screen_text(app))
@@ -152,6 +155,7 @@ async def report(pilot: Pilot[int], app: ConsoleApp, typed: str) -> None:
     await pilot.press(*(key if key != "-" else "minus" for key in typed), "enter")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_report_wants_the_name_typed() -> None:
     async with page() as (app, pilot, session):
         await report(pilot, app, "n-1")

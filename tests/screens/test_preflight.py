@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from console.errors import BadKubeconfig, NotAllowed
 from console.preflight.check import Check, Observation, Repair, RepairKind, Result
 from console.settings import Settings
@@ -100,6 +102,7 @@ async def test_what_was_asked_and_looking_again() -> None:
         await until(pilot, lambda: made.called("preflight")[-1] == (None, ()))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_fix_asks_first_and_looks_again() -> None:
     made = session()
     async with console(made, size=(140, 48)) as (app, pilot, _):
@@ -165,6 +168,7 @@ async def test_a_narrow_screen_keeps_what_matters() -> None:
         assert "→ Do this." in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_launch_form_looks_by_itself_and_opens_the_checks() -> None:
     made = session_of()
     made.preflight.found = {"P21": found("P21", "Lustre CSI driver", Result.FAIL)}

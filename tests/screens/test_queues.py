@@ -24,6 +24,7 @@ from tests.screens.press import console, focus, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_queues_with_bars_states_and_who_waits_why() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await pilot.press("2")
@@ -55,6 +56,7 @@ async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_comman
         assert "ghost" in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None:
     fleet = queue_scene()
     session = FakeSession(fleet)
@@ -214,6 +216,7 @@ async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_
         assert {key[0] for key in screen.local_queues.shown} == {"team-b"}
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_stale_rows_stay() -> None:
     session = FakeSession(queue_scene())
     async with console(session, size=(160, 40)) as (app, pilot, _):

@@ -133,6 +133,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
 
 
+@pytest.mark.slow(reason="hundreds of keys or command lines on a whole practice cluster")
 def test_no_command_line_changes_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,6 +238,7 @@ async def console(
             await session.close()
 
 
+@pytest.mark.slow(reason="hundreds of keys or command lines on a whole practice cluster")
 @pytest.mark.parametrize("seed", range(SESSIONS))
 async def test_no_key_changes_anything(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,500 keys in three sessions: the console goes on, and sends nothing that changes."""
@@ -252,6 +254,7 @@ async def test_no_key_changes_anything(seed: int, monkeypatch: pytest.MonkeyPatc
     assert len(pages) > 5
 
 
+@pytest.mark.slow(reason="hundreds of keys or command lines on a whole practice cluster")
 async def test_a_key_that_changes_something_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(monkeypatch, read_only=False) as (app, pilot, seen):
         await pilot.press("3", "x")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from practice.objects.resources import JOBSETS
 from screens.__main__ import main
 from tests.screens.test_read_only import LOOKED, REFUSED, folders, practised
-
-if TYPE_CHECKING:
-    import pytest
 
 __all__ = ["folders"]
 
@@ -33,6 +30,7 @@ HIDDEN = {
 """What this account may not see."""
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 def test_a_reader_is_told_what_is_refused_and_what_cannot_be_seen(capfd: pytest.CaptureFixture[str]) -> None:
     lines = {line for line in (*REFUSED, *LOOKED) if line.split()[0] not in OF_GOOGLE}
     wrong: dict[str, tuple[int, str]] = {}

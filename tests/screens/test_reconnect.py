@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
+pytestmark = pytest.mark.slow(reason="many keys in a whole app")
+
 KEY = "default", "llama"
 FIRST = "llama-workload-0-0-x7k0"
 

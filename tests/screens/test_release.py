@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange
 from console.settings import Settings
@@ -40,6 +42,7 @@ async def to_release(app: ConsoleApp, pilot: Any) -> ReleaseScreen:
     return screen
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_back_to_an_earlier_revision_after_a_look() -> None:
     async with console(session_of()) as (app, pilot, session):
         screen = await to_release(app, pilot)
@@ -62,6 +65,7 @@ async def test_back_to_an_earlier_revision_after_a_look() -> None:
         assert "llama-70b is back at revision 1." in toasts(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_other_values_after_a_look() -> None:
     async with console(session_of()) as (app, pilot, session):
         screen = await to_release(app, pilot)

@@ -80,6 +80,7 @@ async def test_a_run_of_which_no_log_is_kept_says_why_and_what_helps() -> None:
         assert app.screen.check_action("log", ()) is False
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_while_the_job_is_there_its_page_reads_the_log() -> None:
     session = session_of()
     jobset = session.fleet.jobsets["default", "llama"]

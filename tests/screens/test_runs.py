@@ -70,6 +70,7 @@ async def to_job(app: Any, pilot: Any) -> None:
     await until(pilot, lambda: app.screen.table.move_to(("default", "llama-70b")))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_every_run_says_how_it_ended() -> None:
     async with console(session_of(), size=(128, 30)) as (app, pilot, _):
         screen = await to_runs(app, pilot)
@@ -139,6 +140,7 @@ async def test_two_marked_runs_side_by_side() -> None:
         assert app.screen.run is RUNS[0]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_launching_again_opens_the_form_with_the_values() -> None:
     async with console(session_of()) as (app, pilot, _):
         await to_runs(app, pilot)
@@ -148,6 +150,7 @@ async def test_launching_again_opens_the_form_with_the_values() -> None:
         assert "env.HF_TOKEN" in toasts(app) or app.launch_wish is not None
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("where", ["list", "page"])
 async def test_a_run_is_reviewed_at_once_with_its_values(where: str) -> None:
     session = launch_session()
@@ -227,6 +230,7 @@ LEFT = [
 ]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_orphaned_resources_are_removed_one_by_one() -> None:
     session = session_of()
     session.launch.job_stopper.left, session.launch.job_stopper.hidden = list(LEFT), ("Secret",)
@@ -291,6 +295,7 @@ async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
         assert "stays: what it wrote" in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("where", ["jobs", "job"])
 async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> None:
     plan = LaunchPlan("nccl-all-reduce", "llama-70b", "default", {"gpus": 8})
@@ -333,6 +338,7 @@ async def test_the_default_profile_is_in_a_new_form() -> None:
         assert "Profile prod: 2 values." in toasts(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_profile_is_picked_and_taken_back() -> None:
     async with console(form_session(prod={"gpus": 8}, test={"gpus": 32})) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -346,6 +352,7 @@ async def test_a_profile_is_picked_and_taken_back() -> None:
         await until(pilot, lambda: screen.form.texts["gpus"] == "16")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
     session = form_session(prod={"gpus": 8})
     session.launch.profiles.chosen = "prod"

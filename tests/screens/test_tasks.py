@@ -74,6 +74,7 @@ def sees(still: Still, words: str) -> bool:
     return words in still.text() or words in toasts(still.app)
 
 
+@pytest.mark.slow(reason="whole tasks, key by key, on a practice cluster")
 @pytest.mark.timeout(300)  # twelve tasks, and on a busy machine each waits for its pages
 async def test_twelve_tasks_by_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -62,6 +62,7 @@ async def opened(app: Any, pilot: Any) -> TrainingPanel:
     return panel
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
     session = FakeSession(queue_scene())
     said(session, *training(60, spike=40), "  successfully saved checkpoint from iteration      50 to /out")
@@ -83,6 +84,7 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
         assert panel.track.nan
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
     session = FakeSession(queue_scene())
     said(session, *training(60))
@@ -99,6 +101,7 @@ async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
         assert "▲ ████░" in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("version", ["3.10.3", "4.1.0"])
 async def test_either_generation_of_swift_is_watched_while_it_runs(version: str) -> None:
     lines, _ = printed(RECIPES["swift-dpo"], place(A4_SWIFT_VERSION=version, A4_SWIFT_BETA="0.1"))
@@ -116,6 +119,7 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(version: str)
         assert [step.step for step in panel.track.steps] == [*range(1, 14)]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_log_of_hours_says_how_far_the_job_is_only_when_it_was_read_up_to_now() -> None:
     session, begun = FakeSession(queue_scene()), time.time() - 3600
     for at, line in enumerate(training(60)):
@@ -179,6 +183,7 @@ def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: p
     assert not job.is_reading_old_lines
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_keys_choose_zoom_scroll_and_point() -> None:
     session = FakeSession(queue_scene())
     said(session, *training(100))
@@ -198,6 +203,7 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
         await until(pilot, lambda: "grad norm" not in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
     session = FakeSession(queue_scene())
     said(session, *training(20))
@@ -255,6 +261,7 @@ async def test_it_draws_at_every_size(size: tuple[int, int]) -> None:
         await pilot.pause()
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_test_is_compared_with_an_earlier_one() -> None:
     session = FakeSession(queue_scene())
     session.say(FIRST, *table_text(500.0, 600.0, 620.0, finished=True), *table_text(550.0, 660.0, 680.0))
@@ -280,6 +287,7 @@ async def test_a_test_whose_next_row_does_not_come_is_not_said_to_run() -> None:
         await until(pilot, lambda: "▲ stalled  620.0 GB/s" in screen_text(app) and "● runs" not in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_list_of_jobs_says_how_far_they_are() -> None:
     session = FakeSession(queue_scene())
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
@@ -291,6 +299,7 @@ async def test_the_list_of_jobs_says_how_far_they_are() -> None:
         assert all(name.startswith("llama") or session.fleet.pods["default", name] for name in looked)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other() -> None:
     session = FakeSession(queue_scene())
     for number in range(1, 61):
@@ -318,6 +327,7 @@ async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other()
         await until(pilot, lambda: "at step 60, " in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_step() -> None:
     session = FakeSession(queue_scene())
     for number in range(1, 61):
@@ -337,6 +347,7 @@ def saved_state(*, ago: float) -> SavedState:
     return SavedState(time.time(), "/out", Survey((whole, cut)), by="5 files in 0.3 s, by commands in pod 0")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_would_be_lost() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
@@ -352,6 +363,7 @@ async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_
         assert session.called("checkpoints") == [("default", "llama")], "once, and not again each second"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, read_only: bool) -> None:
     session = FakeSession(queue_scene())
@@ -370,6 +382,7 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
         assert session.called("checkpoints") == [("default", "llama")]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
@@ -383,6 +396,7 @@ async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() 
         assert not screen.saved.is_cut
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:
     session = FakeSession(queue_scene())
     said(session, "hello")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from textual.widgets import Static
 
 from console.logs.text import FileText
@@ -14,9 +15,8 @@ from tests.screens.test_key_order import type_at_once
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
-
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
     place = tmp_path / "train.log"
     lines = [f"iteration {number}/ 9999 | lm loss: 2.1" for number in range(5000)]

@@ -80,6 +80,7 @@ async def test_gpus_worst_first_and_by_another_metric(size: tuple[int, int]) -> 
         await until(pilot, lambda: session.gpus.readers == 0)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_ranks_stay_in_place_while_none_stands_out() -> None:
     busy = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
     async with console() as (app, pilot, session):
@@ -112,6 +113,7 @@ async def test_the_x_ray_names_nodes_by_what_tells_them_apart(size: tuple[int, i
         assert all("a4-pool/0010" in line for line in screen_text(app).splitlines() if "rank 9 (pod" in line)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
 async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
     async with console(size=size) as (app, pilot, session):
@@ -155,6 +157,7 @@ async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() ->
         assert not screen.here.check_action("stacks", ())
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_tab_without_a_key() -> None:
     key, found = (
         ("default", "nccl-0412"),
@@ -219,6 +222,7 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
         assert "py-spy is missing" not in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
     async with console(size=(160, 50)) as (app, pilot, session):
@@ -304,6 +308,7 @@ async def test_ones_own_job_that_makes_steps_is_inspected_after_it_was_said_that
         await until(pilot, lambda: len(session.called("inspect")) == 1)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("key", ["H", "M"])
 async def test_into_a_job_of_somebody_else_nobody_looks_without_being_asked(key: str) -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
@@ -333,6 +338,7 @@ async def test_slow_ranks_are_not_asked_for_in_read_only_mode() -> None:
         assert screen.here.check_action("slow", ()) is False
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_py_spy_is_installed_with_consent_only() -> None:
     async with console() as (app, pilot, session):
         session.hang_probe.report = report(py_spy="")
@@ -350,6 +356,7 @@ async def test_py_spy_is_installed_with_consent_only() -> None:
         await until(pilot, lambda: len(session.called("inspect")) == 2)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> None:
     async with console() as (app, pilot, session):
         screen = await open_tab(app, pilot, "r")
@@ -492,6 +499,7 @@ async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:
         assert app.screen.has_class("-low-terminal")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_on_a_low_terminal_many_alarms_are_one_box_of_two_lines() -> None:
     session = session_of()
     async with console(session, size=(80, 24)) as (app, pilot, _):
@@ -511,6 +519,7 @@ async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
         await until(pilot, lambda: "real seconds" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
     async with console() as (app, pilot, session):
         await until(pilot, lambda: session.alarms.namespace == "")
@@ -591,6 +600,7 @@ def test_what_can_be_waited_for() -> None:
     assert done.reached(None, done=True)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_list_of_jobs() -> None:
     async with console() as (app, pilot, session):
         jobset = session.fleet.jobsets["default", "nccl-0412"]
@@ -607,6 +617,7 @@ async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_l
         await until(pilot, lambda: said not in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_was_deleted_while_it_ran_is_over_on_every_tab() -> None:
     session = FakeSession(queue_scene())
     async with console(session) as (app, pilot, _):

@@ -14,6 +14,7 @@ from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import queue_scene
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
     session = FakeSession(queue_scene())
     session.answers["unsaved"] = "the work since step 40 was saved 9 min ago: 2.4 GPU-hours"

@@ -19,8 +19,8 @@ def main(words: list[str]) -> int:
     for kept in STATES:
         if not words[1:] or kept.name in words[1:]:
             with tempfile.TemporaryDirectory() as home, stopped_clock(Path(home)):
-                asyncio.run(renew(kept))
-            sys.stdout.write(f"{kept.name}: {len(kept.views)} pages\n")
+                changed = asyncio.run(renew(kept))
+            sys.stdout.write(f"{kept.name}: {len(kept.views)} pages, changed: {', '.join(changed) or 'none'}\n")
     return 0
 
 

@@ -42,6 +42,8 @@ ASKED = ("help", "more", "stop", "launch-look")
 SAYS = ("ok", "waits", "bad")
 """Inks that carry meaning: each of their words is kept beside the lines."""
 STALE_SECONDS = 90.0
+MAX_DRAWN = 4
+"""Times that a state is drawn anew until it is twice the same."""
 PATIENCE = 45.0
 """Seconds for which a page may differ from what is kept; only one that is not as it was takes them."""
 
@@ -146,17 +148,40 @@ async def differences(kept: Kept) -> list[str]:
     return wrong
 
 
-async def renew(kept: Kept) -> None:
-    """Keep what is shown now."""
-    folder = TEXTS / kept.name
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.txt"):
-        old.unlink()
+async def drawn(kept: Kept) -> dict[str, str]:
+    """Each page of that state once it has come to rest, with the forecasts of all that waits."""
+    pages: dict[str, str] = {}
     async with in_state(kept) as still:
         for view in VIEWS:
             if view.name in kept.views:
                 await view.open(still, complete=kept.complete)
                 await still.settled()
+                await still.app.session.measures.expected_starts()
                 await asyncio.sleep(10 * LOOK)
                 await still.settled()
-                (folder / f"{view.name}.txt").write_text(shown(still))
+                pages[view.name] = shown(still)
+    return pages
+
+
+async def renew(kept: Kept) -> list[str]:
+    """Keep what two consoles show, each from its start, and give the names of the pages that changed.
+
+    On a busy machine a page may stand still before it is complete: such a page is another one the next time.
+    """
+    pages, differ = await drawn(kept), {""}
+    for _ in range(MAX_DRAWN):
+        again = await drawn(kept)
+        differ = {name for name in again if again[name] != pages.get(name)}
+        if not differ:
+            break
+        pages = again
+    if differ:
+        raise TimeoutError(f"No two consoles show the same in {kept.name}: {', '.join(sorted(differ))}")
+    folder = TEXTS / kept.name
+    folder.mkdir(parents=True, exist_ok=True)
+    before = {path.stem: path.read_text() for path in folder.glob("*.txt")}
+    for gone in before.keys() - pages.keys():
+        (folder / f"{gone}.txt").unlink()
+    for name, text in pages.items():
+        (folder / f"{name}.txt").write_text(text)
+    return sorted(name for name in before.keys() | pages.keys() if before.get(name) != pages.get(name))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow(reason="opens every page of a state and waits until each has come to rest")
 @pytest.mark.parametrize("kept", STATES, ids=lambda kept: kept.name)
 async def test_pages_are_as_they_are_kept(kept: Kept, tmp_path: Path) -> None:
     with stopped_clock(tmp_path):

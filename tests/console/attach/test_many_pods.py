@@ -96,6 +96,7 @@ def said_by(number: int) -> bytes:
     return b"pod %d\n%sit's said\n" % (number, INPUT)
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_one_stream_brings_the_answers_of_all_pods(tmp_path: Path) -> None:
     pods = Pods(tmp_path, 40, limit=4)
     told: list[int] = []
@@ -182,6 +183,7 @@ async def test_who_may_not_run_commands_is_not_asked_pod_by_pod(tmp_path: Path) 
     assert len(asked) == 1
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_what_fails_in_a_pod_is_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many_pods, "MAX_ANSWER_BYTES", 100_000)
     pods = Pods(tmp_path, 6)

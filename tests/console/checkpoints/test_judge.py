@@ -103,6 +103,7 @@ PLACES = pytest.mark.parametrize("survey", [on_a_mount, in_a_bucket])
 KINDS = pytest.mark.parametrize("kind", FORMATS | SWIFT)
 
 
+@pytest.mark.slow(reason="runs the script of a pod in a shell")
 @PLACES
 @KINDS
 async def test_forty_that_are_whole_in_other_ways_are_not_accused(
@@ -119,6 +120,7 @@ async def test_forty_that_are_whole_in_other_ways_are_not_accused(
     assert found.notes == ()
 
 
+@pytest.mark.slow(reason="runs the script of a pod in a shell")
 @PLACES
 @KINDS
 async def test_forty_that_are_damaged_are_all_found(
@@ -174,6 +176,7 @@ def shell_alone(programs: Path) -> Path:
     return programs
 
 
+@pytest.mark.slow(reason="runs the script of a pod in a shell")
 @pytest.mark.parametrize("python", [True, False], ids=["with python", "with a shell alone"])
 @pytest.mark.parametrize(
     "name",
@@ -239,6 +242,7 @@ def test_a_pickle_runs_nothing_and_takes_no_memory_that_it_asks_for(tmp_path: Pa
     assert not Path("/tmp/a4-evil-was-run").exists()
 
 
+@pytest.mark.slow(reason="runs the script of a pod in a shell")
 @pytest.mark.parametrize("python", [True, False], ids=["with python", "with a shell alone"])
 async def test_in_a_container(whole: Path, tmp_path: Path, python: bool) -> None:
     programs = shell_alone(tmp_path / "programs")
@@ -254,6 +258,7 @@ async def test_in_a_container(whole: Path, tmp_path: Path, python: bool) -> None
         await survey_container(pod.files, "nowhere/at all", time.time())
 
 
+@pytest.mark.slow(reason="runs the script of a pod in a shell")
 async def test_ten_thousand_files_take_less_than_five_seconds(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pod/out"
     shard = (whole / "hf/checkpoint-50/model-00001-of-00010.safetensors").read_bytes()

@@ -142,6 +142,7 @@ def reader_of(pod: Pod, told: JobMeasures) -> CheckpointReader:
     return CheckpointReader(cluster, lambda: cast("Any", followed), lambda: cast("Any", copies), lambda: cast("Any", 0))
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_a_folder_that_the_log_names_is_read_by_commands_in_the_first_pod(tmp_path: Path) -> None:
     pod = Pod(tmp_path / "pod")
     step = tmp_path / "pod/out/checkpoint-40"
@@ -157,6 +158,7 @@ async def test_a_folder_that_the_log_names_is_read_by_commands_in_the_first_pod(
     assert 0 < len(pod.commands) <= 4, "a few commands, whatever lies there"
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_what_cannot_be_read_is_said_and_nothing_is_taken_for_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +184,7 @@ def training_in() -> Iterator[Callable[[Path], None]]:
         each.wait()
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_a_relative_folder_of_a_log_is_one_where_the_training_runs(
     tmp_path: Path, training_in: Callable[[Path], None]
 ) -> None:

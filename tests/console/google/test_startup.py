@@ -33,6 +33,7 @@ asyncio.run(look())
 """
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 @pytest.mark.parametrize(
     "script",
     [

@@ -45,6 +45,7 @@ async def test_projects_come_page_by_page() -> None:
     assert len(asked) == 5
 
 
+@pytest.mark.slow(reason="thousands of clusters")
 async def test_thousands_of_clusters_hold_nothing_up() -> None:
     turns = 0
 
@@ -126,6 +127,7 @@ async def test_two_operations_at_once_are_refused() -> None:
             await gke.resize(cluster, "a4-spot", 7)
 
 
+@pytest.mark.slow(reason="thousands of clusters")
 async def test_a_service_that_is_not_enabled_is_named_and_can_be_enabled() -> None:
     async with practice_google() as (_, reach):
         with pytest.raises(ApiDisabled) as refused:

@@ -105,6 +105,7 @@ next_data()
 """
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
     package = tmp_path / "torch" / "utils" / "data"
     package.mkdir(parents=True)
@@ -127,6 +128,7 @@ def test_real_samples_are_those_of_the_main_thread(tmp_path: Path) -> None:
     assert {calls.rpartition(";")[2] for _, calls in decoded.stacks} == {"next_data (torch/utils/data/dataloader.py:3)"}
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 def test_why_py_spy_fails_is_told() -> None:
     told = probe.sample(probe.find_py_spy([]), {"rank": 9, "pid": 2**22 + 1}, 1.0)
     assert told["why"].startswith("Error: "), told

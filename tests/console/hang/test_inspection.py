@@ -126,6 +126,7 @@ def probe_of(cluster: Cluster, run: Any) -> HangProbe:
     return HangProbe(cast("Any", cluster), run)
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
     with hung_processes(tmp_path) as places:
         looking = probe_of(Cluster(), locally(places))
@@ -193,6 +194,7 @@ def nccl_processes(folder: Path) -> Iterator[tuple[dict[str, str], list[subproce
             process.stdin.close()
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
     with nccl_processes(tmp_path) as (places, begun):
         looking = probe_of(Cluster(), locally(places))
@@ -216,6 +218,7 @@ async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_p
         assert report.alarming
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 async def test_who_has_a_recorder_that_names_nobody_is_asked_for_its_stack_after_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

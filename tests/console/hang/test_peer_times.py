@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from console.hang import read_comma
 from console.hang.peer_times import ask_peer_times, read_peer_times
@@ -102,6 +103,7 @@ def test_a_row_for_each_peer_and_direction(tmp_path: Path) -> None:
     assert told["peers"] == [[0, 5, True, MIB, 120, 120 * MIB, 21.0, 21], [0, 5, False, MIB, 30, 30 * MIB, 5000, 5000]]
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 def test_the_last_part_of_a_large_file_is_read_and_cut_lines_are_left_out(tmp_path: Path) -> None:
     whole = lines(0, 1, 900, 20) + lines(0, 2, 20, 9000)
     assert len(whole) > 2 * read_comma.TAIL

@@ -78,6 +78,7 @@ def test_nccl_alone_is_asked_a_second_time(
     }  # fmt: skip
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_recorder_whose_watchdog_has_ended_is_given_up_at_once(
     reads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

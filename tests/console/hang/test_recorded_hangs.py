@@ -97,6 +97,7 @@ def enlarge(recorded: Gathered) -> Gathered:
     return structs.replace(recorded, ranks=recorded.ranks * TIMES, victim=victim, answers=raw)
 
 
+@pytest.mark.slow(reason="answers of 1,024 ranks")
 @pytest.mark.parametrize("hang", KINDS)
 async def test_1024_ranks_have_the_verdict_of_64(hang: str) -> None:
     recorded = gathered(hang, FOLDER / "64-processes.tar.gz")

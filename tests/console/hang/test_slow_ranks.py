@@ -120,6 +120,7 @@ def polled(
     return find_slow_ranks(parse_polls("\n".join(teller.lines).encode()))
 
 
+@pytest.mark.slow(reason="judges thousands of recorded collectives")
 def test_the_late_rank_is_a_suspect_with_the_share_that_the_others_wait_at_most() -> None:
     report = polled(SimulatedJob(16, {9: 0.07 * STEP}))
     (late,) = report.suspects
@@ -144,6 +145,7 @@ def test_all_of_a_step_is_no_power_of_ten() -> None:
     ]
 
 
+@pytest.mark.slow(reason="judges thousands of recorded collectives", fast_rows=1)
 @pytest.mark.parametrize("delay", [0.003, 0.010])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_of_two_ranks_a_delay_of_three_milliseconds_is_seen(delay: float, rank: int) -> None:
@@ -154,6 +156,7 @@ def test_of_two_ranks_a_delay_of_three_milliseconds_is_seen(delay: float, rank: 
         assert late.low < delay / STEP < late.high
 
 
+@pytest.mark.slow(reason="judges thousands of recorded collectives")
 @pytest.mark.parametrize("world", [2, 8])
 def test_in_healthy_runs_no_rank_is_slow(world: int) -> None:
     for seed in range(10):
@@ -199,6 +202,7 @@ def test_ranks_that_are_asked_one_after_the_other_are_not_late() -> None:
     assert report.suspects == ()
 
 
+@pytest.mark.slow(reason="judges thousands of recorded collectives")
 def test_a_rank_that_is_late_in_one_communicator_alone_is_not_accused() -> None:
     groups: dict[str, Sequence[int]] = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
     everywhere = polled(SimulatedJob(4, {2: 0.008}, groups=groups))
@@ -250,6 +254,7 @@ def test_more_processes_than_any_job_has_are_refused() -> None:
         parse_polls((process + "[0.1,0.1,1,[]]\n" * 10_000).encode())
 
 
+@pytest.mark.slow(reason="judges thousands of recorded collectives")
 def test_a_thousand_ranks_of_which_many_are_late_now_and_then_are_judged() -> None:
     chance, late = random.Random(3), 411
     lines = ['{"version":"2.28.9","form":"json","ranks":1024}']

@@ -221,6 +221,7 @@ def answer_of(folder: Path, files: dict[str, str], asked: bytes) -> dict[str, An
     return cast("dict[str, Any]", json.loads(done.stdout))
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 @pytest.mark.parametrize("package", ["torch/distributed/flight_recorder", "tools/flight_recorder"])
 def test_the_analyser_of_the_trainings_python_is_asked_about_each_group(package: str, tmp_path: Path) -> None:
     files = {"torch/__init__.py": "__version__ = '2.11.0'", f"{package}/components/builder.py": BUILDER,
@@ -243,6 +244,7 @@ def other_group(rank: int, name: str) -> RankDump:
     )
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 @pytest.mark.parametrize(
     ("files", "why"),
     [

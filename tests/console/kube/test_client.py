@@ -59,6 +59,7 @@ async def test_403_says_what_to_ask_for() -> None:
         assert error.exit_code == 3
 
 
+@pytest.mark.slow(reason="waits as long as a server asks for")
 async def test_429_is_waited_for() -> None:
     async with ApiServer() as server, server.client() as client:
         server.refuse["/version"] = [status(429, "too many", headers={"Retry-After": "1"})]

@@ -189,6 +189,7 @@ async def test_what_goes_wrong_with_the_bytes_is_raised_and_ends_the_answer() ->
             await answer.stream_to(refuse)
 
 
+@pytest.mark.slow(reason="waits for a reader that is slow")
 async def test_a_reader_that_is_slow_keeps_the_server_waiting_and_gets_all() -> None:
     body, sent = b"x" * 65_536, 0
 

@@ -344,6 +344,7 @@ async def test_a_silent_connection_is_noticed() -> None:
         assert not seen(changes, Disconnected)
 
 
+@pytest.mark.slow(reason="starts servers and waits until the watch comes back")
 async def test_410_over_http() -> None:
     async with ApiServer() as server, following(server) as changes:
         server.put(PATH, named("a"))
@@ -356,6 +357,7 @@ async def test_410_over_http() -> None:
         assert not seen(changes, Disconnected)
 
 
+@pytest.mark.slow(reason="starts servers and waits until the watch comes back")
 async def test_a_server_that_is_killed_and_comes_back() -> None:
     async with ApiServer() as server, following(server) as changes:
         await eventually(lambda: server.watched(PATH))

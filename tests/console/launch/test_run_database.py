@@ -199,6 +199,7 @@ async def test_several_consoles_write_at_once(place: Path) -> None:
     await asyncio.gather(*(console.close() for console in consoles))
 
 
+@pytest.mark.slow(reason="starts programs of its own")
 def test_several_processes_begin_one_file(place: Path) -> None:
     code = (
         "import asyncio, sys; from pathlib import Path; from console.launch.run_database import RunHistory; "

@@ -476,6 +476,7 @@ async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_ane
 PICTURES = (b"\r", b"\r", b"\n", b"x", b" ", b"| 1/9 [", b"| 2/9 [", b"%|", b"loss=", b"2026-11-21T12:00:00Z ")
 
 
+@pytest.mark.slow(reason="many random examples")
 @given(st.lists(st.sampled_from(PICTURES), max_size=40).map(b"".join), st.lists(st.integers(0, 150)))
 def test_pictures_are_the_same_however_they_are_cut(data: bytes, cuts: list[int]) -> None:
     assert cut(data, cuts) == cut(data, [])

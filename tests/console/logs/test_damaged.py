@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return b"".join(pieces)
 
 
+@pytest.mark.slow(reason="many random examples")
 @settings(deadline=None, max_examples=300)
 @given(damaged(), st.lists(st.integers(0, 8000), max_size=20))
 def test_damage_is_no_error_and_pieces_do_not_matter(data: bytes, cuts: list[int]) -> None:

@@ -56,6 +56,7 @@ def test_a_file_is_taken_up_where_it_ends_and_a_cut_line_does_not_count(tmp_path
     assert [moment % 60 for moment, _ in again.iter_timed_lines(len(again) - 2)] == [13.5, 14.5]
 
 
+@pytest.mark.slow(reason="reads a large file and measures the memory")
 def test_older_lines_are_put_in_front_and_all_are_read_in_a_small_part_of_their_size(tmp_path: Path) -> None:
     block = b"".join(raw + b"x" * 1000 + b"\n" for _, raw in lines(0, 3600))
     (tmp_path / "log").write_bytes(block * 4)
@@ -72,6 +73,7 @@ def test_older_lines_are_put_in_front_and_all_are_read_in_a_small_part_of_their_
     assert part.read_texts(0, 1) == [b"line 0" + b"x" * 1000]
 
 
+@pytest.mark.slow(reason="reads a large file and measures the memory")
 def test_a_large_file_is_read_in_a_small_part_of_its_size(tmp_path: Path) -> None:
     block = b"".join(raw + b"\n" for _, raw in lines(0, 3600))
     with (tmp_path / "log").open("wb") as file:

@@ -198,6 +198,7 @@ def test_a_step_without_figures_says_nothing_of_its_loss() -> None:
     assert find_run_position([Step(step=96, grad_norm=1.0), *lost]).nan_words == "loss is NaN since step 97"
 
 
+@pytest.mark.slow(reason="waits until a job is read again")
 @pytest.mark.parametrize("failures", [1, MAX_FAILURES - 1, MAX_FAILURES])
 async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
     monkeypatch: pytest.MonkeyPatch, failures: int

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SECRET = "hunter2-token"
 
 
+@pytest.mark.slow(reason="starts the program that sends messages")
 async def test_a_message_goes_to_all_addresses_without_secrets_and_control_characters() -> None:
     with server() as (host, got):
         to = [f"json://u:{SECRET}@{host}/hook", f"ntfy://{host}/gpus?auth=token&token={SECRET}"]
@@ -31,6 +32,7 @@ async def test_a_message_goes_to_all_addresses_without_secrets_and_control_chara
     assert "hf_abcdefghij" not in json.dumps([body for *_, body in got])
 
 
+@pytest.mark.slow(reason="starts the program that sends messages")
 async def test_an_address_that_fails_is_named_without_its_secret() -> None:
     with server(500) as (host, _):
         to = [f"json://u:{SECRET}@{host}", f"nonsense://{SECRET}", f"jsons://{SECRET}.invalid"]
@@ -42,6 +44,7 @@ async def test_an_address_that_fails_is_named_without_its_secret() -> None:
     assert SECRET not in text
 
 
+@pytest.mark.slow(reason="starts the program that sends messages")
 async def test_a_message_without_text_only_looks_at_addresses() -> None:
     with server() as (host, got):
         assert await send_to_all([f"json://{host}", "slack://one"], "", "") == {
@@ -50,6 +53,7 @@ async def test_a_message_without_text_only_looks_at_addresses() -> None:
     assert got == []
 
 
+@pytest.mark.slow(reason="starts the program that sends messages")
 async def test_alarms_that_come_while_others_are_sent_go_together_and_failures_are_told_once() -> None:
     told: list[str] = []
     outbox = Outbox()

@@ -40,6 +40,7 @@ def test_an_evaluation_in_between_is_no_step_back() -> None:
     assert pulse.heard == {0: 1.0, 1: 2.0}
 
 
+@pytest.mark.slow(reason="reads a long log with progress bars")
 async def test_a_bar_that_is_drawn_is_a_sign_of_life() -> None:
     session = FakeSession(queue_scene())
     first, second = (f"llama-workload-0-{rank}-x7k{rank}" for rank in range(2))

@@ -64,6 +64,7 @@ async def test_no_answer_in_time_and_a_service_that_is_away() -> None:
         assert "it broke" in broken.reason
 
 
+@pytest.mark.slow(reason="all checks on a practice cluster")
 async def test_a_service_that_is_off_offers_to_be_enabled() -> None:
     async with ground() as here:
         here.world.projects["practice"].enabled -= {"artifactregistry.googleapis.com"}
@@ -77,6 +78,7 @@ async def test_a_service_that_is_off_offers_to_be_enabled() -> None:
         assert (await here.look("P30")).result is Result.OK
 
 
+@pytest.mark.slow(reason="all checks on a practice cluster")
 async def test_an_addon_is_switched_on() -> None:
     async with ground() as here:
         wish = here.wish("qwen3-next-lustre")
@@ -95,6 +97,7 @@ async def test_an_addon_is_switched_on() -> None:
         assert (await here.look("P20", nfs)).result is Result.OK
 
 
+@pytest.mark.slow(reason="all checks on a practice cluster")
 async def test_a_repository_and_a_queue_are_created() -> None:
     async with ground() as here:
         wish = here.wish(NCCL, "queue=a4-high", registry="us-central1-docker.pkg.dev/practice/mine")
@@ -147,6 +150,7 @@ async def test_without_google_credentials_the_cluster_is_still_looked_at(
     assert "credentials" in found["P09"].evidence
 
 
+@pytest.mark.slow(reason="all checks on a practice cluster")
 async def test_a_pod_that_runs_the_image_is_asked_what_it_has() -> None:
     image = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
     async with ground(scene="full") as here:
@@ -158,6 +162,7 @@ async def test_a_pod_that_runs_the_image_is_asked_what_it_has() -> None:
         assert f"exec in {pod}: command -v ..." in [each.what for each in check.looks]
 
 
+@pytest.mark.slow(reason="all checks on a practice cluster")
 async def test_logs_of_pods_tell_of_ways_out() -> None:
     async with ground(scene="full") as here:
         await here.session.wait_until_listed("pods")

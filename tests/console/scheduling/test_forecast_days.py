@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from statistics import median
 
+import pytest
+
 from console.scheduling.forecast_record import RecordedWindow, correct_windows
 from console.scheduling.start_windows import FEWEST, StartWindow
 from tests.bench.forecast_days import Days
@@ -16,6 +18,7 @@ def promise(started: float, *, late: bool = False) -> RecordedWindow:
     return RecordedWindow("s", f"wl-{started}", "default", "job", 0.0, 80.0, 100.0, 140.0, started=started, late=late)
 
 
+@pytest.mark.slow(reason="simulates days of a queue")
 def test_windows_of_simulated_days_hold_most_starts() -> None:
     days = Days(known=True, rollouts=FEWEST)
     days.simulate(3, warm_up=1)

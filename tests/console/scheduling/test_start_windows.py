@@ -211,6 +211,7 @@ def test_each_queue_has_a_fair_share_of_what_is_forecast(waiting: tuple[int, ...
             assert starts[key(fleet, f"q{number}-w{many - 1}")].unknown == words
 
 
+@pytest.mark.slow(reason="hundreds of rollouts of a queue")
 def test_a_thousand_that_wait_in_four_queues_have_windows_in_each() -> None:
     fleet = four_queues(400, 200, 200, 200)
     times = {job.uid: RunTime(600.0, 0.3) for job in fleet.jobsets.values()}
@@ -238,6 +239,7 @@ def mixed_scene(seed: int) -> tuple[Fleet, dict[str, float], dict[str, RunTime]]
     return fleet, left, {uid: RunTime(dice.uniform(100, 5000), 0.3) for uid in fleet.jobset_by_uid}
 
 
+@pytest.mark.slow(reason="hundreds of rollouts of a queue")
 def test_rollouts_that_begin_alike_share_what_kueue_does_and_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     admissions: list[list[Move]] = []
     admit = VirtualCluster.admit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -204,6 +205,7 @@ def told(moves: Sequence[Move]) -> list[object]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow(reason="many random examples")
 @settings(max_examples=150, deadline=None)
 @given(scenes(), st.data())
 def test_it_decides_as_if_every_workload_were_tried(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SPEED = 100.0
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_clusters(a4: Commands) -> None:
     code, out, _ = a4.run("clusters", "--json")
     told = json.loads(out)
@@ -28,6 +29,7 @@ def test_clusters(a4: Commands) -> None:
     assert set(told["unread"]) == {"practice-locked", "practice-new"}
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_project_without_the_service_gets_it(a4: Commands) -> None:
     assert "There is no terminal to confirm it" in a4.run("clusters", "enable", "practice-new")[2]
     assert a4.run("--read-only", "clusters", "enable", "practice-new", "--yes")[0] == 3
@@ -36,6 +38,7 @@ def test_a_project_without_the_service_gets_it(a4: Commands) -> None:
     assert a4.run("clusters", "enable", "practice-locked", "--yes")[0] == 3
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_project_that_may_not_be_read_is_an_error_of_its_own(a4: Commands) -> None:
     code, _, err = a4.run("clusters", "--project", "practice-locked")
     assert code == 3
@@ -79,6 +82,7 @@ def test_nodepools_and_operations(a4: Commands) -> None:
     assert "UPGRADE_NODES" in {each["kind"] for each in json.loads(out)["items"]}
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_resize(a4: Commands) -> None:
     code, out, _ = a4.run("resize", "system", "4", "--yes", "--wait", "--json")
     assert (code, json.loads(out)["error"]) == (0, "")
@@ -136,6 +140,7 @@ def test_a_node_is_cordoned_with_a_reason_and_let_go(a4: Commands) -> None:
     assert (code, "is the end of several nodes' names: " in err) == (2, True)
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_of_several_nodes_none_is_cordoned_if_one_is_not_there(a4: Commands) -> None:
     name = next(each["name"] for each in json.loads(a4.run("nodes", "--json")[1])["items"] if each["gpus"])
     code, _, err = a4.run("cordon", name, "nope")

@@ -41,6 +41,7 @@ def test_the_opening_scene_has_three_pools_and_two_queues_in_a_cohort(a4: Comman
     assert {(queue["name"], queue["cohort"]) for queue in listed(a4, "queues")} == {("a4", "lab"), ("research", "lab")}
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
     code, out, told = a4.run("jobs", "-n", "nosuch")
     assert (code, out) == (1, "")
@@ -186,6 +187,7 @@ def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
     assert told["why"].startswith("loss is NaN since step 118 (last good 7.113 at 117)")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_why_jobs_and_training_say_the_same_of_steps_that_take_longer(a4: Commands) -> None:
     words = a4.json("training", "llama-70b")["health"]["words"]
     assert re.fullmatch(r"step time up from 2\.\d+ s to 3\.\d+ s since 4,06\d", words)
@@ -219,6 +221,7 @@ def test_each_job_that_waits_has_its_start_or_what_is_not_known(a4: Commands) ->
             assert told["at"] < first <= each["start"] <= last
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 @pytest.mark.parametrize(("job", "code"), [("dpo-a3b", 5), ("sft-a3b", 1), ("nccl-0411", 0), ("llama-70b", 0)])
 def test_why_and_training_exit_by_the_same_rule(a4: Commands, job: str, code: int) -> None:
     assert a4.run("why", job)[0] == code
@@ -234,6 +237,7 @@ def test_why_says_whose_lines_it_prints(a4: Commands) -> None:
     assert all(line.startswith("  ") for line in lines.splitlines())
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_why_begins_with_how_a_job_is_now(a4: Commands) -> None:
     code, said, _ = a4.run("why", "rag-eval", "-n", "team-b")
     lines = said.splitlines()
@@ -251,6 +255,7 @@ def test_why_tells_for_whom_a_job_was_preempted(a4: Commands) -> None:
     assert "sweep-7 is pending: was preempted by llama-70b (ClusterQueue a4, priority 750); needs 64 GPUs" in said
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_why_tells_the_step_and_the_line_that_failed(a4: Commands) -> None:
     wrong = ("--set", "gpus=8", "--set", "recipe.nccl.end=1", "--queue", "none", "--no-preflight")
     assert a4.run("launch", "nccl-all-reduce", "--name", "cli-wrong", *wrong, "--wait")[0] == 1
@@ -259,6 +264,7 @@ def test_why_tells_the_step_and_the_line_that_failed(a4: Commands) -> None:
     a4.run("stop", "cli-wrong")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_launch_runs_to_its_end_and_its_log_has_the_table(a4: Commands) -> None:
     code, _, told = a4.run("launch", "nccl-all-reduce", "--name", "cli-nccl", "--set", "gpus=8", "--set",
                            "queue=research", "--wait")  # fmt: skip
@@ -352,6 +358,7 @@ def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
     assert told.startswith("a4: There is no job no-such-job in namespace default. There are: ddp-ablation, ")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 @pytest.mark.parametrize("name", ["pods", "nodes", "queues"])
 def test_a_list_loads_one_http_library_and_no_parser_of_logs(a4: Commands, name: str) -> None:
     modules = loaded(name, "--kubeconfig", str(a4.kubeconfig))

@@ -53,6 +53,7 @@ def interactive(shell: str, home: Path, kubeconfig: Path) -> Iterator[Terminal]:
         terminal.write(b"\x15exit\n")
 
 
+@pytest.mark.slow(reason="starts a shell that completes a command line")
 @pytest.mark.parametrize(
     "shell",
     ["bash", *(pytest.param(each, marks=pytest.mark.programs(each)) for each in ("zsh", "fish"))],
@@ -96,6 +97,7 @@ def config(folder: Path, server: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow(reason="starts a shell that completes a command line")
 def test_a_cluster_that_does_not_answer_costs_half_a_second_and_says_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         kubeconfig = config(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")

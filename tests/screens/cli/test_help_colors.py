@@ -35,6 +35,7 @@ def on_terminal(*words: str, **environment: str) -> bytes:
     return said.replace(b"\r\n", b"\n")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 @pytest.mark.parametrize("words", [("--help",), ("jobs", "--help"), ("launch", "-h")])
 def test_help_is_in_colours_and_says_the_same(words: tuple[str, ...]) -> None:
     plain = subprocess.run([A4, *words], capture_output=True, check=True, env={**os.environ, "COLUMNS": "100"}).stdout

@@ -10,6 +10,8 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from console.kube.objects.meta import short_name
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord, finish_record
@@ -24,11 +26,10 @@ from tests.contract.client import Api
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from tests.screens.cli.commands import Commands
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     first = ("--set", "gpus=8", "--set", "queue=research", "--set", "recipe.nccl.end=64M")
     assert a4.run("launch", "nccl-all-reduce", "--name", "one", *first, "--wait")[0] == 0
@@ -79,6 +80,7 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     a4.run("stop", "one")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_several_jobs_are_stopped_when_somebody_agrees(a4: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("red", "blue"):
         assert a4.run("launch", "interactive", "--name", name, "--set", "gpus=8", "--set", "queue=research")[0] == 0
@@ -104,6 +106,7 @@ def test_several_jobs_are_stopped_when_somebody_agrees(a4: Commands, monkeypatch
     assert a4.run("stop")[0] == 2
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_orphaned_resources_are_listed_and_removed(a4: Commands) -> None:
     nfs = ("--set", "storage.nfs.server=10.0.0.2", "--set", "storage.nfs.claim=cli-shared")
     launched = a4.run("launch", "interactive", "--name", "writer", "--set", "gpus=8", "--set", "queue=research", *nfs)
@@ -120,6 +123,7 @@ def test_orphaned_resources_are_listed_and_removed(a4: Commands) -> None:
     assert (code, out) == (0, "No orphaned resources.\n")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_what_one_launches_is_ones_own(a4: Commands) -> None:
     assert a4.run("launch", "interactive", "--name", "own-one", "--set", "gpus=1", "--set", "queue=research")[0] == 0
     jobs = {job["name"]: job for job in a4.json("jobs")["items"]}
@@ -155,6 +159,7 @@ def test_what_runs_of_a_handmade_training_goes_only_where_it_is_named(a4: Comman
     assert out.splitlines()[-1] == "Removed Pod training-worker-1."
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_release_is_changed_as_far_as_it_may_be(a4: Commands) -> None:
     assert a4.run("launch", "interactive", "--name", "pods", "--set", "gpus=8", "--queue", "none")[0] == 0
     code, out, _ = a4.run("upgrade", "pods", "--set", "ttl=100", "--dry-run")
@@ -174,6 +179,7 @@ def test_a_release_is_changed_as_far_as_it_may_be(a4: Commands) -> None:
     a4.run("stop", "pods")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_what_kueue_has_completed_is_not_taken_away(a4: Commands) -> None:
     queued = ("--set", "gpus=8", "--set", "queue=research")
     assert a4.run("launch", "ddp-smoke", "--name", "admitted", *queued, "--wait")[0] == 0
@@ -183,6 +189,7 @@ def test_what_kueue_has_completed_is_not_taken_away(a4: Commands) -> None:
     a4.run("stop", "admitted")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
     assert a4.run("profiles", "cli", "--set", "queue=research", "--set", "gpus=8", "--default")[0] == 0
     try:
@@ -201,6 +208,7 @@ def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
     assert a4.run("profiles", "cli")[0] == 1
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_history_of_one_recipe_is_asked_for_by_name_or_number(a4: Commands) -> None:
     code, _, told = a4.run("launch", "W05", "--name", "numbered", "--set", "gpus=1", "--queue", "none")
     assert code == 0
@@ -249,6 +257,7 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
     assert "The outcome of open runs is not known: " in said.err
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixture[str]) -> None:
     alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
     ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)

@@ -119,6 +119,7 @@ def test_a_folder_goes_to_every_rank_and_comes_back_from_each(a4: Commands, tmp_
     assert "4 B of it resumed" in out
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_facts_of_a_rank(a4: Commands) -> None:
     code, out, _ = a4.run("facts", JOB, "workload/1", "--json")
     found = json.loads(out)
@@ -130,6 +131,7 @@ def test_facts_of_a_rank(a4: Commands) -> None:
     assert "── GPUs: 8 × NVIDIA" in out
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_shell_on_a_terminal_names_the_window_and_passes_its_code_on(kubeconfig: Path) -> None:
     outside, inside = pty.openpty()
     command = [sys.executable, "-m", "screens", "shell", "--kubeconfig", str(kubeconfig), JOB, "2", "--no-tmux"]
@@ -154,6 +156,7 @@ def test_a_shell_on_a_terminal_names_the_window_and_passes_its_code_on(kubeconfi
     assert b"llama-70b-workload-0-2" in shown
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Commands, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -198,6 +201,7 @@ def test_nothing_is_copied_over_files_of_this_machine(a4: Commands, tmp_path: Pa
     assert not Path("/usr/share/a4-test").exists()
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_checkpoints_of_a_folder_in_a_pod(a4: Commands) -> None:
     packed = Path(__file__).parents[2] / "fixtures/checkpoints.tar.gz"
     cut = "saved/ck/dcp/step-200/.metadata"

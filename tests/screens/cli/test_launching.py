@@ -35,6 +35,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.preflight.all_checks.BEFORE_LAUNCH", 60.0)
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
     told = typist.worked("launch", "W03", "--name", "fit", "--set", "queue=a4", "--dry-run", "--json").data
     assert told["forecast"]["verdict"] in {"fits now", "fits split over blocks", "waits"}
@@ -175,6 +176,7 @@ def test_files_are_laid_over_each_other_and_settings_over_them(
     assert "--set gpus=64" in typist.worked("launch", "W01", "-f", "-", "--helm").out
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_what_differs(typist: Typist) -> None:
     words = ["launch", "W03", "--name", "other", "--queue", "none", "--set", "restarts=3", "--diff"]
     assert "-    maxRestarts: 0\n+    maxRestarts: 3\n" in typist.worked(*words).out
@@ -233,6 +235,7 @@ def test_a_launch_is_refused_whose_checks_had_no_answer(typist: Typist, monkeypa
     assert not [job for job in typist.worked("jobs", "--json").data["items"] if job["name"] == "unlooked"]
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_without_a_look_it_is_launched_as_it_is(typist: Typist) -> None:
     words = ("launch", "interactive", "--set", "gpus=1", "--set", "queue=a4", "--set", "secrets.HF_TOKEN=hub/token")
     assert "Objects it names" in typist.a4(*words, "--name", "unseen").err

@@ -137,6 +137,7 @@ def test_what_cannot_be_answered(argv: list[str], code: int, capfd: pytest.Captu
     assert capfd.readouterr().err
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_the_slow_rank_that_a_command_found_is_told_by_the_ledger_the_list_and_why(a4: Commands) -> None:
     values = ("gpus=16", "queue=research", "recipe.train.globalBatch=16", "recipe.train.amount=20000000")
     faults = ("env.PRACTICE_FAULT=slowrank:9:30%", "env.PRACTICE_PACE=0.2")
@@ -166,6 +167,7 @@ def test_the_slow_rank_that_a_command_found_is_told_by_the_ledger_the_list_and_w
     )
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_run_of_the_practice_cluster_has_its_boxes(a4: Commands) -> None:
     assert a4.run("launch", "ddp-smoke", "--name", "smoke", "--set", "gpus=16", "--queue", "research", "--wait")[0] == 0
     (known,) = a4.json("history", "ddp-smoke")["items"]

@@ -32,6 +32,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config_path().write_text(OURS)
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_jobs_of_a_cluster_are_read_by_it(a4: Commands) -> None:
     (run,) = a4.json("training", JOB)["training"]
     assert run["format"] == "ours (own)"

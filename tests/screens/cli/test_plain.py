@@ -96,6 +96,7 @@ def test_a_command_takes_no_notice_of_it() -> None:
     assert not parse([]).plain
 
 
+@pytest.mark.slow(reason="follows a practice cluster from a process of its own")
 async def test_it_follows_the_cluster_in_a_pipe_and_ends_with_ctrl_c(a4: Commands, kubeconfig: Path) -> None:
     words = [sys.executable, "-m", "screens", "--plain", "--kubeconfig", str(kubeconfig)]
     heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)

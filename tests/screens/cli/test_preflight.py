@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+
+import pytest
 
 from screens.cli.command_line import parse
 from tests.console.preflight.ground import ground
 from tests.screens.cli.commands import perform
-
-if TYPE_CHECKING:
-    import pytest
 
 KEYS = {
     "id", "title", "area", "result", "evidence", "reason", "fix", "command", "repair", "looks", "at", "seconds",
@@ -48,6 +46,7 @@ async def test_a_recipe_that_fails_says_which_and_why(capsys: pytest.CaptureFixt
     assert text.splitlines()[-1].startswith("2 fails: LocalQueue; Lustre")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 async def test_a_fix_is_done_when_it_is_agreed_to(capsys: pytest.CaptureFixture[str]) -> None:
     async with ground() as here:
         assert await a4(here, "preflight", "W03", "--set", "queue=a4-high", "--fix", "P16", "--yes") == 0

@@ -164,6 +164,7 @@ def test_a_line_without_an_end_is_ended_in_words(
     assert said.err == f"a4: {path} is not a log: 3 MiB without a line break. What was read before that is shown.\n"
 
 
+@pytest.mark.slow(reason="reads many lines and measures the memory")
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_long_run_is_told_in_little_memory(options: list[str], tmp_path: Path) -> None:
     lines = (f"iter {number}: loss 2.{number % 9973:04}, time 16.{number % 8}2ms, mfu 31.{number % 7}4%\n"
@@ -202,6 +203,7 @@ def test_what_is_new_is_told_without_a_copy_of_what_was(monkeypatch: pytest.Monk
     assert sum(steps) == 3000
 
 
+@pytest.mark.slow(reason="reads many lines and measures the memory")
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_many_rows_of_nccl_tests_take_little_memory(options: tuple[str, ...], tmp_path: Path) -> None:
     rows = "".join(ROW.replace("1048576", f"{1 << at}") for at in range(30))

@@ -240,6 +240,7 @@ async def test_a_wait_for_the_end_says_why_it_waits(fleet: Fleet, capsys: pytest
     assert f"{waiting.name}: pending\n" in said
 
 
+@pytest.mark.slow(reason="waits for the end of a job")
 async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     session = FakeSession(fleet)
     runs = next(job for job in fleet.jobsets.values() if job.state is JobState.RUNNING)

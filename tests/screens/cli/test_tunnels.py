@@ -50,6 +50,7 @@ async def test_standard_input_and_output_lead_to_the_port(tmp_path: Path) -> Non
         assert process.returncode == 0
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 async def test_what_is_wrong_is_said_on_standard_error_and_by_the_exit_code(tmp_path: Path) -> None:
     async with ApiServer() as server:
         server.refuse[POD] = status(404, "no", reason="NotFound")
@@ -76,6 +77,7 @@ def test_where_the_word_proxy_is_the_command() -> None:
     assert (words, given) == (["a", "workers/1"], {"namespace": "team", "port": "22"})
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 async def test_forward_then_list_stop_and_profiles(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_hang_names_the_rank(a4: Commands) -> None:
     code, out, _ = a4.run("hang", "rag-eval", "-n", "team-b", "--json")
     told = json.loads(out)
@@ -49,6 +50,7 @@ def test_where_no_pod_runs_nothing_is_said_of_halting_ranks(a4: Commands, comman
     assert err.startswith("a4: No pod of ddp-ablation runs (succeeded): there is nothing to inspect.")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Path) -> None:
     _, out, err = a4.run("hang", "rag-eval", "-n", "team-b")
     assert "launched rag-eval: its flight recorders are not asked without --yes." in err
@@ -88,6 +90,7 @@ def _read(archive: tarfile.TarFile, name: str) -> str:
     return file.read().decode()
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_slow_gives_no_verdict_after_a_moment(a4: Commands) -> None:
     code, out, _ = a4.run("slow", "llama-70b", "--seconds", "0.3", "--json")
     told = json.loads(out)
@@ -98,6 +101,7 @@ def test_slow_gives_no_verdict_after_a_moment(a4: Commands) -> None:
     assert (code, "read-only mode" in err) == (3, True)
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_slow_shows_on_a_terminal_for_how_long_it_still_asks(a4: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     _, out, err = a4.run("slow", "llama-70b", "--seconds", "0.3")
@@ -109,6 +113,7 @@ def test_slow_shows_on_a_terminal_for_how_long_it_still_asks(a4: Commands, monke
     assert out.count("\n") == 2
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_gpus_worst_first(a4: Commands) -> None:
     code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b")
     assert code == 0
@@ -118,6 +123,7 @@ def test_gpus_worst_first(a4: Commands) -> None:
     assert (code, rank["source"], rank["gpus"][1]["utilization"]) == (0, "dcgm", 0.0)
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_what_goes_over_the_network(a4: Commands) -> None:
     told = a4.json("gpus", "llama-70b")
     assert len(told["pods"]) == 8
@@ -134,6 +140,7 @@ def test_where_the_loss_is_no_number_the_grad_norm_is_not_that_of_an_earlier_ste
     assert (found["loss"], found["grad norm"]) == ("nan", "nan")
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_steps_that_take_longer_than_before_are_told(a4: Commands) -> None:
     _, out, _ = a4.run("training", "llama-70b")
     (told,) = [line for line in out.splitlines() if line.startswith("  slower ")]
@@ -141,6 +148,7 @@ def test_steps_that_take_longer_than_before_are_told(a4: Commands) -> None:
     assert re.search(r" s to 3\.\d+ s since 4,06\d, ", told), told
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     code, out, _ = a4.run("alarms", "--listen", "4", "--json")
     told = json.loads(out)
@@ -154,6 +162,7 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     assert coverage["read"] == coverage["running"]
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_job_that_hung_before_is_told_with_what_an_inspection_found_however_short_the_look(a4: Commands) -> None:
     a4.run("hang", "rag-eval", "-n", "team-b", "--yes")
     found = "Rank 1 (pod 0, GPU 1) is in the data loader while 7 others wait"
@@ -189,6 +198,7 @@ def test_without_alarms_it_is_said_what_was_listened_to(
     assert ("--listen SECONDS watches longer" in said.err) is more
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_run_that_diverged_is_an_alarm_after_its_end_too(a4: Commands) -> None:
     values = ("gpus=8", "queue=research", "env.PRACTICE_FAULT=nan:3", "env.PRACTICE_PACE=0.05")
     words = [word for value in values for word in ("--set", value)]
@@ -204,11 +214,13 @@ def test_a_run_that_diverged_is_an_alarm_after_its_end_too(a4: Commands) -> None
         assert a4.run("wait", "diverges", *more)[0] == 0
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_step_of_the_log_of_before_is_not_the_step_of_now(a4: Commands) -> None:
     reached = a4.json("wait", "llama-70b", "--until", "step=100")
     assert reached["step"] > 4000
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

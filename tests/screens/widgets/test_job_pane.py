@@ -211,6 +211,7 @@ def test_events_stand_where_no_line_was_printed() -> None:
     assert any("Started" in line for line in shown[at:])
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_pane_is_right_of_a_wide_list_below_a_high_one_and_off_on_a_small_terminal() -> None:
     async with console(size=(160, 45)) as (app, pilot, _):
         await pilot.press("3")

@@ -253,6 +253,7 @@ async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> 
         assert not toasts(pilot.app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_an_alarm_is_told_in_full_once_there_is_room() -> None:
     async with log(3, width=40) as (_, pilot, view):
         foot = view.query_one(".log-foot")

@@ -369,6 +369,7 @@ async def test_a_column_that_tells_no_two_rows_apart_goes_before_a_text_is_cut()
         await until(pilot, lambda: titles() == ["NAME", "AREA", "SAID"])
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 def test_what_went_for_a_wider_column_that_goes_too_comes_back() -> None:
     columns = [
         Column[str]("NAME", str, most=30), Column[str]("WAY", str, most=10, drop=7),

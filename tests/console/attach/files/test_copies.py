@@ -331,6 +331,7 @@ async def test_a_copy_that_is_cancelled_leaves_no_process_and_its_part(pod: Pod,
     assert (here / "a").read_bytes() == BYTES * 8
 
 
+@pytest.mark.slow(reason="copies between several pods of a practice cluster")
 async def test_pods_that_share_a_file_system_get_a_file_and_a_folder_each_of_its_own_parts(
     tmp_path: Path, here: Path
 ) -> None:

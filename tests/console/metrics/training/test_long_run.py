@@ -69,6 +69,7 @@ def check(run: TrainingRun, every: list[Step], chance: random.Random) -> None:
             assert column.values[at] == value or (value is None or math.isnan(value)) == math.isnan(column.values[at])
 
 
+@pytest.mark.slow(reason="very many steps")
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_drawn_of_a_long_run_is_true_of_all_its_steps(seed: int) -> None:
     chance, growing, run, every = random.Random(seed), Steps(), TrainingRun("megatron", points=POINTS), list[Step]()
@@ -119,6 +120,7 @@ def followed(number: int) -> tuple[JobMeasures, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.slow(reason="very many steps")
 def test_a_step_takes_less_than_a_third_of_a_kilobyte() -> None:
     _, few = followed(500)
     measures, many = followed(1_500)

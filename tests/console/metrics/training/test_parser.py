@@ -397,6 +397,7 @@ def test_how_the_bytes_are_cut_does_not_matter(lines: list[str], cuts: list[int]
     assert repr(parser.runs) == repr(parse_training(data))
 
 
+@pytest.mark.slow(reason="many random examples")
 @settings(deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=40)), max_size=25))
 def test_lines_that_are_passed_over_say_nothing(lines: list[str]) -> None:

@@ -61,6 +61,7 @@ def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
     assert (len(column), column.extremes_of(0, 1001)[1], column.last_value()) == (1001, 99.0, 99.0)
 
 
+@pytest.mark.slow(reason="very many steps")
 def test_no_spike_is_lost_in_a_narrow_picture() -> None:
     run = TrainingRun()
     run.sync_steps(Steps(Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)), 0.0)

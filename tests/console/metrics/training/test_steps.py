@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ def values(draw: st.DrawFn, number: int | None) -> Step:
     )
 
 
+@pytest.mark.slow(reason="very many steps")
 @settings(deadline=None)
 @given(st.data())
 def test_packed_steps_are_those_of_a_list(data: st.DataObject) -> None:
@@ -75,6 +77,7 @@ def compare(data: st.DataObject) -> None:
     }
 
 
+@pytest.mark.slow(reason="very many steps")
 def test_a_hundred_thousand_steps_take_ten_megabytes() -> None:
     tracemalloc.start()
     steps = Steps(

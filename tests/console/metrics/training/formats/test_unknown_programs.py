@@ -67,6 +67,7 @@ ODD = [
 ]
 
 
+@pytest.mark.slow(reason="extracts of all programs, cut in many ways", fast_rows=6)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("form", FORMS)
 def test_many_at_once_are_read_as_each_by_itself(form: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+"""Runs parts of what is checked one after another and says what each took: `python3 -m tests.parts ci`, or names.
+
+A part is a target of the Makefile. One that fails does not stop the next ones, so that one run tells all that is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+GROUPS = {
+    "ci": ("test", "slow", "lab-test", "rehearsal-if-changed", "fuzz SECONDS_EACH=2 SEED=20261122"),
+    "nightly": (
+        "test", "alone", "slow", "versions", "lab-test", "rehearsal", "fuzz SECONDS_EACH=30", "bench",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Took:
+    """How one part ended, and the seconds it took: of the wall clock, and of processors."""
+
+    part: str
+    code: int
+    wall: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.part:42}{'passed' if self.code == 0 else 'FAILED':>8}{self.wall:>9.0f}{self.processor:>11.0f}"
+
+
+def run(part: str) -> Took:
+    """Run one part; what it prints goes where ours goes."""
+    began = time.monotonic()
+    process = subprocess.Popen(["make", "--no-print-directory", *part.split()], cwd=ROOT)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Took(part, process.returncode, time.monotonic() - began, used.ru_utime + used.ru_stime)
+
+
+def main(words: Sequence[str]) -> int:
+    if not words:
+        sys.stderr.write(f"usage: python3 -m tests.parts {{{'|'.join(GROUPS)}|TARGET}} ...\n")
+        return 2
+    took = []
+    for part in [part for word in words for part in GROUPS.get(word, (word,))]:
+        sys.stdout.write(f"── {part}\n")
+        sys.stdout.flush()
+        took.append(run(part))
+    lines = [f"{'part':42}{'':>8}{'wall s':>9}{'processor s':>13}", *map(str, took)]
+    total = Took("in all", max(abs(each.code) for each in took),
+                 sum(each.wall for each in took), sum(each.processor for each in took))  # fmt: skip
+    sys.stdout.write("\n".join([*lines, str(total), ""]))
+    return 1 if total.code else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

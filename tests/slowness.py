@@ -1,0 +1,117 @@
+"""A test takes at most a second, or carries the mark `slow` with the reason; one that does neither fails the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMIT = 1.0
+"""Seconds that the call of a test may take where a core is free for it; of a busier machine as much longer."""
+MAX_TIMED_AGAIN = 12
+"""So many may have been slow because of what ran beside them; of more, the first are timed again."""
+QUEUED = Path("/proc/thread-self/schedstat")
+
+
+def seconds_queued() -> float:
+    """Seconds for which this thread could have run and had no core; 0 where the kernel does not say."""
+    try:
+        return int(QUEUED.read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
+class Slowness:
+    """Notes which tests took too long, and at the end times them alone: then nothing ran beside them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.is_worker = hasattr(config, "workerinput")
+        self.is_beside = self.is_worker or bool(getattr(config.option, "numprocesses", None))
+        self.took: dict[str, float] = {}
+        self.too_slow: dict[str, float] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """The first rows of a table lose the mark before tests are selected by it."""
+        rows: Counter[str] = Counter()
+        for item in items:
+            if (mark := item.get_closest_marker("slow")) is None:
+                continue
+            if not mark.kwargs.get("reason"):
+                raise pytest.UsageError(f'{item.nodeid}: pytest.mark.slow(reason="…") has to say why it is slow')
+            table = item.nodeid.partition("[")[0]
+            rows[table] += 1
+            if rows[table] <= mark.kwargs.get("fast_rows", 0):
+                item.own_markers = [each for each in item.own_markers if each.name != "slow"]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        began, queued = time.monotonic(), seconds_queued()
+        try:
+            return (yield)
+        finally:
+            took = time.monotonic() - began - (seconds_queued() - queued)
+            if took > LIMIT and item.get_closest_marker("slow") is None:
+                item.user_properties.append(("seconds", took))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed and not self.is_worker:
+            for name, value in report.user_properties:
+                if name == "seconds" and isinstance(value, float):
+                    self.took[report.nodeid] = value
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not self.took or os.environ.get("A4_TIMES_ALONE"):
+            return
+        limit = LIMIT * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        self.too_slow = {name: took for name, took in self.took.items() if took > limit}
+        if self.is_beside:
+            longest = sorted(self.took, key=self.took.__getitem__, reverse=True)[:MAX_TIMED_AGAIN]
+            self.too_slow = {name: took for name, took in timed_alone(longest).items() if took > limit}
+        if self.too_slow and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for name, took in self.too_slow.items():
+            why = f'takes {took:.1f} s; over {LIMIT:g} s it carries @pytest.mark.slow(reason="…")'
+            terminalreporter.write_line(f"TOO SLOW {name} {why}", red=True)
+
+
+def timed_alone(names: list[str]) -> dict[str, float]:
+    """Seconds that each of these tests takes when nothing of the run is beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        options = [
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "junit_duration_report=call",
+            f"--junitxml={report}",
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *names],
+            env={**os.environ, "A4_TIMES_ALONE": "1"}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if not report.exists():
+            raise pytest.UsageError(f"The slow tests could not be timed alone: {done.stdout[-1000:]}{done.stderr}")
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    return {
+        f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}": float(case.get("time", 0))
+        for case in cases
+    }
