@@ -262,9 +262,7 @@ async def test_the_source_needs_no_right_to_list_buckets(tmp_path: Path, there: 
         vault = world.service_state(BucketStore)
         vault.buckets.pop("practice_cloudbuild", None)
         if there:
-            vault.buckets["practice_cloudbuild"] = BucketState(
-                "practice_cloudbuild", "practice", "US", "multi-region", 0
-            )
+            vault.add(BucketState("practice_cloudbuild", "practice", "US", "multi-region", 0))
         world.faults.append(no_listing())
         await session.google.images.start_build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))
         made = vault.buckets["practice_cloudbuild"]
