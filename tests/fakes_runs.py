@@ -193,6 +193,9 @@ class FakeLaunching:
     def set_values(self, recipe: str, settings: Sequence[str]) -> Any:
         return self._session._did("set_values", recipe, tuple(settings), default={})
 
+    async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
+        return plan
+
     @cached_property
     def plan_texts(self) -> Any:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""

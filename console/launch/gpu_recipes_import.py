@@ -109,13 +109,15 @@ TESTBED_ENVS = (  # workload.envs of the testbed's values.yaml, by place: what -
     "PAI_WORKSPACE_ROOT",
 )
 
+TESTBED = "torchrun-stratup.sh"  # spelled so; it tests connections and all-reduce, keeps its pods, and collects logs
+
 LAUNCHERS: dict[str, str] = {  # the documents' scripts, and the recipe that each is here
     "nccl-test.sh": "nccl-all-reduce",
     "torchrun-ddp-test.sh": "ddp-smoke",
     "pai-megatron-qwen3.sh": "qwen3-30b-pretrain",
     "pai-megatron-qwen3-next.sh": "qwen3-next-pretrain",
     "torchrun-startup.sh": "interactive",
-    "torchrun-stratup.sh": "interactive",
+    TESTBED: "nccl-all-reduce",
 }
 
 RECIPE_KEYS = {
@@ -144,6 +146,7 @@ class File:
 @dataclass(slots=True)
 class TranslatedValues:
     recipe: str = ""
+    testbed: bool = False  # whether it is the testbed, which runs its tests and keeps what its pods print
     values: list[tuple[str, Any]] = field(default_factory=list)  # path and raw value; later ones win
     left_out: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
@@ -187,6 +190,8 @@ def translate_values(root: dict[str, Any], own: set[str], texts: Mapping[str, st
     _translate_mounts(root, out)
     _translate_file_systems(root, out)
     _translate_gib(root, out)
+    if out.testbed:
+        _keep_testbed_logs(out)
     for way, path in RENAMED_VALUES.items():
         value = pop_at(root, way)
         if value not in ("", [], None):
@@ -209,6 +214,9 @@ def _translate_scripts(root: dict[str, Any], texts: Mapping[str, str], out: Tran
         out.recipe = LAUNCHERS.get(launcher.name, "own-script")
         if out.recipe == "own-script":
             _translate_own_script(launcher, "workload_launcher", "recipe.script.text", texts, out)
+        elif launcher.name == TESTBED and training is None:
+            out.testbed = True
+            out.set_value("keepAlive", True)
     if isinstance(training, File):
         if training.name == "qwen3.sh":
             out.recipe = "qwen3-30b-pretrain-pai"
@@ -217,6 +225,15 @@ def _translate_scripts(root: dict[str, Any], texts: Mapping[str, str], out: Tran
             _translate_own_script(training, "pai_training_script", "recipe.script.text", texts, out)
     if isinstance(config, File):
         _translate_own_script(config, "workload_config", "recipe.script.config", texts, out)
+
+
+def _keep_testbed_logs(out: TranslatedValues) -> None:
+    buckets: dict[str, str] = next((value for path, value in out.values if path == "storage.gcs"), {})
+    if buckets:
+        folder = str(next(iter(buckets.values()))).partition(":")[0]
+        out.set_value("storage.logs", f"{folder}/testbed-logs")
+    else:
+        out.add_note("storage.logs", "The testbed keeps its logs in its bucket: none is known, so none are kept.")
 
 
 def _translate_own_script(file: File, key: str, path: str, texts: Mapping[str, str], out: TranslatedValues) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -191,8 +192,11 @@ class ChartCatalog:
         for recipe in self.recipes():
             if word.lower() in {recipe.id.lower(), recipe.code.lower()}:
                 return recipe
-        known = ", ".join(recipe.id for recipe in self.recipes())
-        raise NotThere(f"There is no recipe {word}.", f"There are: {known}.")
+        known = [recipe.id for recipe in self.recipes()]
+        near = [each for each in known if word and word.lower() in each]
+        near = near or difflib.get_close_matches(word.lower(), known, n=1)
+        meant = f"; did you mean {' or '.join(near[:3])}?" if near else "."
+        raise NotThere(f"There is no recipe {word}{meant}", f"There are: {', '.join(known)}.")
 
     def _recipe_form(self, recipe: str) -> _RecipeForm:
         known = self.find_recipe(recipe).id

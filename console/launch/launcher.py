@@ -13,12 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from msgspec import structs
 
 from console.config import Actions, HangAction
 from console.errors import BadInput, ConsoleError
+from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
+from console.kube.objects.on_demand import AdmissionCheckWire, read_object
 from console.metrics.alarm import Alarm
 from console.metrics.loss import find_loss, find_start
 from console.metrics.step_cadence import format_duration
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 
 
 NO_CHECKPOINT = "no checkpoint known"  # of a job of which nothing was read, or that trains nothing
+PROVISIONING = "kueue.x-k8s.io/provisioning-request"  # the controller of AdmissionChecks that ask for machines
 REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
@@ -194,6 +198,32 @@ class LaunchService:
 
     async def check(self, plan: LaunchPlan) -> None:
         await self._launcher().dry_run(plan)
+
+    async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
+        """The plan for flex-start machines where its queue provisions them by ProvisioningRequests.
+
+        As it is where it says so itself, or where that may not be looked up: Kueue's flavor may select them too.
+        """
+        values = self.plan_texts.values(plan)
+        if not get_path(values, "queue") or get_path(plan.values, "placement.flexStart") is not None:
+            return plan
+        with suppress(ConsoleError):
+            fleet = await self._cluster.wait_until_listed("localqueues", "clusterqueues", timeout=5.0, silent=3.0)
+            door = fleet.local_queues.get((plan.namespace, str(get_path(values, "queue"))))
+            queue = fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
+            for check in queue.checks if queue else ():
+                if await self._read_check_controller(check) == PROVISIONING:
+                    return replace(plan, values=overlay_values(plan.values, {"placement": {"flexStart": True}}))
+        return plan
+
+    async def _read_check_controller(self, check: str) -> str:
+        """Which controller answers for an AdmissionCheck."""
+        connection = self._cluster.current_connection
+        version = await connection.catalogue.version(kind_named("clusterqueues"))
+        path = f"/apis/{KUEUE}/{version}/admissionchecks/{quote(check, safe='')}"
+        body = await connection.client.request("GET", path, doing=f"read AdmissionCheck {check}")
+        found = read_object(body, AdmissionCheckWire)
+        return (found.spec.controller_name if found.spec else None) or ""
 
     async def install(self, plan: LaunchPlan) -> str:
         """Launch a plan, add it to the history and return the JobSet's name; a failed launch leaves nothing behind."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,13 +133,29 @@ class PlanTexts:
         problems.sort(key=lambda each: each.line)
         return Draft(changes, read.values, read.recipe, problems=tuple(problems), notes=tuple(read.notes))
 
-    @staticmethod
-    def detect_recipe(text: str) -> str:
-        """The recipe named in a values file (recipe.id), unchecked; empty if there is none."""
+    async def read_file(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
+        """Parse a values file; that of another chart, or a helm command in it, as it is pasted into the form."""
+        try:
+            root, _ = parse_text(text)
+            foreign = root is not None and _is_of_gpu_recipes(parse_plain(root, {}))
+        except YamlSyntaxError:
+            foreign = looks_like_helm(text)
+        if not foreign:
+            return self.read_yaml(recipe, text)
+        draft = await self.parse_pasted(recipe, text, variables=variables)
+        if draft.recipe and draft.recipe != recipe and not draft.problems:
+            words = f"These are values of {draft.recipe}, and this is {recipe}."
+            return replace(draft, problems=(Remark("recipe", words),))
+        return draft
+
+    async def detect_recipe(self, text: str, *, variables: Mapping[str, str] | None = None) -> str:
+        """The recipe that a values file or a helm command in it is about, unchecked; empty if it names none."""
         try:
             root, _ = parse_text(text)
         except YamlSyntaxError:
-            return ""
+            if not looks_like_helm(text):
+                return ""
+            return (await self.parse_pasted(self._catalogue.recipes()[0].id, text, variables=variables)).recipe
         tree = parse_plain(root, {}) if root else {}
         found = get_path(tree, "recipe.id") if isinstance(tree, Mapping) else None
         return found if isinstance(found, str) else ""
@@ -257,8 +274,7 @@ class PlanTexts:
     def _parse_values_file(self, recipe: str, root: Node | None) -> Draft:
         tree = parse_plain(root, {}) if root else {}
         assert isinstance(tree, Mapping)
-        network = tree.get("network")
-        if RECIPE_KEYS & {*tree} or (isinstance(network, Mapping) and {"gibVersion", "ncclSettings"} & {*network}):
+        if _is_of_gpu_recipes(tree):
             return self._translate_gpu_recipe(recipe, dict(tree), {}, TranslatedValues())
         read = read_values(root, self._catalogue.schema, {})
         known, left = self._recipe_or_default(read.recipe, recipe)
@@ -370,6 +386,13 @@ class PlanTexts:
             return (FieldProblem("namespace", message),)
         found = find_field_of_message(message, self._catalogue.fields(plan.recipe))
         return (FieldProblem(found, message),) if found else ()
+
+
+def _is_of_gpu_recipes(tree: Value) -> bool:
+    """Whether values are of Google's gpu-recipes charts, by names that only those have."""
+    network = get_path(tree, "network") if isinstance(tree, Mapping) else None
+    named = isinstance(tree, Mapping) and bool(RECIPE_KEYS & {*tree})
+    return named or (isinstance(network, Mapping) and bool({"gibVersion", "ncclSettings"} & {*network}))
 
 
 def _get_if_set(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:

@@ -57,6 +57,10 @@ class ParsedValues:
             inner, path = part["properties"].get(entry.name), ".".join(map(str, way))
             if inner is None:
                 words = f"{path} is not a value of the chart{suggest_path(path, self.known)}"
+                if path in ("name", "namespace"):
+                    words = (
+                        f"{path} is no value: it is the launch's own (the field of that name, or a4 launch --{path})."
+                    )
                 self.problems.append(Remark(path, words, entry.key.line))
                 continue
             under = kept.get(entry.name)

@@ -16,7 +16,7 @@ from console.kube.find_job import require_listed
 from console.kube.find_node import find_node
 from console.kube.nested_values import Value, get_path, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
-from console.launch.recipes import LaunchPlan
+from console.launch.recipes import Draft, LaunchPlan
 from console.launch.releases import DiffKind, format_unified
 from console.metrics.alarm import AlarmKind
 from console.preflight.all_checks import BEFORE_LAUNCH
@@ -90,7 +90,7 @@ async def launch(options: LaunchOptions) -> int:
         plan = await with_whole_node_names(session, plan)
         if problems := session.launch.problems(plan):
             raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
-        plan = await with_queue(session, plan, looks=looks)
+        plan = await session.launch.with_flex_start(await with_queue(session, plan, looks=looks))
         await session.launch.read_saves(plan.recipe)
         for note in session.launch.notes(plan):
             warn(note)
@@ -162,9 +162,9 @@ async def make_plan(
     """
     run = await session.launch.runs.find_run(like) if like else None
     texts = [(path, await read_text(path)) for path in options.values]
-    word = options.recipe or next(
-        (found for _, text in texts if (found := session.launch.plan_texts.detect_recipe(text))), ""
-    )
+    variables, word = await session.launch.profiles.place_variables(), options.recipe
+    for _, text in texts:
+        word = word or await session.launch.plan_texts.detect_recipe(text, variables=variables)
     if run is None and not word:
         raise BadInput("No recipe was named.", "a4 recipes lists them; or launch an earlier run again: --like RUN.")
     recipe = load_catalog().find_recipe(word or (run.recipe if run else ""))
@@ -175,11 +175,14 @@ async def make_plan(
     if profile is None:
         profile = "" if run else await session.launch.profiles.default_name()
     laid = await session.launch.profiles.values(profile, recipe.id) if profile else {}
-    laid = take_files(session, recipe.id, overlay_values(laid, run.values if run else {}), texts)
+    drafts = [(path, await session.launch.plan_texts.read_file(recipe.id, text, variables=variables))
+              for path, text in texts]  # fmt: skip
+    laid = take_drafts(session, overlay_values(laid, run.values if run else {}), drafts)
     values = overlay_values(laid, session.launch.set_values(recipe.id, options.set))
     if options.queue is not None:
         values["queue"] = "" if options.queue == PAST else options.queue
-    name = options.name or session.launch.suggest_name(recipe.id)
+    name = options.name or next((draft.name for _, draft in drafts if draft.name), "")
+    name = name or session.launch.suggest_name(recipe.id)
     return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
 
 
@@ -251,18 +254,17 @@ async def read_text(path: str) -> str:
         raise BadInput(f"{path} cannot be read: {why}.", "a4 values RECIPE writes one.") from error
 
 
-def take_files(
-    session: Session, recipe: str, laid: dict[str, Value], texts: Sequence[tuple[str, str]]
-) -> dict[str, Value]:
+def take_drafts(session: Session, laid: dict[str, Value], drafts: Sequence[tuple[str, Draft]]) -> dict[str, Value]:
     """Merge values files in their order; BadInput names file, line and problem."""
-    for path, text in texts:
+    for path, draft in drafts:
         file = "standard input" if path == "-" else path
-        draft = session.launch.plan_texts.read_yaml(recipe, text)
         if draft.problems:
             problems = (f"{file}{',' if remark.line else ':'} {remark}" for remark in draft.problems)
             raise BadInput(" ".join(problems))
-        for note in draft.notes:
+        for note in (*draft.left_out, *draft.notes):
             warn(f"{file}: {note.message}")
+        if draft.namespace and draft.namespace != session.namespace:
+            warn(f"{file}: its namespace {draft.namespace} was not taken; -n {draft.namespace} chooses it.")
         laid = session.launch.plan_texts.overlay_draft(laid, draft)
     return laid
 
@@ -404,7 +406,8 @@ class PlanOptions(Options):
     recipe: str = word("RECIPE", nargs="?", help="see `a4 recipes`; not with --like")
     values: tuple[str, ...] = option(
         "-f", "--values", action="append", metavar="FILE",
-        help="a YAML file of values, - for standard input, see `a4 values`; may be repeated, the last one wins",
+        help="a YAML file of values (see `a4 values`), also of Google's gpu-recipes charts, or a text with a helm"
+        " install line; - for standard input; may be repeated, the last one wins",
     )  # fmt: skip
     set: tuple[str, ...] = option(
         "--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated"

@@ -26,7 +26,8 @@ async def preflight(options: PreflightOptions) -> int:
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
         if plan is not None and (problems := session.launch.problems(plan)):
             raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
-        plan = await with_queue(session, plan, looks=True) if plan is not None else None
+        if plan is not None:
+            plan = await session.launch.with_flex_start(await with_queue(session, plan, looks=True))
         if options.fix:
             # Check one requirement, fix it after confirmation, and check again.
             check = (await _looked(session, plan, options, (options.fix,)))[0]

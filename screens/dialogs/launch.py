@@ -248,6 +248,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     """Dry-run the plan, ask for confirmation and launch it; on refusal show why and keep the form."""
     session = screen.app.session
     try:
+        plan = await session.launch.with_flex_start(plan)
         answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check, screen, draft, plan)))
         if isinstance(answer, ConsoleError):
             raise answer

@@ -16,6 +16,14 @@ class BuildWire(Wire):
     git_version: str | None = None
 
 
+class CheckSpecWire(Wire):
+    controller_name: str | None = None
+
+
+class AdmissionCheckWire(ObjectWire):
+    spec: CheckSpecWire | None = None
+
+
 class ImageWire(Wire):
     name: str | None = None
     image: str | None = None

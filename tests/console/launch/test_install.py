@@ -28,10 +28,20 @@ def test_a_recipe_has_two_names(word: str) -> None:
     assert CATALOGUE.find_recipe(word).id == "nccl-all-reduce"
 
 
-def test_an_unknown_recipe_is_answered_with_the_known_ones() -> None:
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("nccl", "; did you mean nccl-all-reduce or nccl-one-pod?"),
+        ("nccl-al-reduce", "; did you mean nccl-all-reduce?"),
+        ("W99", "."),
+        ("", "."),
+    ],
+)
+def test_an_unknown_recipe_is_answered_with_the_likely_and_the_known_ones(word: str, meant: str) -> None:
     with pytest.raises(BadInput) as raised:
-        CATALOGUE.find_recipe("nccl")
-    assert str(raised.value).startswith("There is no recipe nccl. There are: nccl-all-reduce, ddp-smoke, interactive, ")
+        CATALOGUE.find_recipe(word)
+    known = "There are: nccl-all-reduce, ddp-smoke, interactive, "
+    assert str(raised.value).startswith(f"There is no recipe {word}{meant} {known}")
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

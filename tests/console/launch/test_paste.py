@@ -40,7 +40,11 @@ def documents() -> list[str]:
 EXPECTED: dict[str, tuple[str, dict[str, Value]]] = {
     "anna-pai-megatron": ("qwen3-30b-pretrain-pai", {"queue": "a4", "storage": GCS}),
     "anna-qwen3-lustre": ("qwen3-next-lustre", {"image": IMAGE, "storage": {"lustre": LUSTRE}}),
-    "anna-testbed": ("interactive", {"image": IMAGE, "storage": GCS}),
+    "anna-testbed startup": ("interactive", {"image": IMAGE, "storage": GCS}),
+    "anna-testbed stratup": (
+        NCCL,
+        {"image": IMAGE, "keepAlive": True, "storage": {**GCS, "logs": "/gcs/testbed-logs"}},
+    ),
     "anna-nccl-test": (NCCL, {"image": IMAGE, "storage": GCS}),
     "anna-ddp-test": ("ddp-smoke", {"image": IMAGE, "storage": GCS}),
     "anna-qwen3-training": ("qwen3-30b-pretrain", {"image": IMAGE, "storage": GCS}),
@@ -49,13 +53,19 @@ EXPECTED: dict[str, tuple[str, dict[str, Value]]] = {
 }
 
 
+def _key(name: str, command: str) -> str:
+    """Two documents have a testbed, and only one runs tests."""
+    spelling = next((word for word in ("startup", "stratup") if name == "anna-testbed" and word in command), "")
+    return f"{name} {spelling}".strip()
+
+
 async def test_every_command_of_the_documents_is_understood() -> None:
     seen = {}
     for command in documents():
         draft = await pasted(command)
         assert draft.problems == ()
         assert {each.path for each in draft.left_out} <= {"volumes.nfs.ip"}, "the document leaves the address open"
-        seen[draft.name] = draft.recipe, draft.values
+        seen[_key(draft.name, command)] = draft.recipe, draft.values
     assert seen == EXPECTED
 
 
@@ -106,7 +116,7 @@ async def test_a_command_tells_its_recipe_where_none_of_its_variables_is_set() -
     told = {}
     for command in documents():
         draft = await DRAFTING.parse_pasted("swift-dpo", command, variables={"USER": "anna"})
-        told[draft.name] = draft.recipe
+        told[_key(draft.name, command)] = draft.recipe
         buckets = [each.message for each in draft.left_out if "bucketName" in each.path]
         assert all("type the value into storage.gcs" in each for each in buckets)
     assert told == {name: recipe for name, (recipe, _) in EXPECTED.items()}
@@ -148,6 +158,29 @@ async def test_a_values_file_of_a_document_is_translated() -> None:
     assert "network.gib.image takes a whole image reference" in left["network.gibVersion"]
     assert "hf_abc" not in str(draft)
     assert [each.path for each in draft.notes] == ["storage.gcs"]
+
+
+async def test_a_command_takes_the_files_that_the_form_takes() -> None:
+    (testbed,) = (each for each in documents() if "stratup" in each and "qwen3.sh" not in each)
+    for text, recipe in ((SEED_VALUES, "qwen3-30b-pretrain"), (testbed, NCCL)):
+        assert await DRAFTING.read_file(recipe, text, variables=SET) == await pasted(text, recipe)
+    assert await DRAFTING.detect_recipe(testbed, variables=SET) == NCCL
+    assert await DRAFTING.detect_recipe(SEED_VALUES) == ""
+    (problem,) = (await DRAFTING.read_file("swift-dpo", testbed, variables=SET)).problems
+    assert problem.message == f"These are values of {NCCL}, and this is swift-dpo."
+
+
+async def test_a_file_of_ours_is_read_strictly_whatever_its_script_says() -> None:
+    text = "recipe:\n  script:\n    text: |\n      helm install x y\nqueu: a4\n"
+    draft = await DRAFTING.read_file("own-script", text)
+    assert draft == DRAFTING.read_yaml("own-script", text)
+    assert [each.path for each in draft.problems] == ["queu"]
+
+
+@pytest.mark.parametrize("name", ["name", "namespace"])
+async def test_the_launchs_own_name_is_no_value_of_a_recipe(name: str) -> None:
+    (left,) = (await pasted(f"{name}: anna\n")).left_out
+    assert left.message.startswith(f"{name} is no value: it is the launch's own")
 
 
 async def test_a_values_file_of_ours_is_taken_with_unknown_keys_named() -> None:
