@@ -10,7 +10,7 @@ from practice.api.serving import SERVED
 from practice.objects.api_error import ApiError
 
 PLAIN = {"string", "int32", "int64", "bool", "bytes", "quantity", "int-or-string", "time", "microtime", "any", "float"}
-OTHERS = {"CustomResourceDefinition", "ProvisioningRequest", "ResourceClaimTemplate"}
+OTHERS = {"CustomResourceDefinition", "DeviceClass", "ProvisioningRequest", "ResourceClaimTemplate"}
 """Kinds whose fields are not checked."""
 
 
