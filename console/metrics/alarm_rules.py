@@ -76,7 +76,7 @@ class AlarmWatch:
         self.heard_any = False
         self.late = ""  # that the next step is late, in words; empty: it is not
         self.verdict = ""  # for whom the ranks wait, as a look since the last step told; empty: it goes on, or no look
-        self.unproved = False  # whether the log tells of an alarm, and no line has had time to come yet
+        self.unproved = False  # whether by the log the next step is late, and no line has had time to come yet
         self._begun = self._listens = now
         self._old_line_at = 0.0  # when a line was read last that had been printed long before
         self._settles = settles
@@ -262,7 +262,7 @@ class AlarmWatch:
         words = _late_words(quiet, look)
         listened = now - self._begun >= max(self._settles, 3 * rhythm.pace if rhythm else 0.0)
         proved = listened and not look.behind_log
-        self.unproved = quiet > limit and not proved  # it has had no time to show that it lives
+        self.unproved = quiet > min(late, limit) and not proved  # it has had no time to show that it lives
         self.late = words if quiet > late and proved else ""
         return words if quiet > limit and proved else ""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest
 
 MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
+MIN_STEPS_FOR_LATE = 2  # steps after which the next one may be late, by the longest of those before
 RECENT = 20  # latest steps by which the pace is judged
 PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
 PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
@@ -28,6 +29,7 @@ ROUNDS = (
 )
 _LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
 _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
+_EARLY_LATE = 30.0  # seconds without a step after which one of the first is late, as another may compile too
 _MIN_LATE = 10.0  # seconds that a line may take from the process to here
 _MIN_LATE_STEPS = 3.0
 _ROW_SECONDS = 10.0  # for a row of an NCCL test beside its rounds: to allocate, to check, to print
@@ -40,6 +42,7 @@ class StepCadence(Struct, frozen=True):
     pace: float  # of one step
     between: float = 0.0  # usually from one line that tells of a step to the next
     pause: float = 0.0  # the longest between two such lines, but for the start, restarts, and those made only once
+    early: bool = False  # of fewer than MIN_STEPS_FOR_PACE steps: the longest of them
 
     def usual(self, printed: float | None) -> float:
         """Seconds that a step usually takes: as is printed, or from one to the next where that is longer."""
@@ -53,14 +56,13 @@ class StepCadence(Struct, frozen=True):
     def late_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the next one counts as late."""
         soonest = max(min(_MIN_LATE, limits.late), min(limits.late_steps, _MIN_LATE_STEPS) * self.pace)
-        usual = min(limits.late, limits.late_steps * self.pace)
+        usual = max(min(limits.late, limits.late_steps * self.pace), _EARLY_LATE if self.early else 0.0)
         return max(soonest, usual, self.soonest_late)
 
     def alarm_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the missing step raises an alarm."""
-        return max(
-            limits.stall, limits.stall_steps * self.pace, _ALARM_LINES * self.between, _ALARM_PAUSES * self.pause
-        )
+        pause = max(self.pause, MAX_SINGLE_PAUSE / _ALARM_PAUSES if self.early else 0.0)
+        return max(limits.stall, limits.stall_steps * self.pace, _ALARM_LINES * self.between, _ALARM_PAUSES * pause)
 
 
 class PauseHistory:

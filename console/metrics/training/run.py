@@ -17,6 +17,7 @@ from console.config import Thresholds, config_in_force
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.seen_time import TimeRecorder
 from console.metrics.step_cadence import (
+    MIN_STEPS_FOR_LATE,
     MIN_STEPS_FOR_PACE,
     RECENT,
     PauseHistory,
@@ -482,6 +483,11 @@ class TrainingRun:
     def cadence(self) -> StepCadence | None:
         """How regularly the run makes steps; None if there are too few."""
         lasting = self.step_interval()
+        if MIN_STEPS_FOR_LATE <= len(self) < MIN_STEPS_FOR_PACE:
+            between = max(after - before for before, after in pairwise(self.times))
+            steps = max(after - before for before, after in pairwise(self.numbers))
+            pace = max(between / (steps or 1.0), self.steps[-1].step_time_s or 0.0)
+            return StepCadence(pace, between, early=True) if pace else None
         if len(self) < MIN_STEPS_FOR_PACE or lasting is None:
             return None
         between = median(after - before for before, after in pairwise(self.times[-RECENT:]))

