@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from console.metrics.loss import SavedInFolder
     from console.metrics.measures import MeasureService
     from console.metrics.seen_time import Span
+    from console.metrics.training.run import Slowdown
     from console.preflight.all_checks import Preflight
 
 
@@ -260,6 +261,7 @@ class Session:
             diagnosis=self._hang_diagnosis,
             inspect=self._inspect_own_job,
             find_late_rank=self._find_late_rank_of_own_job,
+            keep_slowdown=self._keep_slowdown,
         )
         return self._reset_on_context_change(made)
 
@@ -311,6 +313,11 @@ class Session:
         if self._find_own_job(key) is not None:
             async with self._unasked_late:
                 await self.hang_probe.find_slow_ranks(*key, seconds_to_ask(step_time), only_nccl=True)
+
+    async def _keep_slowdown(self, key: tuple[str, str], slowdown: Slowdown | None) -> None:
+        jobset = self.fleet.jobsets.get(key)
+        if jobset is not None:
+            await self.diagnoses.record_slowdown(jobset.uid, slowdown)
 
     def _find_own_job(self, key: tuple[str, str]) -> JobSet | None:
         """The job; None if it is gone. NotAllowed if somebody else launched it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.launch.run_database import RunHistory
+    from console.metrics.training.run import Slowdown
 
 REFRESH_SECONDS = 5.0  # seconds after which the file is read again for what other consoles found
 
@@ -49,6 +51,18 @@ class Diagnoses:
         """Keep it for this console, and for others as far as the file can be written."""
         self._known[diagnosis.uid, diagnosis.kind] = diagnosis
         await self._history().record_diagnosis(diagnosis)
+
+    async def record_slowdown(self, uid: str, slowdown: Slowdown | None) -> None:
+        """Keep that the steps of a job take longer than before; None: they are as fast again."""
+        if slowdown is not None:
+            words, since, limit = slowdown
+            await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, since, words, threshold=limit))
+        elif (known := self.find(uid, DiagnosisKind.SLOWER)) is not None:
+            await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, known.at + 1))  # before any that comes later
+
+    async def take_pace(self, uid: str, words: str, since: float) -> None:
+        """Keep that the steps of a job, slower since then, are its pace from now on."""
+        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, time.time()), words))
 
     async def refresh(self) -> None:
         """Read what other consoles found; Unreadable if the file is."""

@@ -36,7 +36,7 @@ class _Damaged(sqlite3.DatabaseError):
 
 T = TypeVar("T")
 
-VERSION = 6  # of the tables below; one more for each table or column that is added
+VERSION = 7  # of the tables below; one more for each table or column that is added
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
@@ -328,7 +328,7 @@ def _row_to_run(row: dict[str, Any]) -> RunRecord:
 
 def _diagnosis_to_row(diagnosis: Diagnosis) -> dict[str, Any]:
     lists = {name: json.dumps(getattr(diagnosis, name), ensure_ascii=False) for name in ("nodes", "advice")}
-    plain = {name: getattr(diagnosis, name) for name in ("uid", "at", "words", "short")}
+    plain = {name: getattr(diagnosis, name) for name in ("uid", "at", "words", "short", "threshold")}
     return plain | lists | {"kind": str(diagnosis.kind), "blames_program": int(diagnosis.blames_program)}
 
 
@@ -339,7 +339,7 @@ def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
     nodes, advice = (tuple(map(str, _decode_json(row[name], list))) for name in ("nodes", "advice"))
     return Diagnosis(
         row["uid"], DiagnosisKind(row["kind"]), row["at"] or 0.0, row["words"] or "", row["short"] or "", nodes,
-        bool(row["blames_program"]), advice,
+        bool(row["blames_program"]), advice, row["threshold"] or 0.0,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_measures import JobMeasures
     from console.metrics.measures import MeasureService
+    from console.metrics.training.run import Slowdown
 
     Key = tuple[str, str]
 
@@ -123,6 +124,7 @@ class AlarmService:
         diagnosis: Callable[[Key], Diagnosis | None] = lambda _: None,
         inspect: Callable[[Key], Awaitable[None]] | None = None,
         find_late_rank: Callable[[Key, float | None], Awaitable[None]] | None = None,
+        keep_slowdown: Callable[[Key, Slowdown | None], Coroutine[None, None, None]] | None = None,
     ) -> None:
         """`thresholds` replace the person's own; `diagnosis` tells for whom the ranks of a job wait; `inspect` makes
         one of a job that has stalled, `find_late_rank` asks NCCL of one whose steps have become slower, for as long as
@@ -130,7 +132,9 @@ class AlarmService:
         """
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, diagnosis)
-        self._lasting_sources = replace(self._sources, inspect=inspect, find_late_rank=find_late_rank)
+        self._lasting_sources = replace(
+            self._sources, inspect=inspect, find_late_rank=find_late_rank, keep_slowdown=keep_slowdown
+        )
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class DiagnosisKind(StrEnum):
     HANG = "hang"  # for whom the ranks of a job wait that makes no steps
     SLOW = "slow"  # for which rank they wait in each step
+    SLOWER = "slower"  # that its steps take longer than before, since `at`
+    PACE = "pace"  # that its owner took such steps for its pace
     LATE = "late"  # which rank launches later than the others, who may or may not wait for it
 
 
@@ -31,6 +33,7 @@ class Diagnosis(Struct, frozen=True):
     nodes: tuple[str, ...] = ()  # nodes of those for whom they wait
     blames_program: bool = False  # its program, data or storage is at fault, so that other nodes would not help
     advice: tuple[str, ...] = ()  # what to do next, in sentences
+    threshold: float = 0.0  # of slower steps: what one costs, below which the job is as fast again
 
     def is_of_attempt(self, jobset: JobSet, fleet: Fleet) -> bool:
         """Whether it was made since the processes of the job last started."""

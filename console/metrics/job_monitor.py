@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from console.metrics.measured_log import LogReader
 from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.seen_time import Span
 from console.metrics.step_cadence import cadence_of_rows
-from console.metrics.training.run import RunEventKind
+from console.metrics.training.run import RunEventKind, Slowdown, TrainingRun
 from console.metrics.training.steps import RunPosition
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
@@ -162,6 +162,8 @@ class MonitorSources:
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
     find_late_rank: Callable[[tuple[str, str], float | None], Awaitable[None]] | None = None
     """Asks NCCL of a job which rank launches later than the others, given the seconds of a step; None: never."""
+    keep_slowdown: Callable[[tuple[str, str], Slowdown | None], Coroutine[None, None, None]] | None = None
+    """Keeps that the steps of a job are slower, or no longer; None: never."""
 
 
 class JobMonitor:
@@ -198,6 +200,8 @@ class JobMonitor:
         self._inspecting: asyncio.Task[None] | None = None
         self._looked = 0.0  # when that began
         self._asking_nccl: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._slowdown: Slowdown | None = None  # what was kept
         self._slower = ""  # the words of the change to slower steps for which NCCL was asked
         self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
 
@@ -253,6 +257,7 @@ class JobMonitor:
         Of one whose steps have become slower NCCL is asked, once for each such change, which rank is late.
         """
         self.watch.evaluate(now, look)
+        self._keep_slowdown(self.measures.track)
         stall = next((each for each in self.watch.active if each.kind is AlarmKind.STALL), None)
         since = stall.time if stall is not None else self.watch.step_at if self.watch.late else 0.0
         if not self._thresholds.inspect:
@@ -264,13 +269,24 @@ class JobMonitor:
                 self._inspect_stalled(self._sources.inspect), name=f"inspect:{self.key[1]}"
             )
         track = self.measures.track
-        slower = track.slower if track is not None and look.running and not since else ""
+        slowdown = track.slowdown if track is not None and look.running and not since else None
+        slower = slowdown.words if slowdown is not None else ""
         free = self._asking_nccl is None or self._asking_nccl.done()
         if self._sources.find_late_rank is not None and free and track is not None and slower not in {"", self._slower}:
             self._slower = slower
             self._asking_nccl = asyncio.create_task(
                 self._find_late_rank(self._sources.find_late_rank, track.pace()), name=f"late rank:{self.key[1]}"
             )
+
+    def _keep_slowdown(self, track: TrainingRun | None) -> None:
+        """Keep, for whoever reads only the end of the log, that its steps are slower, or as fast again."""
+        slowdown = track.slowdown if track is not None else None
+        if self._sources.keep_slowdown is None or slowdown == self._slowdown or self.is_lagging:
+            return
+        if self._keeping is None or self._keeping.done():
+            self._slowdown = slowdown
+            keep = self._sources.keep_slowdown(self.key, slowdown)
+            self._keeping = asyncio.create_task(keep, name=f"slower:{self.key[1]}")
 
     async def _find_late_rank(
         self, find: Callable[[tuple[str, str], float | None], Awaitable[None]], pace: float | None
@@ -318,7 +334,7 @@ class JobMonitor:
                     raise mistake
                 await asyncio.sleep(POLL_SECONDS)
         finally:
-            looks = [asking, *filter(None, (self._inspecting, self._asking_nccl))]
+            looks = [asking, *filter(None, (self._inspecting, self._asking_nccl, self._keeping))]
             for task in looks:
                 task.cancel()
             await asyncio.gather(*looks, return_exceptions=True)
@@ -439,7 +455,10 @@ class JobMonitor:
         self.faults, self.measures.gpus = gpu_faults(board), board.ranks
 
     async def close(self) -> None:
-        tasks = [*self._tasks.values(), *filter(None, (self._asking, self._inspecting, self._asking_nccl))]
+        tasks = [
+            *self._tasks.values(),
+            *filter(None, (self._asking, self._inspecting, self._asking_nccl, self._keeping)),
+        ]
         self._tasks = {}
         for task in tasks:
             task.cancel()

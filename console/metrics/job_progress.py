@@ -20,6 +20,7 @@ from console.metrics.training.steps import MetricColumn, RunPosition
 
 if TYPE_CHECKING:
     from console.logs.log_end import LogEnd
+    from console.metrics.diagnosis import Diagnosis
     from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun
@@ -47,6 +48,8 @@ class JobProgress(Struct, frozen=True):
     pace: float | None = None  # seconds from one step to the next, see `TrainingRun.step_interval`
     rhythm: StepCadence | None = None
     slower: str = ""  # that its steps take longer than before, in words
+    slower_since: float = 0.0  # when the first of them was printed; 0: not known
+    cost: float | None = None  # of its latest steps, see `Slowdown.limit`
     finished: bool = False  # the program said that training is over
     end: LogEnd | None = None  # how its program ended; None: it goes on, or its log does not tell
     in_use: bool | None = None  # whether a GPU was busy after that end; None: not known
@@ -167,6 +170,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         steps = reversed(track.steps[-20:])
         return next((value for step in steps if (value := getattr(step, name)) is not None), None)
 
+    slowdown = track.slowdown
     metric, speed = next(iter(track.recent_speeds().items()), ("tflops_per_gpu", None))
     return JobProgress(
         step=last.step,
@@ -181,7 +185,9 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         step_time=latest("step_time_s"),
         pace=track.step_interval(),
         rhythm=None if last.has_all_steps else track.cadence(),
-        slower=track.slower,
+        slower=slowdown.words if slowdown is not None else "",
+        slower_since=slowdown.since if slowdown is not None else 0.0,
+        cost=track.cost,
         finished=track.finished,
         stepped=track.times[-1],
         at=at,
@@ -209,6 +215,23 @@ def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerat
     else:
         words = f"{found.speed:,.0f} TFLOP/s per GPU, {usual:,.0f} is usual here"
     return replace(found, slower="; ".join(filter(None, (found.slower, words))))
+
+
+def judge_pace(found: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
+    """The figures with what a console has `seen` of slower steps further back in the log.
+
+    They are none of it any more once somebody has `taken` them for the pace of the job.
+    """
+    if (
+        seen is not None
+        and seen.words
+        and not found.slower_since
+        and found.cost is not None
+        and found.cost > seen.threshold
+    ):
+        words = "; ".join(filter(None, (seen.words, found.slower)))
+        found = replace(found, slower=words, slower_since=seen.at)
+    return replace(found, slower="") if taken is not None and taken.at >= found.slower_since else found
 
 
 def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:

@@ -29,9 +29,11 @@ from screens.cli.arguments import Command, Commands, Options, count, flag, json_
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS
+from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_result, show_progress, warn
 
 if TYPE_CHECKING:
+    from console.kube.objects.jobset import JobSet
     from console.session import Session
 
 
@@ -151,7 +153,9 @@ async def slow(options: SlowOptions) -> int:
     await _check_files(options)
     async with open_session(options, (*KINDS, *OF_BUNDLE) if options.bundle else KINDS) as session:
         await session.wait_until_listed(*KINDS)
-        find_job(session.fleet, session.namespace, options.job)
+        job = find_job(session.fleet, session.namespace, options.job)
+        if options.its_pace:
+            return await _take_pace(session, job, as_json=options.json)
         recorder = options.recorder and await _may_dump(await _find_owner(session, options.job), options)
         with ExitStack() as ended:
             ended.callback(show_progress, "")
@@ -165,6 +169,22 @@ async def slow(options: SlowOptions) -> int:
                 await _write_bundle(session, report, options.bundle)
     print_result(options.json, slow_report_to_json(report), *format_slow_report(report))
     return int(bool(report.slow) or not report.has_verdict)
+
+
+async def _take_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
+    """Take its slower steps for its pace; 1 if it has none."""
+    from screens.columns.jobs import JobLine
+    from screens.columns.live import with_diagnoses
+
+    await read_diagnoses(session)
+    progress = (await read_progress_of_jobs(session, [job])).get(job.uid)
+    found = with_diagnoses(session, JobLine(job, session.fleet, progress)).job_progress
+    words = found.slower if found is not None else ""
+    if found is not None and words:
+        await session.diagnoses.take_pace(job.uid, words, found.slower_since)
+    said = f"That is its pace now: {words}." if words else f"By its log the steps of {job.name} are not slower."
+    print_result(as_json, {"job": job.name, "slower": words}, said)
+    return int(not words)
 
 
 async def _count_down(seconds: float) -> None:
@@ -196,6 +216,10 @@ class SlowOptions(Options):
         "--bundle", metavar="FILE",
         help="also write all of it to a new .tar.gz: report, NCCL's lines, ends of logs, nodes, events",
     )  # fmt: skip
+    its_pace: bool = flag(
+        "--its-pace",
+        help="ask nobody: that its steps are slower is its pace now, and is not told until they become slower yet",
+    )
     yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
     json: bool = json_flag()
 
@@ -260,7 +284,8 @@ too little was seen or where the hosts run ahead of their GPUs. Whether the othe
 --recorder tells: it asks every rank how long it was in each collective, and also sees a slow GPU or link.
 py-spy then looks for half as long where a late rank is, and one that is not: whether it waits for its data.""",
         epilog="""\
-Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
+Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster;
+of --its-pace 0, or 1 if by its log the steps are not slower. JSON of that: job, slower (in words).
 JSON: job, at, told (whether there is a verdict), words, advice (what to do next), problem (why there is no
 verdict), version, form (json or text), ranks, polls, seconds, steps (times that operations were launched;
 null: not told), late (rank, host, pid, gpu, pod_index, node, share (0: not known), low, high: of the step in

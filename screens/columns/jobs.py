@@ -79,7 +79,13 @@ class JobLine:
     def has_trouble(self) -> bool:
         """Whether something can be done about it: it has an alarm, or its ranks wait for one that is known."""
         stands = self.verdict and self.health.state in NO_STEPS
-        return bool(self.alarms or stands or self.waits_for_slow_rank)
+        return bool(self.alarms or stands or self.waits_for_slow_rank or self.slower)
+
+    @property
+    def slower(self) -> str:
+        """That its steps take longer than before, where nothing graver is told."""
+        told = self.health.level is HealthLevel.LATE and self.health.state == JobState.RUNNING
+        return self.job_progress.slower if told and self.job_progress is not None else ""
 
     @property
     def waits_for_slow_rank(self) -> bool:

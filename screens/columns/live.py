@@ -10,7 +10,9 @@ from console.config import config_in_force
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
+from console.metrics.diagnosis import DiagnosisKind
 from console.metrics.health import HealthLevel, alarm_kind_of_health
+from console.metrics.job_progress import judge_pace
 from screens.columns.jobs import JobLine
 from screens.wording import Span, duration, first_names, freshness, sentence
 
@@ -43,6 +45,11 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:
     """The line with what this console or another found of its processes."""
     verdict, slow = find_diagnoses(session, line)
+    if (found := line.job_progress) is not None:
+        seen, taken = (
+            session.diagnoses.find(line.jobset.uid, kind) for kind in (DiagnosisKind.SLOWER, DiagnosisKind.PACE)
+        )
+        line = replace(line, job_progress=judge_pace(found, seen, taken))
     return replace(line, verdict=verdict, slow_rank=slow)
 
 

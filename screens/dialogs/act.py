@@ -49,14 +49,15 @@ REMEDIES = (
     Remedy("report", "F", "Report the host"),
     Remedy("bundle", "b", "Write the bundle"),
     Remedy("stop", "x", "Stop"),
+    Remedy("pace", "p", "That is its pace now"),
     Remedy("wait", "w", "Wait"),
 )
 NOT_POSSIBLE = "not possible"  # what is said of one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
     "X", "act", "Act", key_display="X", id="job.act",
-    tooltip="What can be done about its alarm or slow rank: launch without the node or from the last checkpoint, "
-    "cordon, report the host, bundle, stop, wait; each asks first",
+    tooltip="What can be done about its alarm, slow rank or slower steps: launch without the node or from the last "
+    "checkpoint, cordon, report the host, bundle, stop, take them for its pace, wait; each asks first",
 )  # fmt: skip
 
 
@@ -69,6 +70,7 @@ class Trouble:
     blame: Blame
     report: HangReport | SlowReport | None = None  # of this session, for the bundle
     since: float = 0.0  # when it began
+    slower_since: float | None = None  # since when its steps take longer; None: nobody says that they do
     archive: str = ""  # the one that was written unasked, where another console has the report
 
 
@@ -86,9 +88,10 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
         words = words or stands or (inspected.short if inspected is not None else "")
         since = min((each.since for each in line.alarms), default=diagnosis.at if diagnosis is not None else 0.0)
         return Trouble(jobset, words, find_blame(line.alarms, diagnosis), inspected, since)
+    slower = line.job_progress.slower_since if line.slower and line.job_progress is not None else None
     if line.slow_rank is not None and line.waits_for_slow_rank:
-        return Trouble(jobset, line.slow_rank.words, find_blame((), line.slow_rank), line.slow)
-    return None
+        return Trouble(jobset, line.slow_rank.words, find_blame((), line.slow_rank), line.slow, slower_since=slower)
+    return Trouble(jobset, line.slower, find_blame((), None), slower_since=slower) if slower is not None else None
 
 
 def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
@@ -111,6 +114,7 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         else f"has Google replace the host of {where}, whose pods are evicted; cordons it"
         + (" and writes the bundle" if trouble.report else ""),
         "bundle": _bundle_words(trouble),
+        "pace": "" if trouble.slower_since is None else "it is called slow again only if its steps become slower yet",
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
         "wait": "nothing is done; what was announced to happen by itself is cancelled",
     }  # fmt: skip
@@ -186,19 +190,16 @@ async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
 async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str = "") -> None:
     """Do one thing about it, which the person chooses unless it is named. To be run in a worker."""
     if trouble is None:
-        screen.notify("It has no alarm, and no slow rank is known.", timeout=3)
+        screen.notify("It has no alarm, its steps are not slower, and no slow rank is known.", timeout=3)
         return
     trouble = await _with_archive(screen, trouble)
     choices = list_remedies(screen, trouble)
     if name not in {each.name for each, _ in choices}:
         name = await screen.app.push_screen_wait(ActDialog(trouble, choices))
     match name:
-        case "without":
-            await launch_like_job(
-                screen, trouble.jobset, avoid=trouble.blame.nodes or trouble.blame.innocent, resume=True
-            )
-        case "again":
-            await launch_like_job(screen, trouble.jobset, resume=True)
+        case "without" | "again":
+            avoid = (trouble.blame.nodes or trouble.blame.innocent) if name == "without" else ()
+            await launch_like_job(screen, trouble.jobset, avoid=avoid, resume=True)
         case "cordon":
             await cordon_nodes(screen, trouble.blame.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON])
         case "report":
@@ -207,6 +208,10 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
             await _write_bundle(screen, trouble, ask=True)
         case "stop":
             await stop_jobs(screen, [trouble.jobset.key])
+        case "pace":
+            await screen.session.diagnoses.take_pace(trouble.jobset.uid, trouble.words, trouble.slower_since or 0.0)
+            screen.draw_fleet()
+            screen.notify("That is its pace now.", title=trouble.jobset.name, timeout=3)
         case "wait":
             _wait(screen, trouble.jobset)
 

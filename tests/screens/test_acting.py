@@ -22,6 +22,8 @@ from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, StackLocation
 from console.launch.recipes import Field, FieldProblem, LaunchPlan
 from console.metrics.alarm import AlarmKind
+from console.metrics.diagnosis import DiagnosisKind
+from console.metrics.job_progress import JobProgress
 from console.settings import Settings
 from screens.columns.jobs import JobLine, last_cell
 from screens.dialogs.act import REMEDIES, ActDialog
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 KEY = "default", "nccl-0412"
 NODE = "gke-train-a4-pool-0010"
 VERDICT = "Rank 9 (pod 1, GPU 1) is stopped while 15 others wait in all_reduce"
+OFFERED = [each.name for each in REMEDIES if each.name != "pace"]  # for a job that hangs
 WEIGHTS = "recipe.train.checkpoint"
 
 
@@ -132,7 +135,7 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
         await until(
             pilot, lambda: "r Launch without the node" in " ".join(screen_text(app).split()).replace("\u00a0", " ")
         )
-        assert all(screen.check_action("remedy", (each.name,)) for each in REMEDIES)
+        assert all(screen.check_action("remedy", (each.name,)) for each in REMEDIES if each.name in OFFERED)
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
         text = " ".join(screen_text(app).split())
@@ -199,7 +202,7 @@ async def test_wait_says_what_it_did() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(
     ("place", "first"),
-    [(DATA, ["again", "bundle", "stop", "without", "wait"]), (STOPPED, [each.name for each in REMEDIES])],
+    [(DATA, ["again", "bundle", "stop", "without", "wait"]), (STOPPED, OFFERED)],
 )
 @pytest.mark.parametrize("nodes", [(), (NODE,)])
 async def test_what_is_offered_is_what_helps_against_the_cause(
@@ -367,7 +370,7 @@ async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monke
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
         lines = {each.id: each for each in app.screen.query(SentenceLine)}
-        assert list(lines) == ["trouble", *(each.name for each in REMEDIES)]
+        assert list(lines) == ["trouble", *OFFERED]
         said = " ".join(screen_text(app).replace("│", " ").split())
         assert f"Rank 9 (pod 1, GPU 1) on {NODE}: the others wait for it for 7 %" in said
         assert "its report, log lines and node facts as .tar.gz; secrets redacted" in said
@@ -574,3 +577,22 @@ async def test_a_job_is_not_stopped_if_it_could_not_be_launched_again(refused: s
         app.tick()
         await until(pilot, lambda: "the automatic action failed" in toasts(app))
         assert session.called("stop_job") == session.called("launch") == []
+
+
+async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:
+    session = FakeSession(scene())
+    uid = session.fleet.jobsets[KEY].uid
+    slower = JobProgress(
+        step=400, cost=3.74, slower="step time up from 2.77 s to 3.74 s since 300", slower_since=1000.0
+    )
+    session.measures.progress_reader.known[uid] = slower
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        await to_slow_list(app, pilot)
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "That is its pace now" in screen_text(app))
+        await pilot.press("p")
+        await until(pilot, lambda: "That is its pace now." in toasts(app))
+        await until(pilot, lambda: "⚠ running" not in screen_text(app))
+    kept = session.diagnoses.find(uid, DiagnosisKind.PACE)
+    assert kept is not None
+    assert kept.words == slower.slower

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median
 from threading import RLock
 from typing import NamedTuple
@@ -50,7 +50,6 @@ PLATEAU_SHARE = 0.002  # the loss falls by less than this share from one half of
 PLATEAU_EVERY = 25
 PACED, PACED_BEFORE, PACED_EVERY = 20, 100, 40  # latest steps compared with so many before, and how often
 SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0  # of the earlier time, and of its usual spread
-NEW_PACE = 300  # steps after which a run that stays slower has another pace; who reads only the end of a log sees these
 
 
 class RunEventKind(StrEnum):
@@ -72,6 +71,14 @@ class RunEvent(NamedTuple):
     words: str
 
 
+class Slowdown(NamedTuple):
+    """Steps take longer than before."""
+
+    words: str
+    since: float  # when the first of them was printed
+    limit: float  # what a step costs, below which the run is as fast again: seconds, or seconds for a token
+
+
 class RunEventFinder:
     """Finds spikes, plateaus and NaN in the losses of a run, step by step."""
 
@@ -84,9 +91,7 @@ class RunEventFinder:
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
         self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)  # number, time, cost
         self._by_tokens = False  # whether a step's cost is seconds for a token; else those that it took
-        self._paced = 0  # steps whose time was heard
-        self._slow_above = 0.0  # seconds of a step above which the run is as slow as was told; 0.0: it is not
-        self._slow_from, self._slow_words = 0, ""  # after how many steps that was heard it began, and in words
+        self._slow: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
 
     def add_step(self, step: Step, number: float, time: float) -> None:
         """Take a new step and record the events that it causes."""
@@ -160,17 +165,17 @@ class RunEventFinder:
             self._took.clear()
         before = self._took[-1][0] if self._took else number
         self._took.append((number, time, cost))
-        self._paced += 1
         every = PACED_EVERY * max(1.0, number - before)
         if number // every == before // every or len(self._took) < PACED + PACED_BEFORE // 3:
             return
         times = [took for _, _, took in self._took]
         usual, now = median(times[:-PACED]), median(times[-PACED:])
         spread = median(abs(took - usual) for took in times[:-PACED])
-        if self._slow_above:
-            self._slow_above = self._slow_above if now > self._slow_above else 0.0
-        elif now > usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
-            self._slow_above = middle = (usual + now) / 2
+        while self._slow and now <= self._slow[-1].limit:
+            self._slow.pop()
+        above = usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread)
+        if now > above and (not self._slow or usual > self._slow[-1].limit):
+            middle = (usual + now) / 2
             at = next(
                 at for at in range(len(times) - 1, -1, -1) if max(times[max(0, at - 3) : at], default=0.0) < middle
             )
@@ -181,13 +186,19 @@ class RunEventFinder:
                 else f"step time up from {usual:.3g} s to {now:.3g} s"
             )
             words = f"{what} since {since:,.0f}"
-            self._slow_from, self._slow_words = self._paced - len(times) + at, words
+            self._slow.append(Slowdown(words, printed, middle))
             self._add_event(RunEventKind.SLOWER, since, printed, words)
 
     @property
-    def slower(self) -> str:
-        """How much slower the steps have become, as text; empty if they have not, or more than NEW_PACE steps ago."""
-        return self._slow_words if self._slow_above and self._paced - self._slow_from <= NEW_PACE else ""
+    def slowdown(self) -> Slowdown | None:
+        """How much slower the steps have become; None: they have not, or are as fast again."""
+        return self._slow[-1] if self._slow else None
+
+    @property
+    def cost(self) -> float | None:
+        """What the latest steps cost, in the unit of `Slowdown.limit`; None: too few are known."""
+        latest = [cost for _, _, cost in islice(reversed(self._took), PACED)]
+        return median(latest) if len(latest) == PACED else None
 
     def _add_event(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
         if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
@@ -410,9 +421,12 @@ class TrainingRun:
         return mark._replace(step=self.numbers[at])
 
     @property
-    def slower(self) -> str:
-        """How much slower the steps have become, as text; empty if not, or more than NEW_PACE steps ago."""
-        return self._finder.slower
+    def slowdown(self) -> Slowdown | None:
+        return self._finder.slowdown
+
+    @property
+    def cost(self) -> float | None:
+        return self._finder.cost
 
     @property
     def last(self) -> Step | None:

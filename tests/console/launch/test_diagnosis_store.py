@@ -106,7 +106,7 @@ async def test_a_kind_of_a_newer_version_is_passed_over(place: Path) -> None:
     await history.record_diagnosis(HANG)
     with sqlite3.connect(place) as connection:
         connection.execute(
-            "INSERT INTO diagnoses SELECT uid, 'memory', at, words, short, nodes, 0, advice FROM diagnoses"
+            "INSERT INTO diagnoses SELECT uid, 'memory', at, words, short, nodes, 0, advice, 0 FROM diagnoses"
         )
     assert await history.list_diagnoses() == (HANG,)
     await history.close()

@@ -23,6 +23,7 @@ from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder
 from console.metrics.job_monitor import QUIET_SECONDS, MonitorSources
 from console.metrics.seen_time import SpanKind
+from console.metrics.training.run import Slowdown
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -363,16 +364,23 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
     ]
     cluster.lines[pod("a", 0)] = steps
     patrol = cluster.alarm_monitor(inspect=inspect)
-    patrol._sources = replace(patrol._sources, find_late_rank=find_late_rank)
+    kept = list[Slowdown | None]()
+
+    async def keep_slowdown(_: tuple[str, str], slowdown: Slowdown | None) -> None:
+        kept.append(slowdown)
+
+    patrol._sources = replace(patrol._sources, find_late_rank=find_late_rank, keep_slowdown=keep_slowdown)
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     end = time.monotonic() + 20
     while (track := job.measures.track) is None or len(track) < 399:  # hundreds of lines are read in turns
         assert time.monotonic() < end
         await rounds(patrol)
-    assert track.slower.startswith("step time up from 2 s to 3 s since ")
+    assert track.slowdown is not None
+    assert track.slowdown.words.startswith("step time up from 2 s to 3 s since ")
     await rounds(patrol)
     await rounds(patrol)
     assert asked == ([(("default", "a"), 3.0)] if inspect else [])
+    assert kept == [track.slowdown]
     assert patrol.list_alarms() == []
     await patrol.close()

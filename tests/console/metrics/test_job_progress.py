@@ -9,11 +9,13 @@ from msgspec.structs import replace
 from console.hang.diagnose import diagnose_hang
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.stack_location import Activity, StackLocation
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.job_measures import MAX_LINE, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import (
     JobProgress,
     compare_with_earlier,
+    judge_pace,
     keep_previous_verdict,
     progress_of_measures,
     progress_of_runs,
@@ -169,3 +171,31 @@ def test_a_node_is_blamed_only_where_it_can_be_at_fault(doing: Activity, nodes: 
     assert report.suspected_nodes == ("node-b",)
     found = diagnose_hang(report, "u1")
     assert sample_job(None, fleet_of(), JobMeasures(("default", "train")), {}, (), 0.0, found).blamed_nodes == nodes
+
+
+SLOWER = Diagnosis("uid", DiagnosisKind.SLOWER, 500.0, "step time up", threshold=2.5)
+
+
+def taken(at: float) -> Diagnosis:
+    return Diagnosis("uid", DiagnosisKind.PACE, at, "step time up")
+
+
+@pytest.mark.parametrize(
+    ("found", "seen", "pace", "words"),
+    [
+        (JobProgress(cost=3.0), SLOWER, None, "step time up"),
+        (JobProgress(cost=3.0, slower="30 % MFU"), SLOWER, None, "step time up; 30 % MFU"),
+        (JobProgress(cost=2.0), SLOWER, None, ""),
+        (JobProgress(), SLOWER, None, ""),
+        (JobProgress(cost=3.0), Diagnosis("uid", DiagnosisKind.SLOWER, 501.0), None, ""),
+        (JobProgress(cost=3.0), SLOWER, taken(600.0), ""),
+        (JobProgress(cost=3.0), SLOWER, taken(400.0), "step time up"),
+        (JobProgress(slower="slower", slower_since=700.0), SLOWER, taken(600.0), "slower"),
+        (JobProgress(slower="slower", slower_since=700.0), None, taken(800.0), ""),
+        (JobProgress(slower="30 % MFU"), None, taken(800.0), ""),
+    ],
+)
+def test_slower_steps_are_told_from_the_end_of_the_log_too_until_they_are_its_pace(
+    found: JobProgress, seen: Diagnosis | None, pace: Diagnosis | None, words: str
+) -> None:
+    assert judge_pace(found, seen, pace).slower == words

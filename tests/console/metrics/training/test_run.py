@@ -12,7 +12,7 @@ from console.metrics.export import draw_training_svg, format_training_csv, train
 from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
-from console.metrics.training.run import NEW_PACE, RunEvent, RunEventKind, TrainingRun
+from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.steps import BLOCK, MetricColumn, Rollback, Step, Steps
 from console.scheduling.failure import RankFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
@@ -137,19 +137,37 @@ def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_wh
     assert mark.words in "".join(each.text for each in marks_words(made.list_events())), (
         "the page says it in the same words"
     )
-    assert made.slower == mark.words
+    assert made.slowdown is not None
+    assert made.slowdown.words == mark.words
     assert RunEventKind.SLOWER not in kinds(slower(501, 500, printed=printed))
 
 
 def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
     (mark,) = [each for each in slower(300, 500, printed=True, tokens=8_192).list_events() if each.kind == "slower"]
     assert (mark.step, mark.words) == (300.0, "tokens/s down from 2,912 to 2,155 since 300")
-    assert slower(300, 500, printed=True, tokens=-8_192).slower == "", "longer sequences take longer at the same speed"
+    assert slower(300, 500, printed=True, tokens=-8_192).slowdown is None, (
+        "longer sequences take longer at the same speed"
+    )
 
 
-def test_a_run_that_has_been_slower_for_long_is_not_slower_than_before() -> None:
-    assert slower(300, 300 + NEW_PACE - 20, printed=True).slower
-    assert slower(300, 300 + NEW_PACE + 20, printed=True).slower == ""
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (((300, 2.0), (2000, 3.0)), "step time up from 2 s to 3 s since 301"),
+        (((300, 2.0), (2000, 3.0), (100, 2.0)), ""),
+        (((300, 2.0), (500, 3.0), (500, 4.0)), "step time up from 3 s to 4 s since 801"),
+        (((300, 2.0), (500, 3.0), (500, 4.0), (300, 3.0)), "step time up from 2 s to 3 s since 301"),
+        (((300, 2.0), (500, 3.0), (500, 4.0), (300, 2.1)), ""),
+    ],
+)
+def test_a_run_is_slow_until_it_is_as_fast_again(pieces: tuple[tuple[int, float], ...], words: str) -> None:
+    made, growing = TrainingRun("megatron"), Steps()
+    for took in [took for number, took in pieces for _ in range(number)]:
+        growing.append(Step(len(growing) + 1, None, 2.0, step_time_s=took))
+        made.sync_steps(growing, 1000.0 + 3 * len(growing))
+    assert (made.slowdown.words if made.slowdown is not None else "") == words
+    assert made.cost == pieces[-1][1]
+    assert made.slowdown is None or made.cost > made.slowdown.limit
 
 
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
@@ -160,7 +178,9 @@ def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
     for first in (50, 77, 111, 160):
         end = TrainingRun("megatron")
         end.sync_steps(Steps(growing.steps[first:]), growing.times[-1])
-        assert end.slower == growing.slower, first
+        assert end.slowdown is not None
+        assert growing.slowdown is not None
+        assert end.slowdown.words == growing.slowdown.words, first
 
 
 def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
