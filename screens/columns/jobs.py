@@ -79,7 +79,11 @@ class JobLine:
     def has_trouble(self) -> bool:
         """Whether something can be done about it: it has an alarm, or its ranks wait for one that is known."""
         stands = self.verdict and self.health.state in NO_STEPS
-        return bool(self.alarms or stands or self.waits_for_slow_rank or self.slower)
+        return bool(self.alarms or stands or self.waits_for_slow_rank)
+
+    @property
+    def may_act(self) -> bool:
+        return self.has_trouble or bool(self.slower)
 
     @property
     def slower(self) -> str:

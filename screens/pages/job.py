@@ -125,7 +125,7 @@ class JobScreen(LiveScreen):
         self._show_in_tabs(fleet)
         self._show_tabs()
         self._is_there = self.key in fleet.jobsets
-        self.renew_keys((self._is_there, self._line is not None and self._line.has_trouble))
+        self.renew_keys((self._is_there, self._line is not None and self._line.may_act))
 
     def _show_in_tabs(self, fleet: Fleet) -> None:
         """Of a job that was deleted while it ran, the tabs show the pods that are left, and await nothing more."""
@@ -292,7 +292,7 @@ class JobScreen(LiveScreen):
 
     def offers(self) -> dict[str, object]:
         line, report = self._line, self.query_one(HangTab).report
-        trouble = line and (line.has_trouble or (report and report.suspects))
+        trouble = line and (line.may_act or (report and report.suspects))
         return super().offers() | {"stop": self._is_there, "on_rank": self._is_there, "act": trouble}
 
     @work(group="actions")

@@ -136,7 +136,7 @@ class JobsScreen(ReasonScreen):
     @on(ResourceTable.Highlighted)
     def _tell_reason(self) -> None:
         line = self.table.row
-        self.renew_keys(line is not None and line.has_trouble)
+        self.renew_keys(line is not None and line.may_act)
         if line is None:
             self.show_reason()
             return
@@ -195,7 +195,7 @@ class JobsScreen(ReasonScreen):
 
     def offers(self) -> dict[str, object]:
         row = self.table.row
-        return super().offers() | {"act": row and row.has_trouble}
+        return super().offers() | {"act": row and row.may_act}
 
     @work(group="actions")
     async def action_act(self) -> None:
