@@ -200,7 +200,7 @@ async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tu
 
 
 def _words(health: Health, report: AlarmReport) -> str:
-    state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "is done", "diverged": "diverged"}.get(
+    state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "succeeded", "diverged": "diverged"}.get(
         health.state, f"is {health.state}"
     )
     if health.state == JobState.FAILED or health.kept:

@@ -1,0 +1,236 @@
+"""A job has one verdict at any moment: every place tells the same state, reason, pod and exit code.
+
+What its pods print is what the practice cluster's programs print with each of its faults; no cluster is started.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pytest
+from msgspec import structs
+
+from console.config import Thresholds
+from console.kube.objects.meta import Condition
+from console.kube.objects.pod import Container
+from console.launch.run_record import Outcome, RunRecord, finish_record, update_from_cluster, update_seen
+from console.launch.runs import latest_figures
+from console.logs.line import LogLine, RankLine
+from console.metrics.alarm import AlarmKind, AlarmReport
+from console.metrics.alarm_rules import AlarmWatch
+from console.metrics.job_measures import JobMeasures, JobProgressReader
+from console.metrics.job_monitor import sample_job
+from console.metrics.job_progress import progress_of_measures
+from console.metrics.measured_log import LogReader
+from console.metrics.nccl.results import PASS_LINE
+from practice.programs.choice import RECIPES
+from practice.programs.faults import KINDS
+from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts
+from screens.cli.job import health_code
+from screens.cli.wait import _over, conditions
+from screens.cli.why import _words
+from screens.columns.job_page import head, told
+from screens.columns.jobs import JobLine, last_cell, state_cell
+from screens.columns.live import alarm_by_log
+from screens.columns.runs import RUNS, outcome_cell
+from screens.widgets.job_pane import job_lines
+from screens.wording import runs_of
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+if TYPE_CHECKING:
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+    from console.metrics.health import Health
+    from console.metrics.job_progress import JobProgress
+
+FOREVER = 10.0**6
+CUDA = "CUDA error: an illegal memory access was encountered"
+
+
+class Case(NamedTuple):
+    fault: str
+    recipe: str
+    state: str
+    reason: str = ""
+    code: int | None = None  # exit code of the program
+    alarm: AlarmKind | None = None
+    why: int = 0  # exit code of `a4 why`
+    kept: bool = False
+    quiet: float = 5.0  # seconds since the last line
+    steps: int = 1000  # after which the log is cut, for what is looked at while it runs
+
+
+CASES = (
+    Case("", "swift-dpo", "succeeded", code=0, quiet=900),
+    Case("", "swift-dpo", "succeeded", "pods kept, 8 GPUs idle since 15 min", 0, AlarmKind.KEPT, 0, True, 900),
+    Case("", "nccl-all-reduce", "succeeded", "pods kept, 8 GPUs idle since 15 min", 0, AlarmKind.KEPT, 0, True, 900),
+    Case("fail:5", "swift-dpo", "failed", CUDA, 1, AlarmKind.FAILED, 1),
+    Case("fail:5", "swift-dpo", "failed", CUDA, 1, AlarmKind.KEPT, 1, True, 900),
+    Case("fail:5", "swift-dpo", "failed", "pods kept, 8 GPUs idle since 15 min", 1, AlarmKind.KEPT, 1, True, 900),
+    Case("oom:5", "swift-dpo", "failed", "OOMKilled", 137, AlarmKind.FAILED, 1),
+    Case("wrong:5", "nccl-all-reduce", "failed", "12 wrong values at 64 MiB", 1, AlarmKind.FAILED, 1),
+    Case("wrong:5", "nccl-all-reduce", "failed", "12 wrong values at 64 MiB", 1, AlarmKind.KEPT, 1, True, 900),
+    Case("nan:20", "swift-dpo", "diverged", "NaN since step 20", None, AlarmKind.NAN, 5, steps=30),
+    Case("nan:20", "swift-dpo", "diverged", "NaN since step 20", 0, AlarmKind.NAN, 5, quiet=60),
+    Case("nan:20", "swift-dpo", "diverged", "NaN since step 20", 0, AlarmKind.NAN, 5, True, 900),
+    Case("hang:20", "swift-dpo", "stalled", "no step for 5 min after step 19", None, AlarmKind.STALL, 5, quiet=300),
+    Case("hang:5", "nccl-all-reduce", "stalled", "no row for 5 min", None, AlarmKind.STALL, 5, quiet=300),
+    Case("slow:50", "swift-dpo", "running", "step time up from", steps=95),
+    Case("spike:20", "swift-dpo", "running", steps=60),
+    Case("xid:20", "swift-dpo", "running", steps=60),
+)
+
+
+def printed(case: Case) -> tuple[list[LogLine], Exit | None]:
+    """The log of its one pod, the last line so many seconds ago, and how its container ended; None: it goes on."""
+    pod = {"JOB_COMPLETION_INDEX": "0", "NNODES": "1", "GPUS_PER_NODE": "8", "HOSTNAME": "pod"}
+    asked = {"A4_RECIPE": case.recipe, "PRACTICE_FAULT": case.fault, "SLEEP_INFINITY": str(case.kept).lower()}
+    lines: list[LogLine] = []
+    now, end, steps = 0.0, None, 0
+    where = ProgramContext([], pod | asked, {}, SharedFacts(), random.Random(1), lambda: now, notes={})
+    for step in RECIPES[case.recipe](where):
+        if isinstance(step, PrintLine):
+            lines.append(LogLine(now, step.text))
+            steps += "elapsed time per iteration" in step.text
+        elif isinstance(step, Pause):
+            if step.seconds > FOREVER:
+                break
+            now += step.seconds
+        elif isinstance(step, Exit):
+            end = step
+            break
+        if steps >= case.steps:
+            break
+    shift = time.time() - case.quiet - lines[-1].time
+    return [structs.replace(line, time=line.time + shift) for line in lines], end
+
+
+def scene(end: Exit | None, at: float) -> tuple[JobSet, Fleet]:
+    job = jobset("train", 1)
+    pod = rank(job, 0, "n0")
+    if end is not None:
+        reason = end.reason or ("Error" if end.code else "Completed")
+        done = Container("main", "terminated", reason, exit_code=end.code, finished=at)
+        pod = structs.replace(pod, phase="Failed" if end.code else "Succeeded", ready=False, containers=(done,))
+        kind = "Failed" if end.code else "Completed"
+        job = structs.replace(job, conditions=(Condition(kind, "True", since=at, message="jobset failed"),))
+    return job, fleet_of(job, pod)
+
+
+async def read_tail(job: JobSet, fleet: Fleet, lines: list[LogLine]) -> JobProgress | None:
+    """What a list knows: the end of the log."""
+
+    async def tail(_: object, number: int) -> list[LogLine]:
+        return lines[-number:]
+
+    async def store(_: object) -> None:
+        """Keep no test."""
+
+    kept = SimpleNamespace(tests=(), store=store)
+    reader = JobProgressReader(
+        cast("Any", SimpleNamespace(fleet=fleet)), lambda: cast("Any", kept), lambda: PASS_LINE, tail
+    )
+    await reader.update([job.key])
+    return reader.progress_of(job.uid)
+
+
+def follow(job: JobSet, fleet: Fleet, lines: list[LogLine]) -> JobMeasures:
+    """What a page knows: the whole log."""
+    measures = JobMeasures(job.key)
+    reader = LogReader(measures, 1)
+    for line in lines:
+        reader.feed_lines([RankLine(0, line.time, line.text)])
+        measures.store_line(line.time, line.time, line.text, 0)
+    if job.finished:
+        reader.close()
+    measures.set_job_facts(job, fleet, "")
+    return measures
+
+
+def listen(job: JobSet, fleet: Fleet, measures: JobMeasures, lines: list[LogLine]) -> AlarmWatch:
+    """The alarms of a console that was there before the job ended."""
+    running = structs.replace(job, conditions=())
+    before = fleet_of(running, rank(running, 0, "n0"))
+    watch = AlarmWatch(job.key, Thresholds(), lines[0].time)
+    early = JobMeasures(job.key)
+    watch.evaluate(lines[0].time, sample_job(running, before, early, {}, (), PASS_LINE))
+    watch.feed_line(lines[-1].time, lines[-1].text)
+    found = sample_job(job, fleet, measures, {}, (), PASS_LINE)
+    watch.evaluate(lines[-1].time + 1, found)
+    watch.evaluate(time.time(), found)
+    return watch
+
+
+def text(*cells: Any) -> str:
+    return " ".join(" ".join(run.text for cell in cells for run in runs_of(cell)).split())
+
+
+def places(line: JobLine, measures: JobMeasures) -> dict[str, str]:
+    """What each place tells of a job."""
+    now, health = time.time(), line.health
+    run = RunRecord("r", "train", "default", gpus=8, launched=now - 4000, started=now - 3900)
+    seen = update_seen(
+        replace(update_from_cluster(run, line.jobset, line.fleet), **latest_figures(measures)),
+        line.jobset, line.fleet, measures.list_spans(now, Thresholds()),
+    )  # fmt: skip
+    here = finish_record(seen) if not seen.open else replace(seen, now=health)
+    (reason,) = (column for column in RUNS if column.title == "WHY")
+    rows = {
+        "list": text(state_cell(line), last_cell(line)),
+        "page": text(head(line, line.jobset.key, gone=False), told(line, gone=False)),
+        "pane": text(*job_lines(line, measures, 300, 60, now)),
+        "jobs": f"{health.state} {health.words}",
+        "why": _words(health, AlarmReport(progress=line.job_progress)).replace("runs", "running"),
+        "history": f"{text(outcome_cell(here))} {here.mode_words} {text(cast('Any', reason).cell(here))}",
+    }
+    if health.kept:
+        stopped = finish_record(replace(seen, outcome=Outcome.STOPPED, ended=now))
+        rows["stopped"] = f"{stopped.state} {stopped.mode_words}"
+    return rows
+
+
+def facts(health: Health) -> tuple[str, int | None, int | None, bool]:
+    return health.state, health.code, health.culprit, health.kept
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fault or 'well'}{'-kept' if case.kept else ''}")
+async def test_every_place_tells_the_same(case: Case) -> None:
+    lines, end = printed(case)
+    job, fleet = scene(end, lines[-1].time)
+    progress, measures = await read_tail(job, fleet, lines), follow(job, fleet, lines)
+    by_tail = JobLine(job, fleet, progress)
+    by_log = JobLine(job, fleet, progress_of_measures(measures, time.time(), PASS_LINE))
+    culprit = 0 if case.code else None
+    assert facts(by_tail.health) == (case.state, case.code, culprit, case.kept)
+    if end is None or not end.code:  # of a pod that failed the list reads the end of the log, see below
+        assert facts(by_log.health) == facts(by_tail.health)
+
+    found = places(by_tail, measures)
+    assert {place: words for place, words in found.items() if case.state not in words} == {}
+    holds = case.reason.startswith("pods kept")  # once they are stopped no more
+    named = {place: words for place, words in found.items() if not (place == "stopped" and holds)}
+    assert {place: words for place, words in named.items() if case.reason not in words} == {}
+
+    alarms = {each.kind for each in listen(job, fleet, measures, lines).active}
+    assert case.alarm is None or case.alarm in alarms
+    if case.kept:
+        by_end = alarm_by_log(by_tail)
+        assert by_end is not None
+        assert (by_end.kind, case.reason in by_end.words) == (AlarmKind.KEPT, True)
+    assert health_code(by_tail.health) == case.why
+
+    ends = progress is not None and progress.eta is not None
+    assert ends == (case.state == "running")  # only of what goes on an end is foretold
+    watched = cast("Any", SimpleNamespace(progress=progress, complete=True))
+    over = _over("train", job, fleet, True, watched, conditions(("loss<0",)))
+    assert (over[0] if over else None) == {None: None, 0: 7}.get(case.code, 1)
+
+
+def test_every_fault_of_the_practice_cluster_is_in_the_table() -> None:
+    # Of a slow rank only NCCL tells, and a watchdog ends what hangs as any failure does.
+    assert {case.fault.partition(":")[0] for case in CASES if case.fault} == set(KINDS) - {"slowrank", "timeout"}
