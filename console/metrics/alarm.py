@@ -163,6 +163,7 @@ class AlarmReport(NamedTuple):
     follows_steps: bool = False  # whether steps came as they were printed, so that the times in its log do not count
     progress: JobProgress | None = None  # how far it is by its log; None too where that was not read to its end
     unread: str = ""  # why nothing is known of its present steps though its log can be read, in words
+    doing: str = ""  # of a job that has made no step: what it does by its log, and since when
 
 
 class Coverage(Struct, frozen=True):

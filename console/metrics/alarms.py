@@ -306,4 +306,5 @@ def _make_report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmRepor
     if lags:
         return AlarmReport(watch.active, unread="its log comes faster than it is read")
     unread = "" if watch.heard_any else f"no whole line of its log came in {seconds:g} s"
-    return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, heard.progress, unread)
+    doing = heard.measures.doing(time.time())
+    return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, heard.progress, unread, doing)

@@ -37,7 +37,7 @@ from console.metrics.job_progress import (
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
 from console.metrics.seen_time import Span, TableRecorder, end_spans, list_seen
-from console.metrics.step_cadence import cadence_of_rows
+from console.metrics.step_cadence import cadence_of_rows, format_duration
 from console.metrics.training.formats.programs import parse_step
 from console.metrics.training.formats.unknown_programs import load_own_formats
 from console.metrics.training.run import TrainingRun
@@ -61,6 +61,22 @@ LAUNCHER_STEP = re.compile(  # number and name of a launcher's step; run, second
     r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
     r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
 )
+
+
+def format_start(lines: Sequence[tuple[float, str]], now: float) -> str:
+    """What a job does that has made no step, by its log's lines with their times; empty: nothing was printed.
+
+    How long such a step may take is not known, so that nothing is called late.
+    """
+    if not lines:
+        return ""
+    begun: tuple[float, str] | None = None
+    for time_, text in lines:
+        if "step " in text and (found := LAUNCHER_STEP.search(text)):
+            begun = (time_, f"step {found.group(1)} {found.group(2)}") if found.group(3) else None
+    printed, last = max(lines, key=lambda each: each[0])
+    step = f"in {begun[1]} since {format_duration(now - begun[0])}; " if begun is not None else ""
+    return f"{step}its last line came {format_duration(now - printed)} ago: {last.strip()[:MAX_LAST_LINE]}"
 
 
 class RankProgress:
@@ -97,6 +113,7 @@ class RankProgress:
 
 CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
 MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
+MAX_LAST_LINE = 160  # characters of the last line of a log that a sentence has
 MAX_LINE = 1000  # characters of a line that are kept for whoever comes later
 MAX_REPLAYED_LINES = 1000  # latest lines that are told to whoever begins to listen
 
@@ -227,6 +244,12 @@ class JobMeasures:
         self.store_line(now, printed, text, rank)
         for listener in self._listeners:
             listener(now, text, printed)
+
+    def doing(self, now: float) -> str:
+        """What it does by its log while it has made no step; empty once it has, and where nothing was printed."""
+        if self.tracks or any(each.test.rows for each in self.tests):
+            return ""
+        return format_start([(printed, text) for _, text, printed in self._latest if printed and text.strip()], now)
 
     def last_lines(self, number: int) -> list[str]:
         """The last lines, oldest first, without progress bars."""

@@ -31,6 +31,7 @@ from screens.cli.lists import expected_starts, read_diagnoses
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import JobLine, start_json, start_words
 from screens.columns.live import with_diagnoses
+from screens.sanitize import one_line
 
 if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
@@ -70,6 +71,7 @@ async def why(options: WhyOptions) -> int:
                     "expected_start": start_json(start, fleet.at) if start else None,
                     "preempted_next": order or None,
                     "why": (health.words if health and (health.over or not sentence) else "") or sentence,
+                    "doing": report.doing,
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
             print_json(told)
@@ -211,6 +213,8 @@ def _words(health: Health, report: AlarmReport) -> str:
         return f"{state}; its log cannot be read: {report.refused.rstrip('.')}"
     if report.unread:
         return f"{state}; {report.unread}, so whether it makes steps is not known (a4 alarms watches longer)"
+    if report.doing:
+        return f"{state}, and has made no step: {one_line(report.doing)}"
     known = health.state == JobState.SUCCEEDED
     return state if known else f"{state}, and no alarm in {LISTENS:g} s (a4 alarms watches longer)"
 
@@ -227,7 +231,7 @@ COMMANDS: Commands = {
         description="Why a job does not run, or what ended it: a JobSet, or any other that waits in a queue of Kueue "
         "(a Job, a pod, a group of pods, …), of which the Workload tells why it waits.",
         epilog="JSON: namespace, name, state and phase (as of a4 jobs; of what is no JobSet the state of its Workload, "
-        "and state is null), why (one sentence), "
+        "and state is null), why (one sentence), doing (what a job does that has made no step, by its log), "
         "preempted_next (1: it is the first that Kueue would preempt for more jobs as the waiting one of the highest "
         "priority; null: it is none of them), card (what ended badly "
         "first; null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, "
