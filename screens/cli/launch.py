@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -19,6 +20,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import Draft, LaunchPlan
 from console.launch.releases import DiffKind, format_unified
 from console.metrics.alarm import AlarmKind
+from console.metrics.health import is_kept, job_health
 from console.preflight.all_checks import BEFORE_LAUNCH
 from console.preflight.check import summarize_unanswered, tally
 from console.scheduling.launch_alternatives import launch_alternatives
@@ -41,8 +43,11 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
-from screens.cli.job import ALARM, alarm_json, print_alarms
+from screens.cli.job import ALARM, LOOK_EVERY, alarm_json, print_alarms
 from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
+
+if TYPE_CHECKING:
+    from console.metrics.job_monitor import JobMonitor
 
 FIT_KINDS = (
     "localqueues", "clusterqueues", "workloads", "resourceflavors", "topologies", "cohorts", "nodes", "pods", "jobsets",
@@ -317,23 +322,42 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
     await session.wait_until_listed(*WAIT_KINDS)
     async with session.alarms.open_monitor(namespace, name) as watched:
         telling = asyncio.create_task(print_alarms(session, name, watched))
+        ends = [
+            asyncio.create_task(_wait_until_ended(session, namespace, name)),
+            asyncio.create_task(_wait_until_kept(session, watched)),
+        ]
         try:
-            job = await _wait_until_ended(session, namespace, name)
+            first, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            job = first.pop().result()
             try:  # its last lines may tell of what its state does not
                 async with asyncio.timeout(READ_OUT):
-                    await telling
+                    await (telling if job.finished else asyncio.sleep(0))
             except TimeoutError:
                 warn(f"The log of {name} was not read to its end in {READ_OUT:g} s; a4 wait {name} reads it all.")
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            for task in (telling, *ends):
+                task.cancel()
+            await asyncio.gather(telling, *ends, return_exceptions=True)
+        health = job_health(job, session.fleet, job_progress=watched.progress)
         alarms = [alarm_json(session, each) for each in watched.watch.alarms]
         spoilt = any(each.kind in SPOILS for each in watched.watch.active)
+    state, failure = job.state, job.failure
+    if health.kept:
+        state, failure = JobState.FAILED if health.code else JobState.SUCCEEDED, health.words
     if as_json:
-        print_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})
-    elif job.failure:
-        warn(job.failure)
-    return 1 if job.state is not JobState.SUCCEEDED else ALARM if spoilt else 0
+        print_json({"namespace": namespace, "name": name, "state": state, "failure": failure, "alarms": alarms})
+    elif failure:
+        warn(failure)
+    return 1 if state is not JobState.SUCCEEDED else ALARM if spoilt else 0
+
+
+async def _wait_until_kept(session: Session, watched: JobMonitor) -> JobSet:
+    """Wait until the program of a job whose pods are kept has ended, as its log tells."""
+    while True:
+        job = session.fleet.jobsets.get(watched.key)
+        if job is not None and is_kept(job, watched.progress):
+            return job
+        await asyncio.sleep(LOOK_EVERY)
 
 
 async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobSet:

@@ -72,6 +72,10 @@ class RunRecordsScreen(LiveScreen):
         """Show these, the latest that are known."""
 
 
+def _owner(screen: RunRecordsScreen, run: RunRecord) -> str:
+    return YOU if screen.app.whose(short_name(run.who)) == YOU else ""
+
+
 class RunsScreen(PanedScreen, RunRecordsScreen):
     """All recorded runs, with the selected one's outcome below."""
 
@@ -111,7 +115,11 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         run = self.table.row
         if run is None:
             return []
-        found = [*folded_runs(run_sentence(run), width), [], *fact_lines(run_facts(run, now), width)]
+        found = [
+            *folded_runs(run_sentence(run), width),
+            [],
+            *fact_lines(run_facts(run, now, by=_owner(self, run)), width),
+        ]
         cost = run.ledger(now)
         if cost.allocated:
             found += [[], [Span("what its GPU-time went into", "head")], *([Span(each)] for each in cost_lines(cost))]
@@ -309,8 +317,8 @@ class RunScreen(RunRecordsScreen):
         self.crumb = run.name
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
-        now, by = time.time(), YOU if self.app.whose(short_name(run.who)) == YOU else ""
-        self.facts.facts = (*run_facts(run, now, by=by), ("GPU-time", cost_words(run.ledger(now))))
+        now = time.time()
+        self.facts.facts = (*run_facts(run, now, by=_owner(self, run)), ("GPU-time", cost_words(run.ledger(now))))
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
             self._read_log(run)
