@@ -223,6 +223,19 @@ def last_success(runs: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
     return max(earlier, key=lambda each: (each.launched, each.number), default=None)
 
 
+def seconds_to_first_step(runs: Iterable[RunRecord], job: JobSet) -> list[float]:
+    """How long after all pods ran the first step came in other runs of the job's recipe on as many GPUs."""
+    found = list[float]()
+    for run in runs:
+        if run.recipe != job.recipe or run.gpus != job.gpus or run.uid == job.uid:
+            continue
+        seen = decode_seen_time(run.seen)
+        first = next((span.end for span in seen.spans if span.kind is SpanKind.FIRST), 0.0)
+        if seen.ready and first > seen.ready:
+            found.append(first - seen.ready)
+    return found
+
+
 def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
     known = sorted(runs, key=lambda each: (each.launched, each.number), reverse=True)
     numbered = next((each for each in known if word.isascii() and word.isdigit() and each.number == int(word)), None)

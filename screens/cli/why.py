@@ -15,9 +15,10 @@ from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
-from console.launch.run_record import Outcome
+from console.launch.run_record import Outcome, seconds_to_first_step
 from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
 from console.metrics.health import Health, alarm_kind_of_health
+from console.metrics.step_cadence import format_duration
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
@@ -197,8 +198,16 @@ async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tu
         session.watch.keep_watching()
         await read_diagnoses(session)
         report = await session.alarms.check_job(*job.key, LISTENS)
+        if report.doing and (took := seconds_to_first_step(await session.launch.runs.list_runs(job.recipe), job)):
+            report = report._replace(doing=f"{report.doing.rstrip('.')}. {_earlier_starts(took)}")
     line = JobLine(job, session.fleet, report.progress, report.alarms, report.late, report.follows_steps)
     return report, with_diagnoses(session, line)
+
+
+def _earlier_starts(took: list[float]) -> str:
+    at_most = "at most " if len(took) > 1 else ""
+    runs = f"{len(took)} earlier runs" if len(took) > 1 else "an earlier run"
+    return f"In {runs} on as many GPUs the first step came {at_most}{format_duration(max(took))} after all pods ran"
 
 
 def _words(health: Health, report: AlarmReport) -> str:

@@ -21,6 +21,7 @@ from console.launch.run_record import (
     is_run_of_job,
     last_success,
     merge_alarms,
+    seconds_to_first_step,
     update_from_cluster,
 )
 from console.launch.schema import without_secrets
@@ -210,3 +211,14 @@ def test_a_run_that_waited_again_ran_until_then_and_since() -> None:
     run = RunRecord("ddp-smoke", "a", "default", started=100.0, ended=200.0)
     assert run.ran == (100.0, 0.0)
     assert replace(run, seen=SeenTime(90.0, 100.0, ("n0",), 1, spans).encode()).ran == (75.0, 30.0)
+
+
+def test_how_soon_the_first_step_came_in_earlier_runs_is_known_of_those_on_as_many_gpus() -> None:
+    job = JobSet("default", "a", uid="u9", recipe="ddp-smoke", groups=(ReplicatedJob("w", 1, 2, 8),))
+    spans = (Span(110.0, 130.0, SpanKind.BEFORE), Span(130.0, 150.0, SpanKind.FIRST, 0, 1))
+    seen = SeenTime(90.0, 100.0, ("n0",), 0, spans).encode()
+    run = RunRecord("ddp-smoke", "a", "default", uid="u1", gpus=job.gpus, seen=seen)
+    unready = SeenTime(90.0, 0.0, (), 0, spans).encode()
+    others = (replace(run, gpus=8), replace(run, recipe="own"), replace(run, uid="u9"), replace(run, seen=""),
+              replace(run, seen=unready))  # fmt: skip
+    assert seconds_to_first_step((run, *others), job) == [50.0]
