@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from console.kube.nested_values import Value, get_path
+from console.kube.objects.meta import parse_quantity
 from console.launch.recipes import FieldProblem
 from console.metrics.seen_time import SpanKind, decode_seen_time
 from console.metrics.step_cadence import format_duration
@@ -46,10 +47,11 @@ _ONE_POD = {
 
 def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
     """Conflicts between complete, schema-valid values of a recipe whose form has these paths."""
-    found = [*_pod_problems(recipe, values), *_mount_problems(values), *_claim_problems(values), *_log_problems(values)]
-    for path, rules in _RULES:
+    rules = (_amount_problems, _mount_problems, _claim_problems, _log_problems)
+    found = [*_pod_problems(recipe, values), *(each for rule in rules for each in rule(values))]
+    for path, problems in _RULES:
         if path in paths:
-            found += rules(recipe, values)
+            found += problems(recipe, values)
     first: dict[str, str] = {}
     for path, message in found:
         first.setdefault(path, message)
@@ -112,6 +114,20 @@ def _pod_problems(recipe: str, values: Values) -> FieldProblems:
         yield "gpus", "GPUs must be 1 at least; only a download needs none."
     if recipe in _ONE_POD and gpus > GPUS_PER_NODE:
         yield "gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_ONE_POD[recipe]}."
+
+
+def _amount_problems(values: Values) -> FieldProblems:
+    """A pod is refused whose request is larger than its limit."""
+    for name in ("cpu", "memory", "ephemeral-storage"):
+        sidecar = f"storage.sidecar.{name}"
+        for path, asked, most in (
+            ("requests", f"requests.{name}", f"limits.{name}"),
+            ("storage.sidecar", f"{sidecar}-request", f"{sidecar}-limit"),
+        ):
+            request, limit = str(get_path(values, asked) or "0"), str(get_path(values, most) or "0")
+            # Of the sidecar a limit of 0 is none, and so is one that is not given.
+            if 0 < parse_quantity(limit) < parse_quantity(request):
+                yield path, f"A request of {request} {name} is more than the limit of {limit}."
 
 
 def _mount_problems(values: Values) -> FieldProblems:

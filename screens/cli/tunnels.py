@@ -77,6 +77,8 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
         words: tuple[str, ...] = tuple(filter(None, (saved.job, saved.rank, *saved.ports)))
     else:
         words = options.words
+        if words and ":" in words[0] and not words[0].startswith("pod/"):  # JOB:POD, as other commands have it
+            words = (*words[0].split(":", 1), *words[1:])
     # Split the arguments into job, rank and ports; pod/NAME has no rank.
     used = 1 if words and words[0].startswith("pod/") else 2
     if len(words) <= used:

@@ -130,6 +130,13 @@ def test_qwen3_fits_where_the_documents_say(gpus: int) -> None:
                 "/opt/../tmp",
             )
         ),
+        ("W03", {"requests": {"memory": "2Ti"}, "limits": {"memory": "1T"}}, "requests", "2Ti memory is more than the"),
+        (
+            "W03",
+            {"storage.sidecar": {"cpu-request": "2"}},
+            "storage.sidecar",
+            "A request of 2 cpu is more than the limit",
+        ),
         ("W03", {"storage.ssd": "/tmp"}, "storage.ssd", "it would hide what the image has there"),
         ("W07", {"storage.nfs.path": "/root"}, "storage.nfs.path", "it would hide what the image has there"),
         ("W03", {"storage.pvc": {"a": "/data"}, "storage.host": {"/b": "/data/."}}, "storage.host", "mounted twice"),

@@ -117,6 +117,8 @@ async def test_forward_then_list_stop_and_profiles(
     [
         (["forward", "train", "0"], "Name a job, a pod and one or more ports."),
         (["forward", "train", "0", "99999"], "99999 names no ports."),
+        (["forward", "train:0", "99999"], "99999 names no ports."),
+        (["forward", "train:0"], "Name a job, a pod and one or more ports."),
         (["forward", "train", "0", "8888", "9000:8888"], "Port 8888 of the pod is named twice."),
         (["forward", "--profile", "nope"], "There is no profile nope."),
         (["tunnels", "stop"], "Name the tunnels to stop, or give --all."),
