@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import grpc
@@ -157,8 +158,10 @@ async def test_a_pod_that_runs_the_image_is_asked_what_it_has() -> None:
         (pod,) = [
             key[1] for key, each in here.session.fleet.pods.items() if each.name.startswith("nccl-0412-workload-0-0")
         ]
-        check = await here.look("P24", here.wish(NCCL, f"image={image}"))
-        assert f"Pod {pod}, which runs it, " in check.evidence  # has or lacks: its shell is this machine's
+        for recipe, program in ((NCCL, "mpirun"), ("qwen3-30b-pretrain", "torchrun")):
+            check = await here.look("P24", here.wish(recipe, f"image={image}"))
+            assert check.result is Result.OK
+            assert re.search(rf"Pod {pod}, which runs it, has .*{program}", check.evidence)
         assert f"exec in {pod}: command -v ..." in [each.what for each in check.looks]
 
 
