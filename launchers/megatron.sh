@@ -5,6 +5,8 @@
 # recipe's page in the form says what each means.
 
 root="${A4_ROOT:-}"
+launchers="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+held="$root/tmp/a4-held.txt"
 pai_code="$root$A4_CODE"
 
 # skips SWITCH STEP: true, and said, when the switch is on.
@@ -34,7 +36,7 @@ step_environment() {
     else
         echo "no $driver in this image: Triton stays as it is"
     fi
-    if [[ "$A4_UPGRADE_NCCL" == "true" ]]; then pip install --upgrade nvidia-nccl-cu12; fi
+    if [[ "$A4_UPGRADE_NCCL" == "true" ]]; then pip install --upgrade 'nvidia-nccl-cu12~=2.28'; fi
     read -ra packages <<<"$A4_PACKAGES"
     if ((${#packages[@]})); then pip install "${packages[@]}"; fi
     read -ra packages <<<"$A4_BUILT_PACKAGES"
@@ -42,11 +44,22 @@ step_environment() {
     if [[ "$A4_BUILT_PACKAGES" == *TransformerEngine* ]]; then
         pip uninstall -y transformer-engine transformer-engine-cu12 transformer-engine-torch
     fi
+    if ((${#packages[@]})); then hold_packages; fi
     # One by one: later ones are built against those before.
     for package in ${packages[@]+"${packages[@]}"}; do
         echo "$package is compiled in every pod; an image that has it saves this"
-        NVTE_FRAMEWORK=pytorch CAUSAL_CONV1D_FORCE_BUILD=TRUE pip install --no-build-isolation "$package"
+        NVTE_FRAMEWORK=pytorch CAUSAL_CONV1D_FORCE_BUILD=TRUE pip install --no-build-isolation -c "$held" "$package"
     done
+}
+
+# A package that asks for another PyTorch or for another version of what was just installed is to fail, not to bring it.
+hold_packages() {
+    local package names=torch
+    for package in $A4_PACKAGES; do
+        package="${package##*/}"
+        names+="|${package%%[^-_a-zA-Z0-9]*}"
+    done
+    pip list --format=freeze | grep -iE "^(${names//[-_]/[-_]})==" >"$held" || true
 }
 
 step_clone() {
@@ -56,6 +69,12 @@ step_clone() {
         return
     fi
     step clone
+    lock "$pai_code" "it clones $A4_CODE"
+    clone_or_update
+    unlock
+}
+
+clone_or_update() {
     if [[ ! -d "$pai_code/.git" ]] && is_there "$pai_code"; then
         if [[ -n "$A4_CODE_REVISION" ]]; then
             echo "$A4_CODE is there and is no git clone: revision $A4_CODE_REVISION cannot be had of it" >&2
@@ -93,14 +112,18 @@ step_download() {
         return
     fi
     step download
+    lock "$root$A4_HF_FOLDER" "it downloads into $A4_HF_FOLDER"
     download_model
+    unlock
     read -ra files <<<"$A4_DATA_FILES"
+    lock "$root$A4_DATA_FOLDER" "it downloads into $A4_DATA_FOLDER"
     if [[ -e "$root$A4_DATA_FOLDER/.a4-complete" && "$(<"$root$A4_DATA_FOLDER/.a4-complete")" == "$A4_DATA_FILES" ]]; then
         echo "the data are in $A4_DATA_FOLDER already"
     else
         fetch "$root$A4_DATA_FOLDER" ${files[@]+"${files[@]}"}
         echo "$A4_DATA_FILES" >"$root$A4_DATA_FOLDER/.a4-complete"
     fi
+    unlock
 }
 
 # of_this_model FOLDER: its marker names the model whose weights lie in it; two in one folder would be neither.
@@ -122,14 +145,14 @@ download_model() {
     fi
     mkdir -p "$folder"
     if [[ "$A4_MODEL_HUB" == "modelscope" ]]; then
-        command -v modelscope >/dev/null || pip install modelscope
-        modelscope download --model "$A4_MODEL_ID" --local_dir "$folder"
+        command -v modelscope >/dev/null || pip install 'modelscope~=1.40'
+        several_times modelscope download --model "$A4_MODEL_ID" --local_dir "$folder"
     else
         local hub=huggingface-cli
         # From version 1 on the client has the short name alone.
         if ! command -v "$hub" >/dev/null && command -v hf >/dev/null; then hub=hf; fi
         command -v "$hub" >/dev/null || pip install 'huggingface_hub[cli]>=0.34,<1.0'
-        "$hub" download "$A4_MODEL_ID" --local-dir "$folder"
+        several_times "$hub" download "$A4_MODEL_ID" --local-dir "$folder"
     fi
     echo "$A4_MODEL_ID" >"$folder/.a4-complete"
     du -sh "$folder"
@@ -153,7 +176,9 @@ step_build_data() {
         step_skip build-data "index 0 does this"
         return
     fi
+    lock "$data" "it builds ${A4_SFT_PREFIX}_text_document"
     if [[ -s "$data.bin" && -s "$data.idx" && -e "$marker" && "$(<"$marker")" == "${arguments[*]}" ]]; then
+        unlock
         step_skip build-data "${A4_SFT_PREFIX}_text_document is there already"
         return
     fi
@@ -165,6 +190,7 @@ step_build_data() {
         exit 1
     fi
     echo "${arguments[*]}" >"$marker"
+    unlock
 }
 
 # What the scripts read of the pod: their WORLD_SIZE is the number of nodes, their RANK the node's.
@@ -175,7 +201,7 @@ on_all_nodes() {
 
 # convert_weights to-mcore|to-hf: all pods take part, and index 0 decides for all of them whether it is needed.
 convert_weights() {
-    local script="scripts/$A4_FAMILY/run_8xH20.sh" target arguments=()
+    local script="scripts/$A4_FAMILY/run_8xH20.sh" target needed arguments=()
     if [[ "$A4_MODEL_SIZE" == "A22B" ]]; then script="scripts/$A4_FAMILY/run_A22B_16xH20.sh"; fi
     if [[ "$1" == "to-hf" ]]; then
         target="$A4_EXPORT_FOLDER"
@@ -185,14 +211,23 @@ convert_weights() {
         arguments=("$A4_MODEL_SIZE" "$A4_HF_FOLDER" "$target" false "$A4_CONVERT_CUDA" "$A4_CONVERT_PR")
     fi
     of_this_model "$target"
-    if is_first; then post convert "$(if is_converted "$root$target"; then echo no; else echo yes; fi)"; fi
-    if [[ "$(read_post convert)" == "no" ]]; then
+    if is_first; then
+        lock "$root$target" "it converts into $target"
+        of_this_model "$target"
+        if is_converted "$root$target"; then unlock; fi
+        post convert "$(if [[ -n "$locked" ]]; then echo yes; else echo no; fi)"
+    fi
+    needed="$(read_post convert)"
+    if [[ "$needed" == "no" ]]; then
         step_skip convert "$target is converted already"
         return
     fi
     step convert
     (cd "$pai_code/toolkits/distributed_checkpoints_convertor" && on_all_nodes "$script" "${arguments[@]}")
-    if is_first; then echo "$A4_MODEL_ID" >"$root$target/.a4-complete"; fi
+    if is_first; then
+        echo "$A4_MODEL_ID" >"$root$target/.a4-complete"
+        unlock
+    fi
 }
 
 # A folder that exists proves nothing; what is written last does.
@@ -207,7 +242,7 @@ step_train() {
     if skips SKIP_TRAINING train; then return; fi
     step train
     echo "$A4_TRAIN_ITERATIONS iterations of $A4_GLOBAL_BATCH_SIZE samples, results in $A4_OUTPUT_BASEPATH"
-    run_training
+    run_training train
 }
 
 # The fine-tuning on JSON data that Qwen3-Next can have after the other training.
@@ -219,7 +254,13 @@ step_train_json() {
     local A4_DATASET_PATH="$A4_DATA_FOLDER/alpaca_zh-train-general.json"
     local A4_VALID_DATASET_PATH="$A4_DATA_FOLDER/alpaca_zh-valid-general.json"
     local A4_OUTPUT_BASEPATH="${A4_OUTPUT_BASEPATH%/*}/output_mcore_qwen3_next_sft_json"
-    run_training
+    run_training train-json
+}
+
+# The script's 27 arguments say nothing of a save at SIGTERM, of the optimizer, nor of the checkpoint to go on from.
+use_own_torchrun() {
+    mkdir -p "$root/tmp/a4-bin"
+    install -m 755 "$launchers/torchrun-megatron.sh" "$root/tmp/a4-bin/torchrun"
 }
 
 # The 27 arguments of run_mcore_qwen3.sh, in its order and by its names.
@@ -253,5 +294,7 @@ run_training() {
         "$A4_WARMUP_TOKENS_OR_ITERS"
         "$A4_OUTPUT_BASEPATH"
     )
+    use_own_torchrun
+    local -x PATH="$root/tmp/a4-bin:$PATH" A4_TRAINING="$1" A4_LAUNCHERS="$launchers"
     (cd "$pai_code/examples/$A4_FAMILY" && on_all_nodes run_mcore_qwen3.sh "${arguments[@]}")
 }

@@ -1,8 +1,10 @@
 # shellcheck shell=bash
 # How the pods of a job reach each other through sshd, and how they end: index 0 looks for the others and tells them how
 # it has ended; the others live until then, since whatever index 0 does may need their sshd.
-# Sourced by run.sh, prepare.sh and mpi.sh.
-# The chart sets NNODES, JOB_COMPLETION_INDEX, HOSTNAME_PREFIX, DOMAIN_NAME, A4_DISCOVERY_SECONDS.
+# Sourced by run.sh, prepare.sh, mpi.sh and sharing.sh.
+# The chart sets NNODES, JOB_COMPLETION_INDEX, HOSTNAME_PREFIX, DOMAIN_NAME, A4_DISCOVERY_SECONDS; for recipes with a
+# workspace also PAI_WORKSPACE_ROOT, JOB_ID (the release) and JOB_IDENTIFIER (the release and what differs for every run
+# and every restart).
 # Between two tries are A4_RETRY_SECONDS (2); index 0 is lost when its sshd has not answered for A4_LOST_SECONDS (300).
 
 root="${A4_ROOT:-}"
@@ -13,6 +15,22 @@ found_file="$root/tmp/a4-found"
 code_file="$root/tmp/a4-exit-code"
 
 pod_name() { echo "${HOSTNAME_PREFIX}0-$1.$DOMAIN_NAME"; }
+
+namespace_of_pod() {
+    local name="${DOMAIN_NAME#*.}"
+    echo "${name%%.*}"
+}
+
+# flags_of RUN: by which index 0 lets the others go on, in the workspace that they share. Other namespaces may share it
+# too, and have releases of the same name.
+flags_of() { echo "$root$PAI_WORKSPACE_ROOT/sync_flags_$(namespace_of_pod).$1"; }
+
+# post_ending INDEX: this pod is told to end; whatever ends well in the others from now on may not have done its work.
+post_ending() {
+    local flags
+    flags="$(flags_of "$JOB_IDENTIFIER")"
+    if [[ -d "$flags" ]]; then : >"$flags/sigterm-$1" || true; fi
+}
 
 on_pod() {
     ssh -q -F "$root/root/.ssh/config" -o BatchMode=yes -o ConnectTimeout=5 -p "$port" "$@"

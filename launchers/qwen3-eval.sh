@@ -40,8 +40,10 @@ if from_hub download || skips SKIP_DOWNLOAD_DATA download; then
 else
     step download
     read -ra files <<<"$A4_EVAL_FILES"
+    lock "$evaluation" "it downloads into $PAI_WORKSPACE_ROOT/evaluation"
     fetch "$evaluation" "${files[@]}"
     for file in "${files[@]}"; do tar -xzf "$evaluation/${file##*/}" -C "$evaluation"; done
+    unlock
 fi
 
 step harness
@@ -60,7 +62,7 @@ if [[ "$A4_EVAL_SOURCE" == "archives" ]]; then
         pip install "$pai_code"
     fi
 else
-    pip install lm_eval
+    pip install 'lm_eval~=0.4.9'
 fi
 
 step evaluate

@@ -4,16 +4,15 @@
 # The chart sets A4_RECIPE, JOB_COMPLETION_INDEX, NNODES, SLEEP_INFINITY, and what prepare.sh and the recipe name.
 set -euo pipefail
 
-# A first process gets no signal it has no trap for: without this, stopping a job would take the whole grace period.
-child=0
-trap 'kill -TERM "$child" 2>/dev/null || true; exit 143' TERM
-
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-# shellcheck source=launchers/pods.sh
-source "$here/pods.sh"
+# shellcheck source=launchers/ending.sh
+source "$here/ending.sh"
+
+# A first process gets no signal it has no trap for: without this, stopping a job would take the whole grace period.
+trap end_by_signal TERM
 
 echo "pod $(hostname 2>/dev/null || echo "${HOSTNAME:-}"), index $JOB_COMPLETION_INDEX of $NNODES, recipe $A4_RECIPE"
-rm -f "$root/tmp/a4-step" "$root/tmp/a4-keep" "$root/tmp/a4-sshd" "$found_file" "$code_file"
+rm -f "$step_file" "$running_file" "$ending_file" "$saves_file" "$root/tmp/a4-keep" "$root/tmp/a4-sshd" "$found_file" "$code_file"
 
 # in_background COMMAND...: a signal is heard at once only by a shell that waits.
 in_background() {
@@ -30,6 +29,7 @@ run_recipe() {
     set +eu
     # shellcheck source=/dev/null
     source "$root/tmp/export_init_env.sh"
+    export A4_RUN="$mark"
     exec bash "$here/$A4_RECIPE.sh" "$@"
 }
 

@@ -4,9 +4,11 @@
 # A4_SWIFT_EVAL_INTERVAL, A4_SWIFT_OFFLOAD, A4_SWIFT_OFFLOAD_SHARE, A4_SWIFT_ATTENTION, A4_SWIFT_BETA, A4_SWIFT_LOSS.
 
 dpo_arguments() {
-    local eval_interval=--eval_interval
-    if at_least 4.0; then eval_interval=--eval_steps; fi
+    local eval_interval=--eval_interval reference=--ref_load
+    if at_least 4.0; then eval_interval=--eval_steps reference=--ref_model; fi
     common_arguments
+    # What the policy is compared with stays the first weights when it goes on from a checkpoint.
+    if goes_on; then arguments+=("$reference" "$A4_SWIFT_LOAD"); fi
     arguments=(
         --rlhf_type dpo
         "${arguments[@]}"

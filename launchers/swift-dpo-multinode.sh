@@ -18,8 +18,7 @@ step_megatron
 enter_workspace
 export_ranks
 
-step train
+begin_training
 echo "node $NODE_RANK of $NNODES, $NPROC_PER_NODE processes, master $MASTER_ADDR:$MASTER_PORT"
 dpo_arguments
-further_arguments
-megatron rlhf "${arguments[@]}"
+train rlhf

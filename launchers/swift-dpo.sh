@@ -18,7 +18,6 @@ step_megatron
 enter_workspace
 export_ranks
 
-step train
+begin_training
 dpo_arguments
-further_arguments
-megatron rlhf "${arguments[@]}"
+train rlhf

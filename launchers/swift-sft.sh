@@ -16,12 +16,11 @@ step_megatron
 enter_workspace
 export_ranks
 
-step train
+begin_training
 common_arguments
 arguments+=(
     --system "$A4_SWIFT_SYSTEM"
     --model_author "$A4_SWIFT_AUTHOR"
     --model_name "$A4_SWIFT_NAME"
 )
-further_arguments
-megatron sft "${arguments[@]}"
+train sft

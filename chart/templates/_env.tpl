@@ -61,6 +61,7 @@ TORCH_NCCL_ENABLE_TIMING: "1"
 {{- define "a4.fixedEnv" -}}
 A4_RECIPE: {{ .Values.recipe.id | quote }}
 A4_DISCOVERY_SECONDS: {{ int .Values.discovery | quote }}
+A4_GRACE_SECONDS: {{ int .Values.grace | quote }}
 JOB_ID: {{ .Release.Name | quote }}
 JOB_ORCHESTRATOR: gke
 HOSTNAME_PREFIX: {{ .Release.Name }}-workload-

@@ -120,6 +120,8 @@ A4_TOKENIZER: {{ .data.tokenizer | quote }}
 {{- $root := .Values.recipe.workspace -}}
 {{- $weights := include "a4.modelFolder" (dict "top" . "kind" "mcore") -}}
 {{- with .Values.recipe.train -}}
+A4_RESUME: {{ $.Values.recipe.resume | quote }}
+A4_SAVE_OPTIMIZER: {{ .saveOptimizer | quote }}
 A4_ENV: {{ ternary "dlc" "dsw" (eq .environment "many") }}
 A4_BATCH_SIZE: {{ int .batch | quote }}
 A4_GLOBAL_BATCH_SIZE: {{ int .globalBatch | quote }}
@@ -198,6 +200,7 @@ A4_SWIFT_SOURCE: {{ .source | quote }}
 A4_SWIFT_DTYPE: {{ .dtype | quote }}
 A4_SWIFT_TEST: {{ .testPrecision | quote }}
 {{- else }}
+A4_RESUME: {{ $.Values.recipe.resume | quote }}
 A4_SWIFT_DATASETS: {{ join "\n" .datasets | quote }}
 A4_SWIFT_MAX_LENGTH: {{ int .maxLength | quote }}
 A4_SWIFT_GLOBAL_BATCH: {{ int .globalBatch | quote }}

@@ -128,7 +128,14 @@ def find_field_of_message(message: str, fields: Sequence[Field]) -> str:
 
 CHART = "a4"
 MAX_NAME_LENGTH = 43  # of a release: pods are named NAME-workload-0-INDEX-xxxxx, of at most 63 characters
-_COMMON_LAUNCHERS = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")  # launchers that every recipe has beside its own
+_COMMON_LAUNCHERS = (
+    "run.sh",
+    "prepare.sh",
+    "pods.sh",
+    "steps.sh",
+    "ending.sh",
+    "checkpoints.sh",
+)  # launchers that every recipe has beside its own
 
 
 Problems = tuple[FieldProblem, ...]

@@ -122,17 +122,19 @@ BUILD_DATA = {
 
 PACKAGES = [
     "install", "transformers~=4.51", "huggingface_hub[cli]~=0.34", "numpy<2",
-    "datasets==3.6.0", "packaging==24.2", "modelscope",
+    "datasets==3.6.0", "packaging==24.2", "modelscope~=1.40",
 ]  # fmt: skip
 """The document's three, and what its own source had to add: the image has no transformers."""
 BUILT = [
     "git+https://github.com/NVIDIA/TransformerEngine.git@c47f329b2084406093124851a3aeecb935183def",
-    "triton==3.2.0",
-    "mamba-ssm",
+    "mamba-ssm==2.2.6.post3",
     "causal-conv1d==1.5.2",
-    "flash-linear-attention",
 ]
-"""What Pai-Megatron-Patch asks for before Qwen3-Next runs on NVIDIA's image, in its order."""
+"""What Pai-Megatron-Patch has compiled before Qwen3-Next runs on NVIDIA's image, in its order."""
+NEXT = ["triton==3.5.1", "flash-linear-attention==0.5.2"]
+"""What it installs beside that, with a triton that knows B200 (the document's 3.2.0 does not), and bounded."""
+AT_SIGTERM = {"--megatron_extra_kwargs": '{"exit_signal_handler": true}'}
+"""What the SWIFT recipes add to the document's flags."""
 TRANSFORMERS = "git+https://github.com/huggingface/transformers.git@5f6e278a5177d8b85945a2cdb6b776dacee34914"
 REPOSITORY = "https://github.com/alibaba/Pai-Megatron-Patch.git"
 HARNESS = "https://github.com/jerryli1981/lm-evaluation-harness.git"

@@ -59,7 +59,7 @@ if [[ "$1" == clone ]]; then
     if [[ "$*" == *Pai-Megatron-Patch* ]]; then cp -r "$A4_ROOT/scripts/." "${!#}"; fi
 fi
 """,
-    "wget": 'echo data >"$4/${5##*/}"',
+    "wget": 'file="${!#}"; echo data >"$4/${file##*/}"',
     "tar": 'archive="${2##*/}"; mkdir -p "$4/${archive%.tgz}"',
     "pip": 'exit "${A4_TEST_PIP:-0}"',
     "huggingface-cli": 'echo weights >"$4/config.json"; exit "${A4_TEST_HUB:-0}"',
@@ -134,7 +134,9 @@ class Sandbox:
             "A4_ROOT": str(self.root),
             "A4_POLL_SECONDS": "0.02",
             "A4_RETRY_SECONDS": "0.02",
+            "A4_AGAIN_SECONDS": "0",
             "A4_DISCOVERY_SECONDS": "20",
+            "A4_GRACE_SECONDS": "40",
             "A4_PLACED_BY": "",
             "A4_PLACED_HOW": "preferred cloud.google.com/gce-topology-block",
             "A4_RECIPE": "nccl-all-reduce",

@@ -29,6 +29,10 @@ SHELLS_OWN = {
     "LD_LIBRARY_PATH",
     "CONFIG",
     "A4_ROOT",
+    "A4_RUN",
+    "A4_LAUNCHERS",
+    "A4_TRAINING",
+    "RANDOM",
     "A4_SSH_PORT",
     "BASH_VERSION",
 }

@@ -38,7 +38,7 @@ def test_dpo_gets_the_documents_flags(launch: Launch, recipe: str) -> None:
     assert code == 0, lines
     ((command, *words),) = pod.calls("megatron")
     assert command == "rlhf"
-    assert flags(words) == documents.DPO
+    assert flags(words) == documents.DPO | documents.AT_SIGTERM
     given = pod.environment_of("megatron")
     assert given["in"].endswith("/mnt")
     assert (given["NPROC_PER_NODE"], given["NODE_RANK"]) == ("8", "0")
@@ -155,7 +155,7 @@ def test_fine_tuning_gets_the_documents_flags(launch: Launch) -> None:
     assert code == 0, lines
     ((command, *words),) = pod.calls("megatron")
     assert command == "sft"
-    assert flags(words) == documents.SWIFT_SFT
+    assert flags(words) == documents.SWIFT_SFT | documents.AT_SIGTERM
     given = pod.environment_of("megatron")
     assert (given["NPROC_PER_NODE"], given["CUDA_VISIBLE_DEVICES"]) == ("2", "0,1")
 

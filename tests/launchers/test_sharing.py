@@ -1,0 +1,204 @@
+"""What jobs do in one workspace at the same time, and what they load into it."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console import assets
+from tests.launchers.sandbox import LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.launchers.conftest import Launch
+    from tests.launchers.sandbox import Sandbox
+
+PAUSE = threading.Event()
+
+
+def script(pod: Sandbox, text: str) -> str:
+    """A recipe of the test's own."""
+    file = pod.root / "recipe.sh"
+    folder = assets.launchers_folder()
+    file.write_text(
+        f"set -euo pipefail\nsource {folder}/steps.sh\nsource {folder}/sharing.sh\ntrap 'step_end $?' EXIT\n{text}"
+    )
+    return str(file)
+
+
+def of_another_job(pod: Sandbox, name: str, *, namespace: str = "team", run: str = "2") -> Sandbox:
+    pod.environment |= {
+        "JOB_ID": name, "JOB_IDENTIFIER": f"{name}-{run}", "DOMAIN_NAME": f"{name}.{namespace}.svc.cluster.local",
+        "JOB_COMPLETION_INDEX": "0",
+    }  # fmt: skip
+    return pod
+
+
+@pytest.mark.parametrize("step", ["clone", "download", "build-data", "convert"])
+def test_two_launches_into_one_workspace_do_each_step_once(launch: Launch, step: str) -> None:
+    first = launch("qwen3-sft", gpus=8)
+    second = of_another_job(launch("qwen3-sft", 1, gpus=8), "bob")
+    program = {
+        "clone": "git", "download": "huggingface-cli", "build-data": "run_build_idxmap_sft_dataset.sh",
+        "convert": "run_8xH20.sh",
+    }[step]  # fmt: skip
+    for pod in (first, second):
+        folder = "scripts" if program.endswith(".sh") else "bin"
+        file = min((pod.root / folder).rglob(program))
+        text = file.read_text()
+        begun = 'mkdir "$A4_ROOT/mnt/busy" || exit 9\nsleep 0.5\nrmdir "$A4_ROOT/mnt/busy"\n'
+        pod.program(file, text.replace("#!/bin/bash\n", f'#!/bin/bash\nif [[ "$1" != -c ]]; then\n{begun}fi\n'))
+        (pod.root / "bin/rmdir").symlink_to("/bin/rmdir")
+    with first.start("qwen3-sft.sh") as one, second.start("qwen3-sft.sh") as other:
+        told = [process.communicate(timeout=LIMIT)[0] for process in (one, other)]
+        assert (one.returncode, other.returncode) == (0, 0), told
+    calls = [call for pod in (first, second) for call in pod.calls(program) if call[0] != "-c"]
+    assert len(calls) == 1, calls
+    assert any("waiting for team/" in text for text in told), told
+    assert not list((first.root / "mnt").rglob("*.a4-lock*"))
+
+
+def test_a_holder_that_died_is_noticed_and_one_that_lives_is_not(launch: Launch) -> None:
+    holder, waiter = launch("qwen3-download"), of_another_job(launch("qwen3-download", 1), "bob")
+    waiter.environment["A4_DEAD_SECONDS"] = "2"
+    with holder.start(script(holder, "lock $share/x work\necho held\nsleep 30\n")) as living:
+        assert living.stdout is not None
+        assert living.stdout.readline() == "held\n"
+        with waiter.start(script(waiter, "lock $share/x 'it works there'\necho mine\nunlock\n")) as waiting:
+            assert waiting.stdout is not None
+            assert waiting.stdout.readline() == "waiting for team/anna: it works there\n"
+            PAUSE.wait(3)
+            assert waiting.poll() is None, "its count goes on"
+            living.kill()
+            living.wait()
+            assert waiting.communicate(timeout=LIMIT)[0] == (
+                "team/anna is dead: its lock of /mnt/x is taken over\nmine\n"
+            )
+    assert not list((holder.root / "mnt").glob("x.a4-lock*"))
+
+
+def test_a_step_that_fails_gives_its_lock_back(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    pod.environment["A4_TEST_HUB"] = "1"
+    assert pod.run("qwen3-download.sh")[0] == 1
+    assert not list((pod.root / "mnt").rglob("*.a4-lock"))
+
+
+def test_a_lock_that_cannot_be_made_is_named(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    code, lines = pod.run(script(pod, "touch $share/file\nlock $share/file/x work\n"))
+    assert code == 1
+    assert "file" in lines[-1]
+
+
+def test_two_namespaces_of_equal_names_leave_each_others_flags(launch: Launch) -> None:
+    uid = "5e0c6f1a-0000-4000-8000-00000000000"
+    first, worker = launch("qwen3-to-mcore", gpus=16), launch("qwen3-to-mcore", 1, gpus=16)
+    for pod in (first, worker):
+        pod.environment["JOB_IDENTIFIER"] = f"anna-{uid}1"
+    assert first.run("qwen3-to-mcore.sh")[0] == 0
+    other = of_another_job(launch("qwen3-to-mcore", 2, gpus=8), "anna", namespace="other", run=f"{uid}2")
+    assert other.run("qwen3-to-mcore.sh")[0] == 0
+    assert worker.run("qwen3-to-mcore.sh")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "mkdir -p $flags; echo 7 >$code_file; read_post x\n",
+            "index 0 has ended with exit code 7 before it came here",
+        ),
+        ("mkdir -p $flags; echo 3 >$flags/failed; read_post x\n", "index 0 has ended with exit code 3 before"),
+        ("A4_DISCOVERY_SECONDS=1; read_post x\n", "is it the same storage in all pods?"),
+    ],
+)
+def test_nobody_waits_for_an_index_0_that_has_ended_or_is_elsewhere(launch: Launch, text: str, told: str) -> None:
+    worker = launch("qwen3-to-mcore", 1, gpus=16)
+    code, lines = worker.run(script(worker, f"step sync\n{text}"))
+    assert code == 1
+    assert told in lines[-2]
+
+
+class Shop(http.server.BaseHTTPRequestHandler):
+    """Files of 50,000 bytes, each with a fault."""
+
+    answers: dict[str, int]
+    protocol_version = "HTTP/1.1"
+    data = bytes(range(256)) * 200
+
+    def do_GET(self) -> None:
+        name = self.path.lstrip("/")
+        tries = self.answers[name] = self.answers.get(name, 0) + 1
+        begin = int(self.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
+        if name == "busy" and tries < 3:
+            self.reply(503, b"")
+        elif name == "page":
+            self.reply(200, b"<!DOCTYPE html><title>Please log in</title>", kind="text/html")
+        elif name == "plain-page":
+            self.reply(200, b"\n<html>Please log in</html>", kind="application/octet-stream")
+        elif begin >= len(self.data):
+            self.reply(416, b"<html>", kind="text/html", range_=f"bytes */{len(self.data)}")
+        elif begin:
+            self.reply(206, self.data[begin:], range_=f"bytes {begin}-{len(self.data) - 1}/{len(self.data)}")
+        elif name == "broken" and tries < 3:
+            self.reply(200, self.data[:30000], size=len(self.data))
+        else:
+            self.reply(200, self.data)
+
+    def reply(
+        self, code: int, body: bytes, kind: str = "application/octet-stream", size: int = -1, range_: str = ""
+    ) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body) if size < 0 else size))
+        if range_:
+            self.send_header("Content-Range", range_)
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def shop() -> Iterator[str]:
+    Shop.answers = {}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Shop) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.programs("wget")
+@pytest.mark.parametrize(
+    ("name", "there", "code", "told"),
+    [
+        ("whole", 0, 0, ""),
+        ("whole", 50000 + 1200, 0, ""),
+        ("whole", 20000, 0, ""),
+        ("whole", 60000, 0, "has 60000 bytes, and 51200 on the server: it was deleted"),
+        ("busy", 0, 0, ""),
+        ("broken", 0, 0, ""),
+        ("page", 0, 65, "answers with a web page, not with data"),
+        ("plain-page", 0, 65, "answers with a web page, not with data"),
+    ],
+)
+def test_what_is_loaded_is_the_servers_file(
+    launch: Launch, shop: str, name: str, there: int, code: int, told: str
+) -> None:
+    pod = launch("qwen3-download")
+    (pod.root / "bin/wget").unlink()
+    (pod.root / "bin/wget").symlink_to("/usr/bin/wget")
+    file = pod.root / "mnt" / name
+    if there:
+        file.write_bytes((Shop.data * 2)[:there])
+    found, lines = pod.run(script(pod, f"step download\nfetch $share {shop}/{name}\n"))
+    assert found == code, lines
+    assert told in "\n".join(lines)
+    assert not file.exists() if code else file.read_bytes() == Shop.data
