@@ -432,7 +432,10 @@ _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
 )  # fmt: skip
 
 
-_STEP_FAILED = re.compile(r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): failed with exit code (\d{1,3})\s*$")
+_STEP_FAILED = re.compile(
+    r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
+    r"(failed with exit code \d{1,3}|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200}?)\s*$"
+)
 _CAUSE = re.compile(  # how programs and shells say that they were called with what they do not take
     r"\b(?:error|fatal): \S|command not found|No such file or directory|Permission denied|this image has no "
     r"|\binvalid \w|\bunrecognized |\bunknown (?:option|argument)|\bis not a valid\b",
@@ -448,8 +451,8 @@ def find_failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> 
     found = _find_failed_step(lines)
     if found is None:
         return None
-    number, name, code = found.step
-    text = f"Step {number} ({name}) failed with exit code {code}"
+    number, name, how = found.step
+    text = f"Step {number} ({name}) {how}"
     if not found.cause or any(each.text in found.cause for each in known):
         return LogFailure("step", text, found.at + 1)
     return LogFailure("step", f"{text}: {found.cause}", found.cause_at + 1)
@@ -463,11 +466,13 @@ def name_reason(lines: Sequence[str]) -> tuple[str, str]:
     likely = sorted(named, key=lambda each: (each.kind in _ENDS, each.kind == "nccl-warning", each.line))
     cause = found.cause if found is not None else ""
     reason = likely[0].sentence if likely else cause
+    if found is not None and not found.step[2].startswith("failed"):  # what it was told to do is no fault of its own
+        reason = found.step[2]
     return " ".join(("step", *found.step[:2])) if found is not None else "", reason.rstrip(".")
 
 
 class _FailedStep(Struct, frozen=True):
-    step: tuple[str, str, str]  # number, name, exit code
+    step: tuple[str, str, str]  # number, name, how it ended
     at: int  # index of its last line
     cause: str  # a line that gives the reason; empty: none does
     cause_at: int
@@ -479,11 +484,13 @@ def _find_failed_step(lines: Sequence[str]) -> _FailedStep | None:
     )
     if found is None:
         return None
-    number, name, code = found.groups()
+    number, name, how = found.groups()
+    if not how.startswith("failed"):
+        return _FailedStep((number, name, how), at, "", at)
     began = next((i for i in reversed(range(at)) if lines[i].rstrip().endswith(f"step {number} {name}: run")), -1)
     inside = [(i, line.strip()) for i, line in enumerate(lines[began + 1 : at], began + 1) if _SENTENCE.search(line)]
     cause = next(((i, line) for i, line in reversed(inside) if _CAUSE.search(line)), inside[-1] if inside else (0, ""))
-    return _FailedStep((number, name, code), at, cause[1][:_MAX_TEXT].rstrip("."), cause[0])
+    return _FailedStep((number, name, how), at, cause[1][:_MAX_TEXT].rstrip("."), cause[0])
 
 
 def parse_failures(data: bytes) -> tuple[LogFailure, ...]:

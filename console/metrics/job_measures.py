@@ -57,9 +57,12 @@ if TYPE_CHECKING:
     Listener = Callable[[float, str, float], None]  # told when a line was read, its text, and its node's time
 
 
-LAUNCHER_STEP = re.compile(  # number and name of a launcher's step; run, seconds, why skipped, or exit code
-    r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
-    r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
+LAUNCHER_STEP = (
+    re.compile(  # number and name of a launcher's step; run, seconds, why skipped, exit code, or what SIGTERM left
+        r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
+        r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3})"
+        r"|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200})\s*$"
+    )
 )
 
 

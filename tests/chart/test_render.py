@@ -362,7 +362,16 @@ async def test_words_of_yaml_stay_names(name: str) -> None:
 
 async def test_a_recipe_gets_its_own_launchers_only() -> None:
     data = (await render("ddp-smoke"))["ConfigMap"]["data"]
-    assert set(data) == {"run.sh", "pods.sh", "prepare.sh", "steps.sh", "ddp-smoke.sh", "ddp-smoke.py"}
+    assert set(data) == {
+        "run.sh",
+        "pods.sh",
+        "prepare.sh",
+        "steps.sh",
+        "ending.sh",
+        "checkpoints.sh",
+        "ddp-smoke.sh",
+        "ddp-smoke.py",
+    }
 
 
 async def test_rendering_twice_gives_the_same_but_for_the_keys() -> None:
@@ -437,6 +446,8 @@ async def test_shared_launchers_go_with_the_recipes_that_source_them(recipe: str
     data = (await render(recipe))["ConfigMap"]["data"]
     sourced = {name for text in data.values() for name in re.findall(r'source "\$here/([-\w]+\.sh)"', text)}
     sourced |= {"run.sh", "prepare.sh", f"{recipe}.sh"}
+    if "step_train" in data[f"{recipe}.sh"]:
+        sourced.add("torchrun-megatron.sh")
     assert sourced == {name for name in data if name.endswith(".sh")}
 
 

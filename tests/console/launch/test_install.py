@@ -136,7 +136,15 @@ def test_the_chart_is_given_what_differs_and_the_launchers() -> None:
         "env": {"GLOO_SOCKET_IFNAME": None},
     }
     assert isinstance(launchers, dict)
-    assert set(launchers) == {"run.sh", "pods.sh", "prepare.sh", "steps.sh", "interactive.sh"}
+    assert set(launchers) == {
+        "run.sh",
+        "pods.sh",
+        "prepare.sh",
+        "steps.sh",
+        "ending.sh",
+        "checkpoints.sh",
+        "interactive.sh",
+    }
 
 
 def test_a_plan_wins_over_its_recipe() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.logs.failure_kinds import LogFailure, group_sentences
-from console.logs.failures import MAX_FAILURES, FailureParser, find_failed_step, parse_failures
+from console.logs.failures import MAX_FAILURES, FailureParser, find_failed_step, name_reason, parse_failures
 from console.logs.line import detect_level
 from console.metrics.log_results import LogResults
 
@@ -295,6 +295,25 @@ FAILED = ["step 8 train: failed with exit code 2", "own-script ended with exit c
 )  # fmt: skip
 def test_a_step_that_failed_is_named_with_the_line_that_says_why(inside: list[str], text: str, line: int) -> None:
     assert find_failed_step([*STEPS, *inside, *FAILED]) == LogFailure("step", text, line)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "ended by SIGTERM after saving step 20",
+        "ended by the SIGTERM of another pod",
+        "did not end in the grace period of 120 s; the newest checkpoint is of step 15",
+    ],
+)
+def test_what_sigterm_left_is_the_reason(how: str) -> None:
+    lines = [
+        *STEPS,
+        "RuntimeError: closed while it was ended",
+        f"step 8 train: {how}",
+        "swift-sft ended with exit code 143",
+    ]
+    assert find_failed_step(lines) == LogFailure("step", f"Step 8 (train) {how}", 6)
+    assert name_reason(lines) == ("step 8 train", how)
 
 
 def test_what_is_named_already_is_not_said_again() -> None:
