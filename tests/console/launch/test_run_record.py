@@ -26,7 +26,8 @@ from console.launch.run_record import (
 )
 from console.launch.schema import without_secrets
 from console.metrics.alarm import STOPPED, Alarm, AlarmKind
-from console.metrics.seen_time import SeenTime, Span, SpanKind
+from console.metrics.ledger import Box
+from console.metrics.seen_time import SeenTime, Span, SpanKind, end_spans
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -222,3 +223,18 @@ def test_how_soon_the_first_step_came_in_earlier_runs_is_known_of_those_on_as_ma
     others = (replace(run, gpus=8), replace(run, recipe="own"), replace(run, uid="u9"), replace(run, seen=""),
               replace(run, seen=unready))  # fmt: skip
     assert seconds_to_first_step((run, *others), job) == [50.0]
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(1, Outcome.FAILED), (0, Outcome.SUCCEEDED)])
+def test_a_run_whose_pods_were_kept_is_what_its_program_ended_with(code: int, outcome: Outcome) -> None:
+    """While its pods are kept, and once they are stopped; its GPUs were idle from its end on."""
+    spans = end_spans([Span(100.0, 200.0, SpanKind.STEPS, 0, 10)], 200.0, 800.0, code)
+    seen = SeenTime(created=90.0, ready=95.0, spans=tuple(spans)).encode()
+    run = RunRecord("r", "keptf", "default", gpus=8, launched=90.0, started=90.0, outcome=Outcome.RUNNING, seen=seen,
+                    why="exit code 1" if code else "")  # fmt: skip
+    assert (run.open, run.state) == (True, outcome)
+    ended = finish_record(replace(run, outcome=Outcome.STOPPED, ended=800.0))
+    assert (ended.outcome, ended.why) == (outcome, run.why)
+    boxes = ended.ledger(900.0).boxes
+    assert boxes[Box.IDLE] == 8 * 600_000
+    assert boxes[Box.LOST if code else Box.PRODUCTIVE] == 8 * 100_000
