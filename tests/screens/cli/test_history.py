@@ -42,11 +42,24 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
 
     # again, with one thing changed
     code, _, _ = a4.run(
-        "launch", "--like", "one", "--name", "two", "--set", "recipe.nccl.end=128M", "--set", "keepAlive=true"
+        "launch",
+        "--like",
+        "one",
+        "--name",
+        "two",
+        "--set",
+        "recipe.nccl.end=128M",
+        "--set",
+        "env.PRACTICE_FAULT=hang:3",
     )
     assert code == 0
     two = a4.json("history", "--show", "two")
-    assert two["values"] == {"gpus": 8, "keepAlive": True, "queue": "research", "recipe": {"nccl": {"end": "128M"}}}
+    assert two["values"] == {
+        "env": {"PRACTICE_FAULT": "hang:3"},
+        "gpus": 8,
+        "queue": "research",
+        "recipe": {"nccl": {"end": "128M"}},
+    }
     assert two["last_success"] == 1
     assert {"path": "recipe.nccl.end", "before": "64M", "after": "128M"} in two["differences"]
     assert a4.json("history", "--diff", "1", "2")["differences"] == two["differences"]
@@ -264,7 +277,7 @@ def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixtur
     stalled = finish_record(replace(ended, step=1240, alarms=(alarm,)))
     titles, cells, _ = as_text(RUNS, [stalled, ended])
     assert [(row[titles.index("OUTCOME")], row[titles.index("WHY")]) for row in cells] == [
-        ("▲ stopped", "stopped by a person, stalled since step 1,240"),
+        ("✗ stopped", "stopped by a person, stalled since step 1,240"),
         ("‖ stopped", ""),
     ]
     told = as_item(stalled, 2000.0)
@@ -272,8 +285,8 @@ def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixtur
     show_run(stalled, [stalled], as_json=False)
     assert capsys.readouterr().out.startswith("far: ddp-smoke, run 3, stopped by a person, stalled since step 1,240\n")
     cell = "".join(each.text for each in outcome_cell(stalled))
-    assert cell == "▲ stopped"
+    assert cell == "✗ stopped"
     assert len(cell) <= next(each.width for each in RUNS if each.title == "OUTCOME")
     assert "".join(each.text for each in run_sentence(stalled)) == (
-        "▲ far stopped by a person, stalled since step 1,240"
+        "✗ far stopped by a person, stalled since step 1,240"
     )
