@@ -70,6 +70,8 @@ class Case:
     absent: tuple[int, ...] = ()
     killed: dict[str, str] = field(default_factory=dict)
     """Pod -> the line after which it is killed."""
+    told: str = ""
+    """The line after which all pods of the first attempt are told to end."""
     extra: int = 0
     silent: bool = False
     discovery: float = 60
@@ -223,6 +225,25 @@ def repetitions() -> list[Case]:
     return found
 
 
+def endings() -> list[Case]:
+    """A training is told to end, or killed; the same launch again goes on."""
+    found = []
+    trains: Faults = {"run_mcore_qwen3.sh": {"trains": 40}, "megatron": {"trains": 40}}
+    for recipe in (*documents.TRAINING, "qwen3-next-lustre", "swift-dpo", "swift-dpo-multinode", "swift-sft"):
+        nodes = 2 if offered(recipe, 2) is not None else 1
+        values = offered(recipe, nodes) or {}
+        saved = (
+            Expected(FAILS, r"^step \d+ train: ended by SIGTERM after saving step [23]\d$"),
+            Expected(SUCCEEDS, r"^from the checkpoint of step [23]\d in [\s\S]*^rehearsal: step 40 "),
+        )
+        at = "rehearsal: step 20 "
+        found.append(Case(recipe, nodes, "told to end, again", values, saved, (trains, trains), told=at))
+        lost = (Expected(FAILS), Expected(SUCCEEDS, r"^from the checkpoint of step 15 in [\s\S]*^rehearsal: step 16 "))
+        at = "rehearsal: step 18 "
+        found.append(Case(recipe, nodes, "killed at step 18, again", values, lost, (trains, trains), killed={"0": at}))
+    return found
+
+
 def again(recipe: str, nodes: int, step: str, program: str) -> Case:
     """A case in which a program fails at first."""
     says = (Expected(FAILS, rf"^step \d+ {step}: failed with exit code 3$"), Expected())
@@ -254,7 +275,7 @@ THERE = {
 
 def all_cases() -> list[Case]:
     """All of them, those that take longest first."""
-    found = [*ordinary(), *recorded(), *networks(), *timings(), *disks(), *repetitions(), *own()]
+    found = [*ordinary(), *recorded(), *networks(), *timings(), *disks(), *repetitions(), *endings(), *own()]
     found = [replace(case, there=THERE.get(case.recipe, ())) for case in found]
     return sorted(found, key=lambda case: -weight(case))
 

@@ -21,6 +21,7 @@ from tests.rehearsal.shells import look_into
 
 WAITS = {
     "A4_RETRY_SECONDS": "0.2", "A4_POLL_SECONDS": "0.2", "A4_PLACE_TRIES": "1", "A4_LOST_SECONDS": "20",
+    "A4_GRACE_SECONDS": "10", "A4_AGAIN_SECONDS": "0",
     # Thirty-two processes share a core here: one that waits lets the others go on.
     "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
 }  # fmt: skip
@@ -129,6 +130,12 @@ class Play:
         return False
 
     def _strike(self) -> None:
+        if self._number:
+            return
+        if self._case["told"] and any(re.search(self._case["told"], pod.text()) for pod in self._pods):
+            self._case["told"] = ""
+            for pod in self._pods:
+                pod.signal(signal.SIGTERM)
         for index, line in self._case["killed"].items():
             pod = next(pod for pod in self._pods if pod.index == int(index))
             if pod.index not in self._struck and re.search(line, pod.text()):

@@ -8,7 +8,9 @@ the launchers' steps knows by it where a program ran. The rehearsal says in /reh
 import io
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
 import tarfile
 import time
@@ -150,10 +152,49 @@ def pai_training(arguments: list[str], undone: bool) -> int:
     if missing:
         print(f"FileNotFoundError: {' '.join(missing)}", file=sys.stderr)
         return 1
+    if fault_of("run_mcore_qwen3.sh").get("trains"):
+        save = f"{arguments[26]}/checkpoint/pretrain"
+        built = ["--train-iters", "40", "--no-load-optim", "--no-load-rng", "--no-save-optim"]
+        os.execvp("torchrun", ["torchrun", "--save", save, *built])
     return meet(int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]))
 
 
+def start_rank(save: str, load: str, saves_at_sigterm: bool) -> int:
+    """As torchrun does: a rank in a session of its own, which is killed soon after its starter is told to end."""
+    words = [sys.executable, "-IS", __file__, "rank", save, load, str(saves_at_sigterm)]
+    rank = subprocess.Popen(words, start_new_session=True, env=os.environ | {"LOCAL_RANK": "0"})
+    signal.signal(signal.SIGTERM, lambda *_: rank.kill())
+    return rank.wait()
+
+
+def train_steps(save: str, load: str, saves_at_sigterm: str) -> int:
+    """Forty steps, a checkpoint after every fifth, and one at SIGTERM, as Megatron writes them."""
+    told: list[int] = []
+    if saves_at_sigterm == "True":
+        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    tracker = "latest_checkpointed_iteration.txt"
+    step = int((Path(load) / tracker).read_text()) if load else 0
+    while step < 40 and not told:
+        time.sleep(0.1)
+        step += 1
+        print(f"rehearsal: step {step} loss {1 / step:.4f}", flush=True)
+        if (step % 5 == 0 or told) and os.environ["JOB_COMPLETION_INDEX"] == "0":
+            folder = Path(save) / f"iter_{step:07d}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".metadata").write_text("weight optimizer rng_state")
+            (Path(save) / tracker).write_text(str(step))
+    return 0
+
+
+def value_of(name: str, arguments: list[str]) -> str:
+    return arguments[arguments.index(name) + 1] if name in arguments else ""
+
+
 def torchrun(arguments: list[str], undone: bool) -> int:
+    if "--save" in arguments:
+        return start_rank(
+            value_of("--save", arguments), value_of("--load", arguments), "--exit-signal-handler" in arguments
+        )
     told = dict(word.removeprefix("--").split("=", 1) for word in arguments if word.startswith("--"))
     os.environ |= {"MASTER_ADDR": told["master_addr"], "MASTER_PORT": told["master_port"]}
     return meet(int(told["nnodes"]), int(told["node_rank"]))
@@ -163,6 +204,11 @@ def megatron(arguments: list[str], undone: bool) -> int:
     if not (Path(os.environ["MEGATRON_LM_PATH"]) / ".git").is_dir():
         print("Megatron-LM is not there", file=sys.stderr)
         return 1
+    if fault_of("megatron").get("trains"):
+        save = Path(value_of("--save", arguments))
+        load = value_of("--load", arguments) if value_of("--finetune", arguments) == "false" else ""
+        run = len(list(save.glob("v*-run"))) if load else 0
+        return start_rank(f"{save}/v{run}-run", load, any("exit_signal_handler" in word for word in arguments))
     return meet(int(os.environ["NNODES"]), int(os.environ["NODE_RANK"]))
 
 
@@ -250,5 +296,7 @@ NAMES = (*DOES, "pip", "lspci")
 if __name__ == "__main__":
     if sys.argv[1:] == ["--names"]:
         print(" ".join(NAMES))
+    elif sys.argv[1:2] == ["rank"]:
+        sys.exit(train_steps(*sys.argv[2:]))
     else:
         sys.exit(main())
