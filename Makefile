@@ -66,11 +66,12 @@ size: .venv/.ready  ## lines of each package, beside their bounds in tests/archi
 	@$(PYTHON) -m tests.architecture
 
 versions: .venv/.ready  ## the same tests on every other Python of this machine (PYTHONS="python3.13 …")
-	@ours=$$($(PYTHON) -V); for python in $(PYTHONS); do \
-	    version=$$($$python -V); \
-	    if [ "$$version" = "$$ours" ]; then continue; fi; \
-	    echo "$$version: $$python"; \
-	    place=".tools/python/$${version#Python }"; \
+	@minor() { "$$1" -c 'import sys; print(*sys.version_info[:2], sep=".")'; }; \
+	done=$$(minor $(PYTHON)); for python in $(PYTHONS); do \
+	    version=$$(minor $$python); \
+	    case " $$done " in *" $$version "*) continue;; esac; done="$$done $$version"; \
+	    echo "Python $$version: $$python"; \
+	    place=".tools/python/$$version"; \
 	    UV_PROJECT_ENVIRONMENT="$$place" .tools/bin/uv sync --quiet --frozen --python "$$python" || exit 1; \
 	    "$$place/bin/python" $(TESTS) -m "not lab and not programs" $(BESIDE) || exit 1; \
 	done
@@ -104,9 +105,9 @@ SECONDS_EACH ?= 300
 fuzz: .venv/.ready  ## random input for everything that reads bytes from outside, SECONDS_EACH for each reader (SEED=N: the same again)
 	$(PYTHON) -m tests.fuzz $(SECONDS_EACH) $(if $(SEED),--seed $(SEED))
 
-bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run
+bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run (PARTS="parsers panels": only those)
 	$(PYTHON) -m tests.lab build
-	$(PYTHON) -m tests.bench
+	$(PYTHON) -m tests.bench $(PARTS)
 
 wheel: .venv/.ready
 	.tools/bin/uv build --wheel
