@@ -37,7 +37,8 @@ class Took:
     processor: float
 
     def __str__(self) -> str:
-        return f"{self.part[:42]:42}{'passed' if self.code == 0 else 'FAILED':>8}{self.wall:>9.0f}{self.processor:>11.0f}"
+        ended = "FAILED" if self.code else "passed"
+        return f"{self.part[:42]:42}{ended:>8}{self.wall:>9.0f}{self.processor:>13.0f}"
 
 
 def run(part: str) -> Took:
