@@ -89,10 +89,11 @@ lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 	$(PYTHON) -m tests.lab build
 	$(PYTHON) -m tests.lab up
 
+# Two control planes beside each other, each for the files of one worker.
 lab-test: .venv/.ready  ## on the real control plane the contract tests that `make test` runs on the practice cluster
 	$(PYTHON) -m tests.programs
 	$(PYTHON) -m tests.lab build
-	$(PYTHON) -m pytest -q -m "lab or programs" $(ON_LAB)
+	$(PYTHON) -m pytest -q -m "lab or programs" -n 2 --dist loadfile $(ON_LAB)
 	$(PYTHON) -m pytest -q -m programs --ignore tests/contract --ignore tests/lab
 
 rehearsal: .venv/.ready  ## every recipe's pods for real on nodes made of namespaces; needs root (REHEARSE=COMMIT: of another commit)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LIMIT = 1.0
 """Seconds that the call of a test may take where a core is free for it; of a busier machine as much longer."""
+EXEMPT = {"slow", "lab", "programs"}
 MAX_TIMED_AGAIN = 12
 """So many may have been slow because of what ran beside them; of more, the first are timed again."""
 QUEUED = Path("/proc/thread-self/schedstat")
@@ -63,7 +64,7 @@ class Slowness:
             return (yield)
         finally:
             took = time.monotonic() - began - (seconds_queued() - queued)
-            if took > LIMIT and item.get_closest_marker("slow") is None:
+            if took > LIMIT and not any(mark.name in EXEMPT for mark in item.iter_markers()):
                 item.user_properties.append(("seconds", took))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
