@@ -115,7 +115,7 @@ async def test_the_doctor_says_that_no_sshd_runs(lab: Lab, session: Session, ope
         steps = {step.name: step async for step in session.attach.diagnose(session.namespace, JOB, 0)}
         assert steps["port"].state is StepState.FAILED
         assert "Nothing listens on port 2222" in steps["port"].found
-        assert "openssh-server" in steps["port"].fix
+        assert "step ssh" in steps["port"].fix
         assert steps["banner"].state is StepState.SKIPPED
         done = await openssh.ssh(host, "true")
         assert (done.code, "Nothing listens on port 2222" in done.err) == (255, True), done.err
