@@ -215,7 +215,7 @@ def _words(health: Health, report: AlarmReport) -> str:
         health.state, f"is {health.state}"
     )
     if health.state == JobState.FAILED or health.kept:
-        return f"{health.state}: {health.words}"
+        return health.words if health.words.startswith(health.state) else f"{health.state}: {health.words}"
     if health.words:
         return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
     if report.refused:

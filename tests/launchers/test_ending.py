@@ -75,6 +75,7 @@ def test_ranks_are_told_before_what_has_started_them(launch: Launch) -> None:
     assert pod.text("saved") == "saved\n"
 
 
+@pytest.mark.slow(reason="waits until the grace period is over")
 def test_what_does_not_end_is_left_when_the_grace_period_is_over(launch: Launch) -> None:
     pod = own_script(launch, f"trap '' TERM\n{WAITS.replace('while true', 'for i in {1..200}')}")
     pod.environment["A4_GRACE_SECONDS"] = "2"

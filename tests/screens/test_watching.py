@@ -416,7 +416,7 @@ async def test_runs_say_of_a_job_what_the_list_of_jobs_says_of_it() -> None:
         await until(pilot, lambda: "⚠ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
         session.launch.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
         app.screen.read()  # type: ignore[attr-defined]
-        await until(pilot, lambda: "▲ diverged" in screen_text(app))
+        await until(pilot, lambda: "✗ diverged" in screen_text(app))
 
 
 async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:

@@ -232,7 +232,8 @@ def test_why_and_training_exit_by_the_same_rule(a4: Commands, job: str, code: in
 def test_why_says_whose_lines_it_prints(a4: Commands) -> None:
     _, said, _ = a4.run("why", "sft-a3b")
     head, lines = said.split("The last 12 lines of the log of pod 1:\n")
-    assert head.startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled")
+    assert head.startswith("sft-a3b failed after 1 restart: pod 1 ended first with exit code 137 (OOMKilled) on ")
+    assert "\nPod 1 failed first: exit code 137 (SIGKILL), OOMKilled on " in head
     assert len(lines.splitlines()) == 12
     assert all(line.startswith("  ") for line in lines.splitlines())
 

@@ -374,7 +374,10 @@ async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pyte
         LogLine(time.time(), "NVRM: Xid (PCI:0000:0f:00): 79, off")
     ]
     out, _ = await say(capsys, "why", "sweep", code=1)
-    assert out[0].startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
+    assert out[0].startswith(
+        "sweep failed: Xid 79 on 0000:0f:00: off; pod 1 ended first with exit code 137 (OOMKilled)"
+    )
+    assert out[1].startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
     assert any(line.startswith("Xid 79 on 0000:0f:00: ") for line in out)
     out, _ = await say(capsys, "why", "dpo-b")
     assert "needs 32 GPUs" in out[0]
