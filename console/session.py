@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from console.metrics.diagnosis import Diagnosis
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.loss import SavedInFolder
+    from console.metrics.loss import SeenFolder
     from console.metrics.measures import MeasureService
     from console.metrics.seen_time import Span
     from console.metrics.training.run import Slowdown
@@ -146,7 +146,10 @@ class Session:
     def launch(self) -> LaunchService:
         from console.launch.launcher import LaunchService
 
-        return LaunchService(self.watch, self._alarms_of, self._spans_of, self._measures_of, self._saved_in_folder)
+        return LaunchService(
+            self.watch, self._alarms_of, self._spans_of, lambda *key: self.measures.read_log(*key),
+            self._measures_of, self._seen_folder,
+        )  # fmt: skip
 
     @cached_property
     def logs(self) -> LogService:
@@ -335,7 +338,7 @@ class Session:
         """What was last read of a job's checkpoints, in this session."""
         return self.checkpoints.known.get(key) if "checkpoints" in vars(self) else None
 
-    def _saved_in_folder(self, namespace: str, name: str) -> SavedInFolder | None:
+    def _seen_folder(self, namespace: str, name: str) -> SeenFolder | None:
         saved = self.saved_state((namespace, name))
         return saved.in_folder if saved is not None else None
 
@@ -343,8 +346,7 @@ class Session:
         """Whether a launch could go on from a checkpoint of a job, by its log and its folder; None: not known."""
         from console.metrics.loss import has_checkpoint
 
-        folder, measures = self._saved_in_folder(*jobset.key), self.measures.find_followed(jobset.key)
-        return has_checkpoint(jobset.recipe, measures, folder)
+        return has_checkpoint(jobset, self.measures.find_followed(jobset.key), self._seen_folder(*jobset.key))
 
     def _hang_diagnosis(self, key: tuple[str, str]) -> Diagnosis | None:
         from console.metrics.diagnosis import DiagnosisKind

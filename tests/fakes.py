@@ -356,7 +356,7 @@ class FakeSession:
     def has_checkpoint(self, jobset: JobSet) -> bool | None:
         saved = self.saved_state(jobset.key)
         folder = saved.in_folder if saved is not None else None
-        return has_checkpoint(jobset.recipe, self.measures.find_followed(jobset.key), folder)
+        return has_checkpoint(jobset, self.measures.find_followed(jobset.key), folder)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         return self.hang_probe.slow_reports.get(key)

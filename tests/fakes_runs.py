@@ -207,7 +207,7 @@ class FakeLaunching:
     async def render(self, plan: Any) -> Any:
         return self._session._did("render", plan, default=())
 
-    async def find_unsaved(self, namespace: str, name: str, gpus: int) -> str:
+    async def find_unsaved(self, namespace: str, name: str) -> str:
         return str(self._session.answers.get("unsaved", ""))
 
     async def list_unsaved(self, node: str) -> list[str]:

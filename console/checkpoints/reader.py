@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from console.attach.files.copies import EntryKind
 from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
-from console.checkpoints.saved import SavedState, saved_folder
+from console.checkpoints.saved import SavedState
 from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
 from console.google.storage import CloudStorage, GcsPlace, parse_gcs_address
 from console.kube.find_job import find_job
+from console.metrics.loss import saved_folder
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -53,15 +54,8 @@ class CheckpointReader:
     async def find_folder(self, namespace: str, name: str) -> str:
         """The folder that the job's log says it saves to, read to its end if nobody follows it; else NotFound."""
         find_job(self._cluster.fleet, namespace, name)
-        followed = self._measures().find_followed((namespace, name))
-        if place := saved_folder(followed):
+        if place := saved_folder(await self._measures().read_log(namespace, name)):
             return place
-        if followed is None or not any(followed.tracks):
-            async with self._measures().open_job(namespace, name, once=True) as measures:
-                async for _ in measures.follow_changes():
-                    pass
-            if place := saved_folder(measures):
-                return place
         raise NotFound(
             f"The log of {name} does not say where it saves checkpoints.",
             f"Name the folder: a4 checkpoints {name}:0:/PATH, or gs://BUCKET/FOLDER.",
@@ -81,7 +75,8 @@ class CheckpointReader:
                     found, problem=f"The log and the folder of {key[1]} could not be read in {READ_TIMEOUT:.0f} s."
                 )
             except ConsoleError as error:
-                found = replace(found, problem=error.message)
+                missing = bool(found.place) and isinstance(error, NotFound)
+                found = replace(found, problem=error.message, missing=missing)
             if found.survey is not None:
                 files = sum(each.files for each in found.survey.checkpoints)
                 took = f"{files:,} {'file' if files == 1 else 'files'} in {time.monotonic() - begun:.1f} s"

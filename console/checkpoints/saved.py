@@ -1,4 +1,4 @@
-"""What is known of a job's checkpoints, from its log and from its folder, and what its end would lose (pure)."""
+"""What is known of a job's checkpoints, from its log and from its folder (pure)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.metrics.loss import Loss, SavedInFolder, find_loss
-from console.metrics.seen_time import list_seen
+from console.metrics.loss import IN_PODS, SeenFolder
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
+    from console.kube.objects.jobset import JobSet
     from console.metrics.job_measures import JobMeasures
 
 EVERY = 300.0  # seconds after which the checkpoints of a job that is looked at are read again
@@ -27,15 +27,26 @@ class SavedState:
     survey: Survey | None = None
     problem: str = ""  # why there is none, a sentence
     by: str = ""  # what the reading took
+    missing: bool = False  # whether the problem is that there is no such folder
 
     @property
     def last_step(self) -> int | None:
         return self.survey.last_complete.step if self.survey is not None and self.survey.last_complete else None
 
     @property
-    def in_folder(self) -> SavedInFolder | None:
-        last = self.survey.last_complete if self.survey is not None else None
-        return SavedInFolder(last.step, last.modified, self.at) if last is not None else None
+    def in_folder(self) -> SeenFolder | None:
+        """What of it counts; None while nobody could look."""
+        if self.missing:
+            return SeenFolder(self.place, self.at, absent=self.problem[:1].lower() + self.problem[1:].rstrip("."))
+        if self.survey is None:
+            return None
+        last, every = self.survey.last_complete, self.survey.checkpoints
+        if last is not None:
+            return SeenFolder(self.place, self.at, True, last.step, last.modified)
+        count = f"none of the {len(every)} checkpoints" if len(every) > 1 else "the only checkpoint"
+        known = "known to be complete" if len(every) > 1 else "not known to be complete"
+        none = f"{count} in {self.place} is {known}" if every else f"there is no checkpoint in {self.place}"
+        return SeenFolder(self.place, self.at, absent=none)
 
     def is_due(self, now: float, measures: JobMeasures | None) -> bool:
         """Whether to read again: some time has passed, and the log tells of another save or the last was incomplete."""
@@ -53,25 +64,6 @@ def last_saved(measures: JobMeasures | None) -> tuple[int, float] | None:
     return (int(found.step), found.time) if found is not None and found.step is not None else None
 
 
-def saved_folder(measures: JobMeasures | None) -> str:
-    """The folder that the log says was saved to last; empty if it names none."""
-    tracks = measures.tracks if measures is not None else ()
-    return next((track.saved_to for track in reversed(tracks) if track.saved_to), "")
-
-
-def find_followed_loss(
-    saved: SavedState | None, measures: JobMeasures | None, now: float, ran: float = 0.0
-) -> Loss | None:
-    """What would be lost if the job ended now, whose log is followed; `ran`: since when its pods run.
-
-    None if it trains nothing, or has ended well, or while its log of before is still read: a later save may follow.
-    """
-    if measures is not None and measures.is_reading_old_lines:
-        return None
-    seen = list_seen([track.seen for track in measures.tracks], now) if measures is not None else []
-    return find_loss(seen, ran, saved.in_folder if saved is not None else None)
-
-
 def list_faults(survey: Survey) -> list[str]:
     """Saves that are incomplete or being written, the newest first, and pointers that are wrong; a sentence each."""
     found = []
@@ -87,8 +79,15 @@ def list_faults(survey: Survey) -> list[str]:
 STARTING_WEIGHTS = ("recipe.train.checkpoint", "recipe.swift.load")  # fields of recipes: the weights to begin with
 
 
-def starting_values(saved: SavedState, paths: Collection[str]) -> tuple[dict[str, Value], str]:
-    """Values of a recipe with these fields that begin with the last complete checkpoint, and a sentence about that."""
+def starting_values(
+    saved: SavedState, paths: Collection[str], jobset: JobSet | None = None
+) -> tuple[dict[str, Value], str]:
+    """Values of a recipe with these fields that begin with the last complete checkpoint, and a sentence about that.
+
+    `jobset`: what saved it, if that is known.
+    """
+    if jobset is not None and saved.place and jobset.keeps(saved.place) is False:
+        return {}, f"It begins as the job did: {IN_PODS}."
     last = saved.survey.last_complete if saved.survey is not None else None
     if last is None:
         why = saved.problem or "None of its checkpoints is known to be complete."

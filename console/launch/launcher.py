@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -23,7 +23,7 @@ from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
 from console.kube.objects.on_demand import AdmissionCheckWire, read_object
 from console.metrics.alarm import Alarm
-from console.metrics.loss import find_loss, find_start
+from console.metrics.loss import find_followed_loss, find_loss, unread_words
 from console.metrics.step_cadence import format_duration
 from console.settings import login_name
 
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from console.launch.value_checks import MeasuredSaves
     from console.metrics.alarm import Alarm
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.loss import SavedInFolder
+    from console.metrics.loss import Loss, SeenFolder
     from console.metrics.seen_time import Span
-    from console.scheduling.what_if import WhatIf
+    from console.scheduling.what_if import Consequence, WhatIf
     from console.scheduling.why_answer import Why
 
 
-NO_CHECKPOINT = "no checkpoint known"  # of a job of which nothing was read, or that trains nothing
 PROVISIONING = "kueue.x-k8s.io/provisioning-request"  # the controller of AdmissionChecks that ask for machines
+LOG_SECONDS = 10.0  # seconds in which a log has to be read that tells what would be lost
 REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
@@ -63,16 +63,17 @@ class LaunchService:
         cluster: WatchedCluster,
         alarms: Callable[[str, str, float], tuple[Alarm, ...]],
         spans: Callable[[str, str], Sequence[Span]],
+        read_log: Callable[[str, str], Awaitable[JobMeasures]],
         measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
-        folder: Callable[[str, str], SavedInFolder | None] = lambda *_: None,
+        folder: Callable[[str, str], SeenFolder | None] = lambda *_: None,
     ) -> None:
         """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time.
 
         `measures`: of a job whose log this session follows, once it is read up to now. `folder`: what was read of its
-        checkpoints in this session.
+        checkpoints in this session. `read_log`: measures up to now, read if nobody follows the log.
         """
         self._cluster, self._alarms, self._spans = cluster, alarms, spans
-        self._measures, self._folder = measures, folder
+        self._measures, self._folder, self._read_log = measures, folder, read_log
         self._loaded: ChartCatalog | None = None
         self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
@@ -129,36 +130,46 @@ class LaunchService:
 
         return JobStopper(self._cluster, self._launcher, self.find_unsaved)
 
-    async def find_unsaved(self, namespace: str, name: str, gpus: int) -> str:
-        """What of a job's work is not in a checkpoint, by what was read of its log and its folder; empty: not known."""
-        spans = self._spans(namespace, name) or await self.runs.read_spans(namespace, name)
-        fleet = self._cluster.fleet
-        ran = find_start(fleet.jobsets.get((namespace, name)), fleet)
-        loss = find_loss(spans, ran, self._folder(namespace, name))
-        return loss.sentence(time.time(), gpus) if loss is not None else ""
+    async def find_loss(self, namespace: str, name: str) -> Loss | None:
+        """What the end of a job now would lose, by its log, which is read if nobody follows it, and by its folder."""
+        fleet, now = self._cluster.fleet, time.time()
+        jobset = fleet.jobsets.get((namespace, name))
+        if jobset is None or find_loss(jobset, fleet, (), now) is None:
+            return None
+        folder = self._folder(namespace, name)
+        try:
+            async with asyncio.timeout(LOG_SECONDS):
+                measures = await self._read_log(namespace, name)
+            if any(measures.tracks) or measures.tests or not measures.unread:
+                return find_followed_loss(jobset, fleet, measures, folder, now)
+            unread = unread_words(measures.unread[0])
+        except TimeoutError:
+            unread = f"its log could not be read in {LOG_SECONDS:g} s"
+        except ConsoleError as error:
+            unread = unread_words(error)
+        spans = await self.runs.read_spans(namespace, name)  # what consoles saw of it before
+        return find_loss(jobset, fleet, spans, now, folder=folder, unread="" if spans else unread)
+
+    async def find_unsaved(self, namespace: str, name: str) -> str:
+        """The same as a sentence without its end; empty: it would lose nothing."""
+        loss = await self.find_loss(namespace, name)
+        return loss.sentence(time.time()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
-        """Of each job with pods on a node what of its work is in no checkpoint: "NAME: the work since step 40 …"."""
-        fleet, found = self._cluster.fleet, []
-        on_it = (pod for pod in fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
-        for uid in dict.fromkeys(pod.jobset_uid for pod in on_it):
-            pods = fleet.pods_by_jobset[uid]
-            gpus = sum(pod.holds_gpus for pod in pods)
-            if gpus:
-                unsaved = await self.find_unsaved(pods[0].namespace, pods[0].jobset, gpus)
-                found.append(f"{pods[0].jobset}: {unsaved or NO_CHECKPOINT}")
-        return found
+        """Of each job with pods on a node what its end would lose: "NAME: the work since step 40 …"."""
+        on_it = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
+        jobs = list(dict.fromkeys((pod.namespace, pod.jobset) for pod in on_it))
+        found = await asyncio.gather(*(self.find_unsaved(*key) for key in jobs))
+        return [f"{name}: {unsaved}" for (_, name), unsaved in zip(jobs, found, strict=True) if unsaved]
 
     async def add_losses(self, found: WhatIf) -> WhatIf:
-        """Say of each job that runs and would be ended what of its work is in no checkpoint."""
-        fleet, consequences = self._cluster.fleet, list(found.consequences)
-        for at, each in enumerate(consequences):
-            jobset = fleet.jobsets.get((each.namespace, each.job))
-            gpus = sum(pod.holds_gpus for pod in fleet.pods_by_jobset.get(jobset.uid, ())) if jobset else 0
-            if each.ends_work and gpus:
-                unsaved = await self.find_unsaved(each.namespace, each.job, gpus)
-                consequences[at] = structs.replace(each, lost=unsaved or NO_CHECKPOINT)
-        return structs.replace(found, consequences=tuple(consequences))
+        """Say of each job that runs and would be ended what it would lose."""
+
+        async def with_loss(each: Consequence) -> Consequence:
+            lost = await self.find_unsaved(each.namespace, each.job) if each.ends_work else ""
+            return structs.replace(each, lost=lost)
+
+        return structs.replace(found, consequences=tuple(await asyncio.gather(*map(with_loss, found.consequences))))
 
     @cached_property
     def releases(self) -> Releases:
@@ -348,8 +359,8 @@ def _may_act(alarm: Alarm, action: HangAction) -> bool:
 
 async def stop_and_relaunch(
     launch: LaunchService, plan: LaunchPlan, name: str, nodes: Sequence[str], begin: Mapping[str, Value]
-) -> LaunchPlan:
-    """Stop a job and launch it again under another name, without these nodes; the plan that was launched.
+) -> str:
+    """Stop a job and launch it again under another name, without these nodes; what was lost, in words.
 
     It is not stopped if the API server would not accept the new one.
     """
@@ -360,7 +371,7 @@ async def stop_and_relaunch(
     going = await launch.job_stopper.plan_stop(plan.namespace, plan.name)
     await launch.stop(plan.namespace, plan.name, going.goes)
     await launch.install(new)
-    return new
+    return going.lost
 
 
 def avoid_nodes(values: Mapping[str, Value], nodes: Sequence[str]) -> dict[str, Value]:

@@ -44,7 +44,7 @@ class StopPlan:
     pods: int = 0
     gpus: int = 0  # GPUs that would be free
     owner: str = ""  # who launched the job, as a short name; empty: not known
-    lost: str = ""  # the work that was not saved, in words; empty: none, or the job does not train
+    lost: str = ""  # what its end would lose of its work, in words; empty: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,15 @@ class JobStopper:
         self,
         cluster: WatchedCluster,
         launcher: Callable[[], Launcher],
-        unsaved: Callable[[str, str, int], Awaitable[str]],
+        unsaved: Callable[[str, str], Awaitable[str]],
     ) -> None:
-        """`unsaved`: what of a job's work (namespace, name, GPUs) is not in a checkpoint, in words."""
+        """`unsaved`: what the end of a job (namespace, name) would lose, in words."""
         self._cluster, self._launcher, self._unsaved = cluster, launcher, unsaved
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
         """What a stop removes, keeps and loses, as `_plan_removal` finds it."""
         plan = await self._plan_removal(namespace, name)
-        return replace(plan, lost=await self._unsaved(namespace, name, plan.gpus)) if plan.gpus else plan
+        return replace(plan, lost=await self._unsaved(namespace, name))
 
     async def _plan_removal(self, namespace: str, name: str) -> StopPlan:
         """A StopPlan from Helm's record of the release; NotFound, and as `stop` if it names objects of others."""

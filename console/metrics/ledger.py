@@ -99,23 +99,6 @@ def format_gpu_time(seconds: float, digits: int = 1) -> str:
     return f"{seconds / 60:,.1f} GPU-minutes" if seconds < 3600 else f"{seconds / 3600:,.{digits}f} GPU-hours"
 
 
-class Unsaved(Struct, frozen=True):
-    """Since when the work of a run is in no checkpoint."""
-
-    since: float
-    step: int | None = None  # the one that was saved then; None: none was, as far as it is known
-
-
-def find_unsaved(spans: Iterable[Span]) -> Unsaved | None:
-    """What a log tells of the work that is not saved; None without steps, or once the training is over."""
-    every = list(spans)
-    steps = [span for span in every if _trains(span)]
-    saved = next((span for span in reversed(every) if span.kind is SpanKind.SAVED), None)
-    if not steps or any(span.kind is SpanKind.IDLE for span in every):
-        return None
-    return Unsaved(saved.start, saved.last) if saved is not None else Unsaved(steps[0].start)
-
-
 def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
     """The ledger of a run by its moments, by what was seen of its log, and by its alarms."""
     begin = _ms(run.created)

@@ -1,99 +1,164 @@
-"""What the end of a job now would lose of its work, in the words of every place that tells of it (pure)."""
+"""What the end of a job now would lose of its work: one answer, for every place that tells of it (pure).
+
+A checkpoint counts if it is complete and lies on what outlives the pods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import ceil
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.ledger import find_unsaved, format_gpu_time
+from console.metrics.ledger import format_gpu_time
+from console.metrics.seen_time import Span, SpanKind, list_seen
 from console.metrics.step_cadence import format_duration
 
 if TYPE_CHECKING:
+    from console.errors import ConsoleError
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.seen_time import Span
 
 
-class SavedInFolder(NamedTuple):
-    """The last complete checkpoint of a folder that was read."""
+class SeenFolder(NamedTuple):
+    """What was found where checkpoints are saved, when that was looked at last."""
 
-    step: int | None
-    at: float  # when it was written
-    read: float  # when the folder was read
+    place: str  # a folder or an address
+    read: float
+    complete: bool = False
+    step: int | None = None  # of the last complete one; None: its folder names none
+    at: float = 0.0  # when that was written
+    absent: str = ""  # why none counts, a sentence without its end; empty: one does, or it is not known
 
 
 class Loss(NamedTuple):
     """The work that would be lost: never more than the job did since its pods run."""
 
-    since: float  # what was done since then is in no checkpoint
-    step: int | None = None  # of the last checkpoint; None: none is known
-    saved: float = 0.0  # when that was written
+    gpus: int
+    since: float  # what was done since then is lost; 0.0: not known
+    step: int | None = None  # of the checkpoint that counts; None: none does
+    saved: float = 0.0  # when that was written; 0.0: none counts
     by_folder: bool = False  # whether its folder tells that, not its log
-    heard: float = 0.0  # since when its log was read, where that tells of no checkpoint
+    why: str = ""  # why none counts, without its end
+    until: float = 0.0  # when the training was over; 0.0: it is not
 
     @property
     def is_all(self) -> bool:
         """Whether the last checkpoint is older than the run of its pods, so that all they did is lost."""
-        return self.step is not None and self.since > self.saved
+        return bool(self.saved) and self.since > self.saved
 
-    def seconds(self, now: float) -> float:
-        """How much time of each GPU, as exactly as it is told, so that what follows from it can be checked."""
-        seconds = max(0.0, now - self.since)
-        unit = 1 if seconds < 60 else 60 if seconds < 86_400 else 3600
-        return (ceil(seconds / unit) if self.step is None else seconds // unit) * float(unit)
+    def gpu_hours(self, now: float) -> float | None:
+        """None: not known."""
+        return self.gpus * max(0.0, (self.until or now) - self.since) / 3600 if self.since else None
 
-    def cost(self, now: float, gpus: int) -> str:
-        """Such as "6.1 GPU-hours", with "up to" where a checkpoint may exist of which nothing is known."""
-        return f"{'up to ' if self.step is None else ''}{format_gpu_time(self.seconds(now) * gpus)}"
+    def cost(self, now: float) -> str:
+        """Such as "6.1 GPU-hours", with "up to" where it may be less."""
+        hours = self.gpu_hours(now)
+        if hours is None:
+            return "how much is not known"
+        return f"{'' if self.saved else 'up to '}{format_gpu_time(hours * 3600)}"
 
-    def sentence(self, now: float, gpus: int) -> str:
+    def sentence(self, now: float) -> str:
         """Such as "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"."""
-        cost = self.cost(now, gpus)
-        if self.step is None:
-            heard = format_duration(max(0.0, now - (self.heard or self.since)))
-            return f"{cost}: its log tells of no checkpoint in the last {heard}"
+        step = f"step {self.step:,}" if self.step is not None else "its last checkpoint"
+        if not self.saved:
+            return f"{self.why}: {self.cost(now)}"
         if self.is_all:
-            ran = format_duration(self.seconds(now))
-            return f"all its work of {ran}, as step {self.step:,} was saved before its pods ran: {cost}"
-        return f"the work since step {self.step:,} was saved {format_duration(self.seconds(now))} ago: {cost}"
+            ran = format_duration(max(0.0, now - self.since))
+            return f"all its work of {ran}, as {step} was saved before its pods ran: {self.cost(now)}"
+        return f"the work since {step} was saved {format_duration(max(0.0, now - self.since))} ago: {self.cost(now)}"
 
 
-def find_loss(spans: Iterable[Span], ran: float, folder: SavedInFolder | None = None) -> Loss | None:
-    """What a job that trains would lose, by its log and by its folder; None without steps, or once training is over.
+IN_PODS = "its checkpoints are in the pods and go with them"
 
-    `ran`: since when its pods run (0.0: not known), beyond which nothing can be lost: what was not saved before a
-    restart is lost already.
+
+def find_loss(
+    jobset: JobSet, fleet: Fleet, spans: Sequence[Span], now: float, *,
+    place: str = "", folder: SeenFolder | None = None, unread: str = "",
+) -> Loss | None:  # fmt: skip
+    """What a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.
+
+    `spans`: what its log told of its time; `place`: where it saves by that; `unread`: why the log, or a part of it, was
+    not read.
     """
-    by_log = find_unsaved(spans)
-    if by_log is None:
+    gpus, started, containers = _running(jobset, fleet)
+    if not gpus or jobset.recipe.startswith("nccl") or any(span.kind is SpanKind.ROWS for span in spans):
         return None
-    if folder is not None and folder.step is not None and (by_log.step is None or by_log.since <= folder.read):
-        return Loss(max(folder.at, ran), folder.step, folder.at, by_folder=True)
-    if by_log.step is not None:  # also of what was saved since the folder was read, of which its log alone tells
-        return Loss(max(by_log.since, ran), by_log.step, by_log.since)
-    return Loss(ran or by_log.since, heard=max(by_log.since, ran))
+    if unread:
+        return Loss(gpus, started, why=unread)
+    steps = [span for span in spans if span.kind is SpanKind.FIRST or span.steps > 0]
+    if not steps and not (folder is not None and folder.complete):
+        return Loss(gpus, started, why="its log tells of no step")
+    over = next((span.start for span in spans if span.kind is SpanKind.IDLE), 0.0)
+    told = next((span for span in reversed(spans) if span.kind is SpanKind.SAVED), None)
+    if told is not None and folder is not None and told.start <= folder.read and (folder.complete or folder.absent):
+        told = None  # its folder tells more
+    last: tuple[float, int | None] | None = (told.start, told.last) if told is not None else None
+    if last is None and folder is not None and folder.complete:
+        last = folder.at, folder.step
+    if last is None and over:
+        return None  # what was not saved then is gone already
+    stays = jobset.keeps((folder.place if folder is not None else "") or place)
+    if last is not None and stays:
+        return Loss(gpus, max(last[0], containers), last[1], last[0], by_folder=told is None) if not over else None
+    if last is not None:
+        why = IN_PODS if stays is False else "whether its checkpoints outlive its pods is not known"
+    elif folder is not None and folder.absent:
+        why = folder.absent
+    else:
+        heard = format_duration(max(0.0, now - max(steps[0].start, containers)))
+        why = f"its log tells of no checkpoint in the last {heard}"
+    return Loss(gpus, started or (steps[0].start if steps else 0.0), why=why, until=over)
 
 
-def has_checkpoint(recipe: str, measures: JobMeasures | None, folder: SavedInFolder | None) -> bool | None:
+def find_followed_loss(
+    jobset: JobSet, fleet: Fleet, measures: JobMeasures, folder: SeenFolder | None, now: float
+) -> Loss | None:
+    """The same of a job whose log is followed, or was read to its end."""
+    unread = "its log of before is still being read" if measures.is_reading_old_lines else ""
+    if measures.unread and not any(measures.tracks):
+        unread = unread_words(measures.unread[0])
+    if measures.tests:
+        return None
+    spans = list_seen([track.seen for track in measures.tracks], now)
+    return find_loss(jobset, fleet, spans, now, place=saved_folder(measures), folder=folder, unread=unread)
+
+
+def unread_words(error: ConsoleError) -> str:
+    return f"its log could not be read ({error.message.rstrip('.')})"
+
+
+def saved_folder(measures: JobMeasures | None) -> str:
+    """The folder that the log says was saved to last; empty if it names none."""
+    tracks = measures.tracks if measures is not None else ()
+    return next((track.saved_to for track in reversed(tracks) if track.saved_to), "")
+
+
+def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFolder | None) -> bool | None:
     """Whether a launch could go on from a checkpoint of a job, by its folder and by its log; None: not known.
 
-    A test of NCCL saves nothing.
+    A test of NCCL saves nothing, and what is in the pods goes with them.
     """
-    if folder is not None:
-        return True
-    if recipe.startswith("nccl"):
+    if folder is not None and (folder.complete or folder.absent):
+        return folder.complete and jobset.keeps(folder.place)
+    if jobset.recipe.startswith("nccl"):
         return False
     if measures is None or measures.is_reading_old_lines:
         return None
     if any(track.checkpoints for track in measures.tracks):
-        return True
+        return jobset.keeps(saved_folder(measures))
     return False if any(measures.tracks) or measures.tests else None
 
 
-def find_start(jobset: JobSet | None, fleet: Fleet) -> float:
-    """Since when the pods of a job run; 0.0: not known."""
-    pods = fleet.pods_by_jobset.get(jobset.uid, ()) if jobset is not None else ()
-    started = [(pod.main.started if pod.main else 0.0) or pod.started for pod in pods if pod.holds_gpus]
-    return min((each for each in started if each), default=0.0)
+def _running(jobset: JobSet, fleet: Fleet) -> tuple[int, float, float]:
+    """GPUs that a job holds, and since when its pods and their containers run; 0.0: not known.
+
+    Where pods may not be listed its GPUs are those that it asks for, while it runs.
+    """
+    pods = fleet.pods_by_jobset.get(jobset.uid, ())
+    holding = [pod for pod in pods if pod.holds_gpus]
+    started = min((each for pod in holding if (each := pod.started)), default=0.0)
+    containers = min((each for pod in holding if (each := pod.main.started if pod.main else 0.0)), default=0.0)
+    gpus = sum(pod.holds_gpus for pod in holding)
+    if not pods and not jobset.finished and not jobset.suspended:
+        gpus = jobset.gpus
+    return gpus, started or containers, containers or started

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,7 @@ BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched
 LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once and was not read to its end
 BATCH_LINES = 32  # lines that are read before others get their turn
 RETRY_SECONDS = 15.0  # seconds after which tests that other consoles keep are looked for
+READ_HOLDS = 30.0  # seconds for which a log that was read to its end is not read again
 MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 
 
@@ -124,6 +126,7 @@ class MeasureService:
         self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})  # snapshot, when, starts
         self.windows = StartWindows({}, 0)  # those that the starts were given
         self._forecasting = asyncio.Lock()
+        self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
         self._noted: object = None  # the workloads that were noted last
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
         self.progress_reader = JobProgressReader(
@@ -237,6 +240,19 @@ class MeasureService:
             return self._shared[key].measures
         watcher = self.light.get(key)
         return watcher.measures if watcher is not None and watcher.is_followed else None
+
+    async def read_log(self, namespace: str, name: str) -> JobMeasures:
+        """A job's measures up to now: those that are followed, else its log is read to its end."""
+        key = namespace, name
+        followed = self.find_followed(key)
+        if followed is not None and (any(followed.tracks) or followed.tests) and not followed.is_reading_old_lines:
+            return followed
+        if self._read_last is None or self._read_last[0] != key or time.monotonic() > self._read_last[1] + READ_HOLDS:
+            async with self.open_job(namespace, name, once=True) as measures:
+                async for _ in measures.follow_changes():
+                    pass
+            self._read_last = key, time.monotonic(), measures
+        return self._read_last[2]
 
     @asynccontextmanager
     async def open_job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
@@ -431,7 +447,7 @@ class MeasureService:
         self.progress_reader.reset()
         if self._reading is not None:
             self._reading.cancel()
-        self._read_again = 0.0
+        self._read_again, self._read_last = 0.0, None
         for shared in self._shared.values():
             shared.task.cancel()
         self._shared.clear()

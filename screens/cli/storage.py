@@ -14,9 +14,10 @@ import yaml
 from console.attach.files.copies import RemotePath, parse_remote_path
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import find_saved_folder, survey_bucket, survey_container
+from console.checkpoints.saved import SavedState
 from console.errors import BadInput, NotFound, NotThere
 from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
-from console.metrics.loss import Loss, find_start
+from console.metrics.loss import Loss
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
@@ -139,10 +140,11 @@ async def checkpoints(options: CheckpointsOptions) -> int:
     if options.place.strip().startswith("gs:"):
         async with google_of(options) as google:
             return _print_survey(
-                await survey_bucket(google.storage, parse_gcs_address(options.place), now), options, now, 0
+                await survey_bucket(google.storage, parse_gcs_address(options.place), now), options, now
             )
     async with open_session(options, (*KINDS, "nodes")) as session:
         place = parse_remote_path(options.place) or await _told_by_log(session, options.place)
+        folder = place.path
         if place.path.startswith("gs:"):
             found = await survey_bucket(session.google.storage, parse_gcs_address(place.path), now)
         else:
@@ -157,11 +159,9 @@ async def checkpoints(options: CheckpointsOptions) -> int:
                 hint = f"Name the folder: a4 checkpoints {place.job}:0:/PATH, or gs://BUCKET/FOLDER."
                 told = f"The log of {place.job} says that it saves to {place.path}, and pod 0 has no such folder."
                 raise NotFound(told, hint) from error
-        # GPUs that the job holds now; 0 if it does not run.
-        jobset = session.fleet.jobsets.get((session.namespace, place.job))
-        pods = session.fleet.pods_by_jobset.get(jobset.uid, []) if jobset else []
-        ran = find_start(jobset, session.fleet)
-        return _print_survey(found, options, now, sum(pod.holds_gpus for pod in pods), ran)
+        key = session.namespace, place.job
+        session.checkpoints.known[key] = SavedState(now, folder, found)
+        return _print_survey(found, options, now, await session.launch.find_loss(*key))
 
 
 async def _told_by_log(session: Session, job: str) -> RemotePath:
@@ -178,13 +178,14 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
 PROBLEMS = 5  # of one checkpoint that are printed
 
 
-def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: int, ran: float = 0.0) -> int:
+def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: Loss | None = None) -> int:
     last = found.last_complete
-    lost = (now - max(last.modified, ran)) / 3600 * gpus if last and gpus else None
+    lost = loss.gpu_hours(now) if loss is not None else None
     if options.json:
         print_json({
             "kind": "checkpoints", "place": options.place, "last_complete": last.step if last else None,
-            "age": now - last.modified if last else None, "gpu_hours_at_risk": lost, "notes": found.notes,
+            "age": now - last.modified if last else None, "gpu_hours_at_risk": lost,
+            "lost": loss.sentence(now) if loss is not None else "", "notes": found.notes,
             "items": [asdict(each) for each in found.checkpoints],
         })  # fmt: skip
     else:
@@ -196,7 +197,9 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, gpus: 
                 print_line(f"    and {len(each.problems) - PROBLEMS} more; --json lists them all")
         for note in found.notes:
             print_line(one_line(note))
-        print_line(_summary(found, last, now, gpus, ran))
+        print_line(_summary(found, last, now))
+        if loss is not None:
+            print_line(f"Lost if the job ended now: {loss.sentence(now)}.")
     wrong = found.notes or any(each.state is CheckpointState.INCOMPLETE for each in found.checkpoints)
     return 1 if wrong or last is None else 0
 
@@ -210,19 +213,13 @@ def _format_checkpoint(each: Checkpoint) -> str:
     )
 
 
-def _summary(found: Survey, last: Checkpoint | None, now: float, gpus: int, ran: float) -> str:
+def _summary(found: Survey, last: Checkpoint | None, now: float) -> str:
     if not found.checkpoints:
         return "There are no checkpoints in a format that is known here."
     if last is None:
         return "None of them is known to be complete."
     step = f"step {last.step:,}" if last.step is not None else last.path or "this folder"
-    words = f"The last complete one is {step}, {wording.duration(now - last.modified)} old."
-    if gpus:
-        loss = Loss(max(last.modified, ran), last.step or 0, last.modified, by_folder=True)
-        before = f" It is older than the job's pods, which have run for {wording.duration(loss.seconds(now))}."
-        words += before if loss.is_all else ""
-        words += f" {loss.cost(now, gpus)} ({wording.count(gpus, 'GPU')}) would be lost if the job ended now."
-    return words
+    return f"The last complete one is {step}, {wording.duration(now - last.modified)} old."
 
 
 class BucketsOptions(Options):
@@ -294,7 +291,8 @@ COMMANDS: Commands = {
         checkpoints,
         CheckpointsOptions,
         epilog="Judged by names, sizes and headers of the files; nothing is loaded. JSON: kind, place, last_complete "
-        "(step), age (s), gpu_hours_at_risk (since the last complete one; null where no running job is named), notes "
+        "(step), age (s), gpu_hours_at_risk (the most that would be lost; null where no running job is named), lost "
+        "(that as a sentence), notes "
         "(wrong pointers to the latest), items with path, format, step, state (complete, incomplete, being written, "
         "cannot tell), bytes, files, modified, problems. Exit code 1 if one is incomplete, a pointer is wrong, or none "
         "is complete.",

@@ -102,13 +102,14 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
     known = [nodes["", each] for each in blame.nodes if ("", each) in nodes]
     pools = screen.session.google.node_pools
     why_not = next((why for each in known if (why := pools.why_not_reportable(each))), "")
-    saved = screen.session.saved_state(trouble.jobset.key)
+    saved, kept = screen.session.saved_state(trouble.jobset.key), screen.session.has_checkpoint(trouble.jobset)
     whole = saved is not None and saved.survey is not None and saved.survey.last_complete is not None
+    whole = whole and kept is not False
     again = FROM_SAVED if whole else "Launch again"
     seldom = f"seldom helps: not a node but the program, its data or storage is at fault; {innocent} is where it shows"
     can = {
         "without": f"as {again}, but not on {where}" if where else seldom if innocent else "",
-        "again": f"the form with {name}'s values, {_where_it_begins(screen.session.has_checkpoint(trouble.jobset))}",
+        "again": f"the form with {name}'s values, {_where_it_begins(kept)}",
         "cordon": f"no new pods on {where}; running pods stay" if where else "",
         "report": "" if not known else f"{NOT_POSSIBLE}: {why_not.rstrip('.')}" if why_not
         else f"has Google replace the host of {where}, whose pods are evicted; cordons it"
@@ -137,7 +138,7 @@ def _short_names(nodes: Sequence[str]) -> str:
 
 def _where_it_begins(has_checkpoint: bool | None) -> str:
     if has_checkpoint is False:
-        return "from its start: no checkpoint of it is known"
+        return "from its start: no checkpoint of it is known that outlives its pods"
     return "from its last complete checkpoint where there is one and the recipe takes it"
 
 

@@ -56,7 +56,8 @@ async def _stop(app: ConsoleApp, key: Key) -> str:
     launch = app.session.launch
     going = await launch.job_stopper.plan_stop(*key)
     report = await launch.stop(*key, going.goes)
-    return f"Stopped, as on_hang in config.toml says. Deleting: {', '.join(report.deleted[:4]) or key[1]}."
+    lost = f" Lost: {going.lost}." if going.lost else ""
+    return f"Stopped, as on_hang in config.toml says. Deleting: {', '.join(report.deleted[:4]) or key[1]}.{lost}"
 
 
 async def _relaunch(app: ConsoleApp, plan: PlannedAction) -> str:
@@ -67,5 +68,6 @@ async def _relaunch(app: ConsoleApp, plan: PlannedAction) -> str:
     before = await launch.releases.plan_of_release(namespace, jobset.release)
     begin, words = await begin_with_saved(app.session, plan.key, before)
     new = free_name(name, app.fleet, namespace)
-    await stop_and_relaunch(launch, before, new, plan.nodes, begin)
+    lost = await stop_and_relaunch(launch, before, new, plan.nodes, begin)
+    words = f"{words} Lost: {lost}." if lost else words
     return f"Stopped, and launched again as {new} without {', '.join(plan.nodes)}. {words}"

@@ -435,7 +435,7 @@ async def begin_with_saved(session: Session, key: tuple[str, str], plan: LaunchP
     saved = session.saved_state(key)
     if saved is None or saved.survey is None:
         saved = await session.checkpoints.read_job(*key)
-    return starting_values(saved, paths)
+    return starting_values(saved, paths, session.fleet.jobsets.get(key))
 
 
 def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:

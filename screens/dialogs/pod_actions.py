@@ -6,7 +6,7 @@ import asyncio
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import ClassVar
 
@@ -331,10 +331,12 @@ async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, Conso
     """What stopping removes and keeps; from the snapshot alone if Helm's record cannot be read, with the error."""
     from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
 
+    launch = screen.session.launch
     try:
-        return await screen.session.launch.job_stopper.plan_stop(jobset.namespace, jobset.name), None
+        return await launch.job_stopper.plan_stop(*jobset.key), None
     except ConsoleError as error:
-        return plan_from_snapshot(jobset, screen.app.fleet), error
+        lost = await launch.find_unsaved(*jobset.key)
+        return replace(plan_from_snapshot(jobset, screen.app.fleet), lost=lost), error
 
 
 def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:

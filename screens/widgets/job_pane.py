@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from console.checkpoints.saved import find_followed_loss, list_faults, saved_folder
+from console.checkpoints.saved import list_faults
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.logs.redact import redact
@@ -16,7 +16,7 @@ from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
-from console.metrics.loss import find_start
+from console.metrics.loss import find_followed_loss, saved_folder
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.metrics.training.steps import METRICS
@@ -303,22 +303,15 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     """
     if line.jobset.state not in _RUNS or measures is None or not any(measures.tracks):
         return []
-    saved, loss = line.saved, find_followed_loss(line.saved, measures, now, find_start(line.jobset, line.fleet))
+    if measures.is_reading_old_lines:
+        return []
+    saved = line.saved
+    loss = find_followed_loss(line.jobset, line.fleet, measures, saved.in_folder if saved else None, now)
     if loss is None:
         return []
-    gpus, cost = line.jobset.gpus, loss.cost(now, line.jobset.gpus)
-    time = wording.duration(loss.seconds(now))
-    runs = [Span("checkpoint ", "dim")]
-    if loss.step is None:
-        heard = wording.duration(now - loss.heard)
-        runs.append(Span(f"none in its log of the last {heard}", "waits"))
-        runs.append(Span(f": {cost} would be lost now ({time} x {gpus} GPUs). "))
-    else:
-        ago = wording.duration(now - loss.saved)
-        runs.append(Span(f"step {loss.step:,} ", "strong"))
-        runs.append(Span(f"{'complete' if loss.by_folder else 'by its log'}, {ago} ago"))
-        runs.append(Span(", before its pods ran", "waits") if loss.is_all else Span(""))
-        runs.append(Span(f": {time} x {gpus} GPUs = {cost} would be lost now. "))
+    runs = [Span("lost if it ended now  ", "dim"), Span(f"{loss.sentence(now)}. ", "" if loss.saved else "waits")]
+    if loss.saved:
+        runs.append(Span("Complete by its folder. " if loss.by_folder else "Saved by its log. ", "dim"))
     if saved is not None:
         return [*runs, *_fault_runs(saved), *_reading_runs(saved, now)]
     return [*runs, *([Span(f"{key} reads its folder.", "dim")] if key and saved_folder(measures) else [])]
@@ -335,14 +328,14 @@ def _fault_runs(saved: SavedState) -> list[Span]:
     if saved.survey is None:
         return []
     faults = list_faults(saved.survey)
-    if saved.survey.last_complete is None:
-        faults.insert(0, f"none of {len(saved.survey.checkpoints)} in its folder is known to be complete")
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return [Span(f"{faults[0][:1].upper()}{one_line(faults[0][1:])}{more}. ", "waits")] if faults else []
 
 
 def _reading_runs(saved: SavedState, now: float) -> list[Span]:
     ago = f"{wording.age(now - saved.at)} ago"
+    if saved.missing:
+        return [Span(f"Looked for {ago}.", "dim")]
     if saved.survey is None:
         why = wording.begun_small(one_line(saved.problem).rstrip("."))
         return [Span("Its folder could not be read: ", "dim"), Span(why), Span(f" (tried {ago}).", "dim")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -15,7 +15,7 @@ from console.kube.objects.workload import PodSet, Workload
 from console.launch.recipes import Field, FieldKind, Manifest, Recipe
 from console.metrics.nccl.results import Half, NcclTest, Row
 from tests.fakes import fleet_of
-from tests.screens.scene import NOW, a4, rank
+from tests.screens.scene import DISKS, NOW, a4, rank
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
@@ -38,7 +38,8 @@ MANIFESTS = (Manifest("JobSet", "me-nccl", "kind: JobSet\nmetadata:\n  name: me-
 
 
 def job(name: str, ranks: int, **more: object) -> JobSet:
-    group = ReplicatedJob("workload", pods_per_job=ranks, gpus_per_pod=8, ready=more.pop("ready", 1))  # type: ignore[arg-type]
+    about: dict[str, Any] = {"ready": more.pop("ready", 1), "mounts": more.pop("mounts", DISKS)}
+    group = ReplicatedJob("workload", pods_per_job=ranks, gpus_per_pod=8, **about)
     known = {"queue": "a4", "release": name, "recipe": "nccl-all-reduce", "owner": "you", "created": NOW - 600}
     return JobSet("default", name, f"uid-{name}", groups=(group,), **{**known, **more})  # type: ignore[arg-type]
 
@@ -65,7 +66,10 @@ def cluster_queue(name: str, used: int, **more: object) -> ClusterQueue:
 
 def queue_scene() -> Fleet:
     """llama holds 48 of 64, dpo-b waits for 32, sweep has failed, old is done, big has 40 ranks that start."""
-    llama, waits = job("llama", 6, owner="mira"), job("dpo-b", 4, suspended=True, owner="li")
+    llama, waits = (
+        job("llama", 6, owner="mira", recipe="qwen3-30b-pretrain"),
+        job("dpo-b", 4, suspended=True, owner="li"),
+    )
     failed = job("sweep", 2, conditions=(Condition("Failed", "True", "FailedJobs", "jobset failed", NOW - 30),))
     done = job("old", 2, conditions=(Condition("Completed", "True", since=NOW - 60),))
     big = job("big", 40, ready=0, queue="research", restarts=1, max_restarts=3)

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from console.kube.objects.event import Event
-from console.kube.objects.jobset import JobSet, ReplicatedJob
+from console.kube.objects.jobset import JobSet, Mount, ReplicatedJob
 from console.kube.objects.meta import Condition
 from console.kube.objects.node import Node, Provisioning
 from console.kube.objects.pod import Container, Pod
@@ -34,10 +34,14 @@ def spot(number: int, **more: Any) -> Node:
     )  # fmt: skip
 
 
+DISKS = Mount("/out", stays=True), Mount("/mnt", stays=True)  # that outlive the pods
+
+
 def jobset(name: str, ranks: int, **more: Any) -> JobSet:
     return JobSet(
         namespace="default", name=name, uid=f"uid-{name}", created=NOW - 4000, queue="a4", release=name,
-        groups=(ReplicatedJob("workload", replicas=1, pods_per_job=ranks, gpus_per_pod=8, ready=1),), **more,
+        groups=(ReplicatedJob("workload", replicas=1, pods_per_job=ranks, gpus_per_pod=8, ready=1, mounts=DISKS),),
+        **more,
     )  # fmt: skip
 
 

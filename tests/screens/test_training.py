@@ -355,10 +355,11 @@ async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_
     session.checkpoints.state = saved_state(ago=1800)
     async with console(session, size=(150, 45)) as (app, pilot, _):
         await opened(app, pilot)
-        await until(pilot, lambda: "step 40 complete, 30 min ago" in " ".join(screen_text(app).split()))
+        await until(
+            pilot, lambda: "the work since step 40 was saved 30 min ago: 24." in " ".join(screen_text(app).split())
+        )
         text = " ".join(screen_text(app).split())
-        assert "30 min x 48 GPUs = 24." in text
-        assert "GPU-hours would be lost now. Step 50 is incomplete: a is missing. /out, read" in text
+        assert "GPU-hours. Complete by its folder. Step 50 is incomplete: a is missing. /out, read" in text
         assert "5 files in 0.3 s, by commands in pod 0" in text
         assert session.called("checkpoints") == [("default", "llama")], "once, and not again each second"
 
@@ -375,10 +376,10 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
     async with console(session, size=(150, 45)) as (app, pilot, _):
         await opened(app, pilot)
         await until(pilot, lambda: "c reads its folder" in screen_text(app))
-        assert "step 50 by its log, " in " ".join(screen_text(app).split())
+        assert "since step 50 was saved" in " ".join(screen_text(app).split())
         assert session.called("checkpoints") == []
         await pilot.press("c")
-        await until(pilot, lambda: "step 40 complete" in screen_text(app))
+        await until(pilot, lambda: "since step 40 was saved" in " ".join(screen_text(app).split()))
         assert session.called("checkpoints") == [("default", "llama")]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from console.errors import Unreadable
@@ -29,7 +31,7 @@ from console.kube.objects.meta import (
     namespaced_identity_of,
     parse_time,
 )
-from console.kube.objects.pod import TemplateWire, gpus_of
+from console.kube.objects.pod import ContainerSpecWire, PodSpecWire, gpus_of
 
 
 class JobState(StrEnum):
@@ -49,6 +51,13 @@ class Job(NamespacedObject, frozen=True):
     time_limit: float | None = None  # seconds after which it is ended, from its start
 
 
+class Mount(Struct, frozen=True):
+    """A folder of the containers of a job that is mounted, and whether what is in it outlives the pods."""
+
+    path: str
+    stays: bool | None  # None: not known
+
+
 class ReplicatedJob(Struct, frozen=True):
     """One group of equal Jobs in a JobSet: what it requests, and how many of its Jobs are ready or done."""
 
@@ -58,6 +67,7 @@ class ReplicatedJob(Struct, frozen=True):
     gpus_per_pod: int = 0
     ready: int = 0
     succeeded: int = 0
+    mounts: tuple[Mount, ...] = ()
 
     @property
     def pods(self) -> int:
@@ -95,6 +105,22 @@ class JobSet(NamespacedObject, frozen=True):
         """Yield (replicated job, Job index, completion index) of each pod, in the order of the pod indexes."""
         for group in self.groups:
             yield from ((group, job, index) for job in range(group.replicas) for index in range(group.pods_per_job))
+
+    def keeps(self, place: str) -> bool | None:
+        """Whether what its pods wrote there outlives them; None: not known. `place`: empty, a folder or an address."""
+        scheme, address, _ = place.partition("://")
+        if address and scheme != "file":
+            return True
+        mounts = {each for group in self.groups for each in group.mounts}
+        if all(each.stays is False for each in mounts):
+            return False
+        folder = posixpath.normpath(place.removeprefix("file://"))
+        if not folder.startswith("/"):
+            return None  # where the program runs is not known here
+        around = [each for each in mounts if f"{folder}/".startswith(f"{each.path.rstrip('/')}/")]
+        nearest = max((len(each.path) for each in around), default=0)
+        said = {each.stays for each in around if len(each.path) == nearest}
+        return said.pop() if len(said) == 1 else None if said else False
 
     @property
     def place_in_lists(self) -> tuple[int, float, tuple[str, str]]:
@@ -141,10 +167,52 @@ class JobSet(NamespacedObject, frozen=True):
         return JobState.RESTARTING if self.restarts else JobState.STARTING
 
 
+class MountWire(Wire):
+    name: str | None = None
+    mount_path: str | None = None
+
+
+class MountingContainerWire(ContainerSpecWire):
+    volume_mounts: list[MountWire] | None = None
+
+
+class CsiWire(Wire):
+    driver: str | None = None
+
+
+class HostPathWire(Wire):
+    path: str | None = None
+
+
+class VolumeWire(Wire):
+    """A volume, with what of its kind matters here."""
+
+    name: str | None = None
+    empty_dir: Wire | None = None
+    ephemeral: Wire | None = None
+    config_map: Wire | None = None
+    secret: Wire | None = None
+    projected: Wire | None = None
+    downward_api: Wire | None = msgspec.field(default=None, name="downwardAPI")
+    persistent_volume_claim: Wire | None = None
+    nfs: Wire | None = None
+    csi: CsiWire | None = None
+    host_path: HostPathWire | None = None
+
+
+class MountingSpecWire(PodSpecWire):
+    containers: list[MountingContainerWire] | None = None  # type: ignore[assignment]
+    volumes: list[VolumeWire] | None = None
+
+
+class MountingTemplateWire(Wire):
+    spec: MountingSpecWire | None = None
+
+
 class JobSpecWire(Wire):
     parallelism: int | None = None
     active_deadline_seconds: int | None = None
-    template: TemplateWire | None = None
+    template: MountingTemplateWire | None = None
 
 
 class JobWire(ObjectWire):
@@ -198,9 +266,36 @@ class JobSetWire(ObjectWire):
     status: JobSetStatusWire | None = None
 
 
-def _template(wire: ReplicatedJobWire) -> tuple[JobSpecWire, TemplateWire]:
+def _template(wire: ReplicatedJobWire) -> tuple[JobSpecWire, MountingTemplateWire]:
     job = (wire.template.spec if wire.template else None) or JobSpecWire()
-    return job, job.template or TemplateWire()
+    return job, job.template or MountingTemplateWire()
+
+
+_BUCKETS = "gcsfuse.csi.storage.gke.io"  # the driver that mounts a bucket into a pod without a claim
+_OF_THE_SYSTEM = ("/home/kubernetes/bin", "/dev", "/sys", "/proc", "/usr", "/lib")  # of a node: no place for data
+
+
+def _stays(volume: VolumeWire | None) -> bool | None:
+    """Whether what is in a volume outlives the pod; not known of a folder of its node, which the next pod may not have.
+
+    Nor of kinds that are not named here.
+    """
+    if volume is None:
+        return None
+    if volume.persistent_volume_claim or volume.nfs or (volume.csi and volume.csi.driver == _BUCKETS):
+        return True
+    if volume.host_path and f"{volume.host_path.path or '/'}/".startswith(tuple(f"{each}/" for each in _OF_THE_SYSTEM)):
+        return False
+    own = volume.empty_dir, volume.ephemeral, volume.config_map, volume.secret, volume.projected, volume.downward_api
+    return False if any(each is not None for each in own) else None
+
+
+def _mounts(spec: MountingSpecWire | None) -> tuple[Mount, ...]:
+    if spec is None or not spec.containers:
+        return ()
+    volumes = {each.name: each for each in spec.volumes or ()}
+    mounted = (each for container in spec.containers for each in container.volume_mounts or () if each.mount_path)
+    return tuple(dict.fromkeys(Mount(each.mount_path or "", _stays(volumes.get(each.name))) for each in mounted))
 
 
 def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> ReplicatedJob:
@@ -212,6 +307,7 @@ def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> Replicat
         gpus_per_pod=gpus_of(template.spec),
         ready=status.ready or 0,
         succeeded=status.succeeded or 0,
+        mounts=_mounts(template.spec),
     )
 
 

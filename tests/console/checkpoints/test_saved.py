@@ -16,13 +16,13 @@ import pytest
 from console.checkpoints import reader as reading
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import CheckpointReader
-from console.checkpoints.saved import EVERY, SavedState, find_followed_loss, list_faults, starting_values
+from console.checkpoints.saved import EVERY, SavedState, list_faults, starting_values
+from console.kube.objects.jobset import Mount
 from console.metrics.job_measures import JobMeasures
-from console.metrics.loss import Loss
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step, Steps
 from tests.console.attach.files.pod import Pod
-from tests.screens.queue_scene import queue_scene
+from tests.screens.queue_scene import job, queue_scene
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -51,28 +51,6 @@ def read(*checkpoints: Checkpoint, ago: float = 60.0, notes: tuple[str, ...] = (
 
 
 WHOLE = checkpoint(40, CheckpointState.COMPLETE, 1800)
-
-
-def test_what_would_be_lost_is_counted_from_the_last_complete_checkpoint_of_the_folder() -> None:
-    cut = checkpoint(60, CheckpointState.INCOMPLETE, 600, ".metadata is missing")
-    found = find_followed_loss(read(WHOLE, cut), measures(60), NOW)
-    assert found == Loss(NOW - 1800, 40, NOW - 1800, by_folder=True)
-    assert found.cost(NOW, 64) == "32.0 GPU-hours"
-    by_log = Loss(NOW - 600, 60, NOW - 600)
-    assert find_followed_loss(None, measures(60), NOW) == by_log
-    assert find_followed_loss(read(cut), measures(60), NOW) == by_log
-    found = find_followed_loss(None, measures(), NOW)
-    assert found is not None
-    assert (found.step, found.by_folder) == (None, False)
-    assert find_followed_loss(read(WHOLE), None, NOW) is None, "a job that trains nothing loses nothing"
-    early = measures(60)
-    early.begin_reading()
-    assert find_followed_loss(None, early, NOW) is None, "later saves may stand in lines that are not read yet"
-
-
-def test_a_save_that_the_log_tells_of_after_the_folder_was_read_counts() -> None:
-    found = find_followed_loss(read(WHOLE, ago=900.0), measures(60, ago=600.0), NOW)
-    assert found == Loss(NOW - 600, 60, NOW - 600)
 
 
 def test_faults_are_the_newest_first_and_end_with_wrong_pointers() -> None:
@@ -128,6 +106,13 @@ def test_a_launch_begins_with_the_last_complete_checkpoint_or_says_why_not(
         assert any(each in words for each in ("choose the weights", "None of its", "There is no folder /out"))
 
 
+def test_no_launch_begins_with_what_goes_with_the_pods() -> None:
+    scratch = job("llama", 2, mounts=(Mount("/out", stays=False),))
+    values, words = starting_values(read(MEGATRON), {"recipe.train.checkpoint"}, scratch)
+    assert (values, words) == ({}, "It begins as the job did: its checkpoints are in the pods and go with them.")
+    assert starting_values(read(MEGATRON), {"recipe.train.checkpoint"}, job("llama", 2))[0]
+
+
 def test_a_wrong_pointer_in_the_folder_to_begin_with_is_said() -> None:
     _, words = starting_values(read(MEGATRON, notes=("run/latest names step 60, which is incomplete",)), ())
     assert words.endswith("But run/latest names step 60, which is incomplete.")
@@ -137,7 +122,11 @@ def reader_of(pod: Pod, told: JobMeasures) -> CheckpointReader:
     """A reader of one job whose pod 0 is that folder, and whose log is followed."""
     fleet = queue_scene()
     copies = SimpleNamespace(for_container=lambda *_, **__: SimpleNamespace(command_files=lambda: pod.files))
-    followed = SimpleNamespace(find_followed=lambda _: told)
+
+    async def read_log(*_: str) -> JobMeasures:
+        return told
+
+    followed = SimpleNamespace(read_log=read_log)
     cluster = cast("Any", SimpleNamespace(fleet=fleet))
     return CheckpointReader(cluster, lambda: cast("Any", followed), lambda: cast("Any", copies), lambda: cast("Any", 0))
 
@@ -164,13 +153,13 @@ async def test_what_cannot_be_read_is_said_and_nothing_is_taken_for_complete(
 ) -> None:
     pod = Pod(tmp_path / "pod")
     gone = await reader_of(pod, measures(40, place="nowhere")).read_job("default", "llama")
-    assert (gone.survey, "nowhere" in gone.problem) == (None, True)
+    assert (gone.survey, "nowhere" in gone.problem, gone.missing) == (None, True, True)
     monkeypatch.setattr(reading, "MAX_FILES_UNASKED", 3)
     for number in range(5):
         (tmp_path / f"pod/out-{number}").mkdir()
         (tmp_path / f"pod/out-{number}/a").write_text("")
     many = await reader_of(pod, measures(40, place=".")).read_job("default", "llama")
-    assert (many.survey, "more than 3 files" in many.problem) == (None, True)
+    assert (many.survey, "more than 3 files" in many.problem, many.missing) == (None, True, False)
 
 
 @pytest.fixture

@@ -1,62 +1,107 @@
-"""What is lost of the work of jobs whose node is taken out of service."""
+"""What is lost of the work of jobs that are stopped, or whose node is taken out of service: one answer everywhere."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import pytest
 from msgspec import structs
 
+from console.checkpoints.saved import SavedState
+from console.errors import Unreachable
+from console.kube.objects.jobset import Mount
 from console.launch.launcher import LaunchService
-from console.metrics.seen_time import Span, SpanKind
+from console.metrics.job_measures import JobMeasures
+from console.metrics.loss import IN_PODS, SeenFolder
+from console.metrics.training.run import TrainingRun
+from console.metrics.training.steps import Step, Steps
 from console.scheduling.what_if import Consequence, WhatIf
+from screens.columns.jobs import JobLine
+from screens.widgets.job_pane import saved_runs
 from tests.screens.scene import scene
 
+if TYPE_CHECKING:
+    from console.kube.snapshot import Fleet
 
-async def test_of_each_job_on_a_node_it_is_said_what_is_in_no_checkpoint_of_all_its_gpus() -> None:
-    now = time.time()
-    spans = [
-        Span(now - 3600, now - 3000, SpanKind.FIRST, 0, 1),
-        Span(now - 3000, now, SpanKind.STEPS, 1, 50),
-        Span(now - 1800, now - 1800, SpanKind.SAVED, 20, 20),
-    ]
-    asked: list[tuple[str, str]] = []
-
-    def spans_of(namespace: str, name: str) -> list[Span]:
-        asked.append((namespace, name))
-        return spans
-
-    fleet = scene()
-    launch = LaunchService(cast("Any", SimpleNamespace(fleet=fleet)), lambda *_: (), spans_of)
-    node = next(pod.node for pod in fleet.pods.values() if pod.jobset == "llama-70b")
-    assert await launch.list_unsaved(node) == [
-        "llama-70b: the work since step 20 was saved 30 min ago: 32.0 GPU-hours"  # of its 64 GPUs, not of the node's 8
-    ]
-    assert asked == [("default", "llama-70b")]
-    assert await launch.list_unsaved("gke-train-system-0") == [], "a pod of no job loses no work"
+LLAMA = "default", "llama-70b"
 
 
-async def test_a_drain_tells_of_each_job_that_it_would_end_what_is_in_no_checkpoint() -> None:
-    now = time.time()
-    known = {
-        "llama-70b": [
-            Span(now - 3600, now, SpanKind.STEPS, 1, 50), Span(now - 1800, now - 1800, SpanKind.SAVED, 20, 20)
-        ],
-        "nccl-0412": [],
-    }  # fmt: skip
+def measured(now: float, *, saved: bool) -> JobMeasures:
+    """50 steps in an hour; half an hour ago step 20 was saved to /out."""
+    found, run = JobMeasures(LLAMA), TrainingRun()
+    steps = [Step(step=number, total=1000, loss=1.0) for number in range(1, 51)]
+    run.sync_steps(Steps(steps), now, [now - 60 * (50 - number) for number in range(1, 51)])
+    if saved:
+        run.add_checkpoint(20, now - 1800, "/out")
+    found.tracks = (run,)
+    return found
+
+
+def service(fleet: Fleet, told: JobMeasures | Exception, folder: SeenFolder | None = None) -> LaunchService:
+    async def read_log(namespace: str, name: str) -> JobMeasures:
+        if name != LLAMA[1]:
+            return JobMeasures((namespace, name))
+        if isinstance(told, Exception):
+            raise told
+        return told
 
     class Runs:
-        async def read_spans(self, namespace: str, name: str) -> list[Span]:
+        async def read_spans(self, namespace: str, name: str) -> list[Any]:
             return []
 
-    fleet = scene()
-    launch = LaunchService(cast("Any", SimpleNamespace(fleet=fleet)), lambda *_: (), lambda _, name: known[name])
-    vars(launch)["runs"] = Runs()
-    ended = Consequence("llama-70b", "default", "a4", 64, "leaves", position=1)
-    told = await launch.add_losses(
-        WhatIf((ended, structs.replace(ended, job="nccl-0412"), structs.replace(ended, what="starts")), (), (), None)
+    cluster = cast("Any", SimpleNamespace(fleet=fleet))
+    made = LaunchService(cluster, lambda *_: (), lambda *_: (), read_log, folder=lambda *_: folder)
+    vars(made)["runs"] = Runs()
+    return made
+
+
+def fleet_with(*mounts: Mount) -> Fleet:
+    fleet = cast("Fleet", scene())
+    llama = fleet.jobsets[LLAMA]
+    groups = tuple(structs.replace(group, mounts=mounts) for group in llama.groups)
+    return replace(fleet, jobsets={**fleet.jobsets, LLAMA: structs.replace(llama, groups=groups)})
+
+
+@pytest.mark.parametrize(
+    ("mount", "saved", "absent", "words"),
+    [
+        (Mount("/out", stays=True), True, "", "the work since step 20 was saved 30 min ago: 32.0 GPU-hours"),
+        (Mount("/out", stays=False), True, "", f"{IN_PODS}: up to "),
+        (Mount("/out", stays=None), True, "", "whether its checkpoints outlive its pods is not known: up to "),
+        (Mount("/out", stays=True), True, "there is no such folder", "there is no such folder: up to "),
+        (Mount("/out", stays=True), False, "", "its log tells of no checkpoint in the last 49 min: up to "),
+    ],
+)  # fmt: skip
+async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, absent: str, words: str) -> None:
+    """Stop and `stop --dry-run` ask by `find_unsaved`, `whatif` and `W` by `add_losses`, a report of a node by
+    `list_unsaved`, `a4 checkpoints` by `find_loss`, and the page of the job and its pane by `saved_runs`.
+    """
+    fleet, now = fleet_with(mount), time.time()
+    log = measured(now, saved=saved)
+    found = SavedState(now, "/out", problem=f"{absent}.", missing=True) if absent else None
+    launch = service(fleet, log, found.in_folder if found is not None else None)
+    answer = await launch.find_unsaved(*LLAMA)
+    assert answer.startswith(words)
+    if not words.endswith("GPU-hours"):
+        assert answer.endswith("69.3 GPU-hours"), "of its 64 GPUs for the 65 minutes that its pods run"
+    loss = await launch.find_loss(*LLAMA)
+    assert loss is not None
+    assert loss.sentence(time.time()) == answer
+    node = next(pod.node for pod in fleet.pods.values() if pod.jobset == LLAMA[1])
+    assert await launch.list_unsaved(node) == [f"llama-70b: {answer}"]
+    ended = Consequence("llama-70b", "default", "a4", 64, "stopped")
+    told = await launch.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
+    assert [each.lost for each in told.consequences] == [answer, ""]
+    page = saved_runs(JobLine(fleet.jobsets[LLAMA], fleet, saved=found), log, time.time())
+    assert f"{answer}. " in [run.text for run in page]
+
+
+async def test_a_log_that_cannot_be_read_is_said_with_the_most_that_can_be_lost() -> None:
+    launch = service(fleet_with(Mount("/out", stays=True)), Unreachable("The kubelet does not answer."))
+    assert await launch.find_unsaved(*LLAMA) == (
+        "its log could not be read (The kubelet does not answer): up to 69.3 GPU-hours"
     )
-    assert [each.lost for each in told.consequences] == [
-        "the work since step 20 was saved 30 min ago: 32.0 GPU-hours", "no checkpoint known", "",
-    ]  # fmt: skip
+    assert await launch.list_unsaved("gke-train-system-0") == [], "a pod of no job loses no work"

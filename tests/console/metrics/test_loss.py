@@ -2,74 +2,182 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec import structs
+
+from console.kube.objects.jobset import JobSet, Mount
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Box
-from console.metrics.loss import Loss, SavedInFolder, find_loss, find_start, has_checkpoint
+from console.metrics.loss import IN_PODS, Loss, SeenFolder, find_loss, has_checkpoint
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step, Steps
 from tests.console.metrics.test_ledger import Script
-from tests.screens.scene import NOW, scene
+from tests.fakes import fleet_of
+from tests.screens.scene import NOW, jobset, rank
+
+SCRATCH = Mount("/out", stays=False)
+DISK = Mount("/out", stays=True)
+NODE = Mount("/out", stays=None)
 
 
-def test_what_a_stop_would_lose() -> None:
+def job(*mounts: Mount, nodes: int = 2) -> JobSet:
+    made = jobset("llama", nodes)
+    return structs.replace(made, groups=tuple(structs.replace(group, mounts=mounts) for group in made.groups))
+
+
+def trained(save: int = 0, more: int = 30) -> Script:
+    """A run of 100 steps of two seconds; a checkpoint, if any, takes `save` seconds, and `more` steps follow."""
     run = Script(2.0, 16)
     run.start(0, 50, 30, 0)
     run.train(99)
+    if save:
+        run.save(save)
+        run.train(more)
+    return run
 
-    def told() -> str:
-        loss = find_loss(run.read(), 0.0)
-        return loss.sentence(run.now, 16) if loss is not None else ""
 
-    assert told() == "up to 1.1 GPU-hours: its log tells of no checkpoint in the last 3 min"
-    run.save(30)
-    run.train(30)
-    assert told() == "the work since step 100 was saved 60 s ago: 16.0 GPU-minutes"
+def loss_of(
+    run: Script, *mounts: Mount, ran: float = 7200.0, place: str = "/out", folder: SeenFolder | None = None
+) -> Loss | None:
+    made = job(*mounts)
+    pods = [rank(made, number, f"n{number}", started=run.now - ran, containers=()) for number in range(2)]
+    return find_loss(made, fleet_of(made, *pods), run.read(), run.now, place=place, folder=folder)
+
+
+def told(
+    run: Script, *mounts: Mount, folder: SeenFolder | None = None, place: str = "/out", ran: float = 7200.0
+) -> str:
+    loss = loss_of(run, *mounts, folder=folder, place=place, ran=ran)
+    return loss.sentence(run.now) if loss is not None else ""
+
+
+def seen(run: Script, ago: float, *, read: float = 0.0, absent: str = "") -> SeenFolder:
+    return SeenFolder("/out", run.now - read, not absent, None if absent else 40, run.now - ago, absent)
+
+
+ALL = "up to 32.0 GPU-hours"  # 16 GPUs for two hours
+
+
+@pytest.mark.parametrize(
+    ("mounts", "saves", "words"),
+    [
+        ((DISK,), True, "the work since step 100 was saved 60 s ago: 16.0 GPU-minutes"),
+        ((SCRATCH,), True, f"{IN_PODS}: {ALL}"),
+        ((), True, f"{IN_PODS}: {ALL}"),
+        ((Mount("/data", stays=True),), True, f"{IN_PODS}: {ALL}"),  # what is mounted lies elsewhere
+        ((NODE,), True, f"whether its checkpoints outlive its pods is not known: {ALL}"),
+        ((DISK,), False, f"its log tells of no checkpoint in the last 3 min: {ALL}"),
+        ((SCRATCH,), False, f"its log tells of no checkpoint in the last 3 min: {ALL}"),
+    ],
+)
+def test_a_checkpoint_counts_only_where_it_outlives_the_pods(
+    mounts: tuple[Mount, ...], saves: bool, words: str
+) -> None:
+    assert told(trained(30 if saves else 0), *mounts) == words
+
+
+@pytest.mark.parametrize(
+    ("mounts", "place", "stays"),
+    [
+        ((SCRATCH,), "gs://runs/out", True),
+        ((SCRATCH,), "", False),  # nothing outlives the pods, wherever that is
+        ((DISK,), "", None),
+        ((DISK,), "out/ckpt", None),  # relative to where nobody knows
+        ((DISK,), "/out/a/../ckpt", True),
+        ((DISK,), "/out/../ckpt", False),
+        ((DISK,), "/outside", False),
+        ((DISK, Mount("/out/scratch", stays=False)), "/out/scratch/ckpt", False),
+        ((DISK, SCRATCH), "/out/ckpt", None),  # two containers mount another volume there
+        ((Mount("/", stays=True),), "/out", True),
+    ],
+)
+def test_what_outlives_the_pods_is_known_by_the_volume_around_a_folder(
+    mounts: tuple[Mount, ...], place: str, stays: bool | None
+) -> None:
+    assert job(*mounts).keeps(place) is stays
+
+
+def test_a_folder_that_was_read_counts_for_more_than_the_log() -> None:
+    run = trained(30)
+    assert told(run, DISK, folder=seen(run, 240)) == "the work since step 40 was saved 4 min ago: 1.1 GPU-hours"
+    newer = "the work since step 100 was saved 60 s ago: 16.0 GPU-minutes"
+    assert told(run, DISK, folder=seen(run, 240, read=90.0)) == newer, "it was saved after the folder was read"
+    absent = "there is no folder /out in pod 0 of llama"
+    assert told(run, DISK, folder=seen(run, 0, absent=absent)) == f"{absent}: {ALL}"
+    assert told(run, SCRATCH, folder=seen(run, 240)) == f"{IN_PODS}: {ALL}"
+
+
+def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved() -> None:
+    for save, mounts, words in ((30, SCRATCH, "GPU-hours"), (30, DISK, ""), (0, SCRATCH, "")):
+        run = trained(save, 1)
+        run.end_training()
+        run.spend(Box.IDLE, 3600)
+        assert told(run, mounts).endswith(words)
+        assert bool(told(run, mounts)) == bool(words)
+    loss = loss_of(run := _over(), SCRATCH)
+    assert loss is not None
+    assert loss.gpu_hours(run.now) == loss.gpu_hours(run.now + 3600), "its idle pods do no work"
+
+
+def _over() -> Script:
+    run = trained(30, 1)
     run.end_training()
-    run.spend(Box.IDLE, 5)
-    assert told() == ""
-    assert find_loss([], 0.0) is None
+    run.spend(Box.IDLE, 60)
+    return run
 
 
-def test_never_more_is_lost_than_its_pods_did() -> None:
-    run = Script(2.0, 24)
-    run.start(0, 50, 30, 0)
-    run.train(99)
-    ran = run.now - 240
-    loss = find_loss(run.read(), ran, SavedInFolder(100, run.now - 3600, run.now))
-    assert loss == Loss(ran, 100, run.now - 3600, by_folder=True)
+def test_never_more_is_lost_than_its_pods_did_to_the_second() -> None:
+    run = trained(30)
+    loss = loss_of(run, DISK, ran=240.0, folder=seen(run, 3600))
+    assert loss is not None
     assert loss.is_all
-    told = "all its work of 4 min, as step 100 was saved before its pods ran: 1.6 GPU-hours"
-    assert loss.sentence(run.now, 24) == told
-    loss = find_loss(run.read(), ran, SavedInFolder(40, run.now - 120, run.now))
-    assert loss is not None
-    assert not loss.is_all
-    assert loss.cost(run.now, 24) == "48.0 GPU-minutes"
+    told = "all its work of 4 min, as step 40 was saved before its pods ran: 1.1 GPU-hours"
+    assert loss.sentence(run.now) == told
+    fresh = Script(2.0, 16)
+    fresh.start(0, 5, 3, 0)
+    fresh.train(40)
+    few = loss_of(fresh, DISK, ran=91.0)
+    assert few is not None
+    assert few.cost(fresh.now) == "up to 24.3 GPU-minutes", "not two whole minutes"
+    assert few.gpu_hours(fresh.now) == pytest.approx(16 * 91 / 3600)
 
 
-def test_where_no_checkpoint_is_known_the_whole_run_may_be_lost_and_not_what_was_read_of_the_log_alone() -> None:
-    run = Script(2.0, 16)
-    run.start(0, 50, 30, 0)
-    run.train(99)
-    loss = find_loss(run.read(), run.now - 7000)
-    assert loss is not None
-    assert loss.sentence(run.now, 16) == "up to 31.2 GPU-hours: its log tells of no checkpoint in the last 3 min"
-    assert loss.seconds(run.now) >= 7000, "what is told as the most is never less than that"
+def test_what_is_not_known_is_said_as_that() -> None:
+    made = job(DISK)
+    pods = [rank(made, number, f"n{number}", started=NOW - 3600, containers=()) for number in range(2)]
+    fleet = fleet_of(made, *pods)
+    quiet = find_loss(made, fleet, (), NOW)
+    assert quiet is not None
+    assert quiet.sentence(NOW) == "its log tells of no step: up to 16.0 GPU-hours"
+    unread = find_loss(made, fleet, (), NOW, unread="its log could not be read in 10 s")
+    assert unread is not None
+    assert unread.sentence(NOW) == "its log could not be read in 10 s: up to 16.0 GPU-hours"
+    hidden = find_loss(made, fleet_of(made), (), NOW)
+    assert hidden is not None
+    assert (hidden.gpus, hidden.sentence(NOW)) == (16, "its log tells of no step: how much is not known")
 
 
-def test_the_pods_of_a_job_run_since_the_first_of_them_started() -> None:
-    fleet = scene()
-    assert find_start(fleet.jobsets["default", "llama-70b"], fleet) == NOW - 3900
-    assert find_start(None, fleet) == 0.0
+def test_what_holds_no_gpu_or_is_a_test_of_nccl_loses_nothing() -> None:
+    made = job(DISK)
+    pod = rank(made, 0, "n0", phase="Succeeded")
+    assert find_loss(made, fleet_of(made, pod), (), NOW) is None
+    assert find_loss(structs.replace(made, suspended=True), fleet_of(made), (), NOW) is None
+    test = structs.replace(made, recipe="nccl-all-reduce")
+    assert find_loss(test, fleet_of(test, rank(made, 0, "n0")), (), NOW) is None
 
 
 def test_whether_there_is_a_checkpoint_is_known_by_the_folder_and_by_a_log_that_was_read() -> None:
-    told, run = JobMeasures(("default", "llama")), TrainingRun()
-    assert has_checkpoint("qwen3-sft", None, None) is None
-    assert has_checkpoint("qwen3-sft", told, None) is None, "nothing was read yet"
-    assert has_checkpoint("qwen3-sft", None, SavedInFolder(40, NOW, NOW)) is True
-    assert has_checkpoint("nccl-all-reduce", None, None) is False
+    told, run, here, gone = JobMeasures(("default", "llama")), TrainingRun(), job(DISK), job(SCRATCH)
+    assert has_checkpoint(here, None, None) is None
+    assert has_checkpoint(here, told, None) is None, "nothing was read yet"
+    whole = SeenFolder("/out", NOW, True, 40, NOW)
+    assert has_checkpoint(here, None, whole) is True
+    assert has_checkpoint(gone, None, whole) is False, "it goes with the pods"
+    assert has_checkpoint(here, None, SeenFolder("/out", NOW, absent="there is none")) is False
+    assert has_checkpoint(structs.replace(here, recipe="nccl-all-reduce"), None, None) is False
     run.sync_steps(Steps([Step(step=1, loss=1.0)]), NOW, [NOW])
     told.tracks = (run,)
-    assert has_checkpoint("qwen3-sft", told, None) is False
+    assert has_checkpoint(here, told, None) is False
     run.add_checkpoint(1, NOW, "/out")
-    assert has_checkpoint("qwen3-sft", told, None) is True
+    assert has_checkpoint(here, told, None) is True
+    assert has_checkpoint(gone, told, None) is False

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
-from console.kube.objects.jobset import JobState, ReplicatedJob
+from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
 from console.metrics.gpu_metrics import Gpu, RankGpus
 from console.metrics.job_measures import JobMeasures
@@ -27,7 +27,7 @@ from screens.widgets.job_pane import job_lines, saved_runs, waiting_lines
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
-from tests.screens.scene import NOW, scene
+from tests.screens.scene import scene
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
@@ -235,30 +235,18 @@ async def test_the_pane_is_right_of_a_wide_list_below_a_high_one_and_off_on_a_sm
         assert screen.table.row.jobset.name in screen_text(app)
 
 
-@pytest.mark.parametrize(
-    ("ago", "told"),
-    [(7.75, "7 s ago: 7 s x 24 GPUs = 2.8 GPU-minutes"), (3.9, "3 s ago: 3 s x 24 GPUs = 1.2 GPU-minutes"),
-     (119.0, "1 min ago: 1 min x 24 GPUs = 24.0 GPU-minutes"),
-     (90_000.0, "1 d 1 h ago, before its pods ran: 1 h 6 min x 24 GPUs = 26.4 GPU-hours")],
-)  # fmt: skip
-def test_what_would_be_lost_is_the_product_of_what_is_shown(ago: float, told: str) -> None:
-    fleet, now = queue_scene(), NOW + 60
-    whole = Checkpoint("iter_40", "torch DCP", 40, CheckpointState.COMPLETE, 100, 3, now - ago)
-    saved = SavedState(now, "/out", Survey((whole,)), by="3 files in 0.1 s, by commands in pod 0")
-    group = ReplicatedJob("workload", pods_per_job=3, gpus_per_pod=8, ready=1)
-    job = JobLine(structs.replace(fleet.jobsets["default", running(fleet)], groups=(group,)), fleet, saved=saved)
-    assert f"{told} would be lost now." in "".join(run.text for run in saved_runs(job, measured(50), now))
-
-
 def test_the_pane_of_a_training_says_what_is_saved_and_a_wide_one_keeps_its_curve() -> None:
     fleet = queue_scene()
     whole = Checkpoint("iter_40", "torch DCP", 40, CheckpointState.COMPLETE, 100, 3, fleet.at - 600)
     saved = SavedState(fleet.at + 60, "/out", Survey((whole,)), by="3 files in 0.1 s, by commands in pod 0")
     job = JobLine(fleet.jobsets["default", running(fleet)], fleet, saved=saved)
     lines = ["".join(run.text for run in line) for line in job_lines(job, measured(50), 120, 40, fleet.at + 60)]
-    (line,) = (each for each in lines if each.startswith("checkpoint"))
-    assert line.startswith("checkpoint step 40 complete, 11 min ago: 11 min x ")
-    assert "GPU-hours would be lost now. /out, read" in line
+    at = next(number for number, each in enumerate(lines) if each.startswith("lost if it ended now"))
+    told = " ".join(lines[at : at + 2])
+    assert told.startswith(
+        "lost if it ended now  the work since step 40 was saved 11 min ago: 8.8 GPU-hours. Complete by"
+    )
+    assert "/out, read" in told
     assert any("pods" in each and "GPU-hours since its admission" in each for each in lines), "both fit in one line"
     assert any("⠀" < letter <= "⣿" for each in lines for letter in each), "a curve of braille dots"
 
@@ -277,4 +265,4 @@ def test_of_a_folder_that_could_not_be_read_the_reason_comes_before_when_that_wa
     saved = SavedState(fleet.at, place, problem=problem)
     job = JobLine(fleet.jobsets["default", running(fleet)], fleet, saved=saved)
     told = "".join(run.text for run in saved_runs(job, measured(50), fleet.at + 60))
-    assert told.endswith(f" GPUs). Its folder could not be read: {words} (tried 1m00s ago).")
+    assert told.endswith(f"GPU-hours. Its folder could not be read: {words} (tried 1m00s ago).")
