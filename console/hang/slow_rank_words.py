@@ -80,11 +80,11 @@ _BY_CAUSE = {
 SLOW_ADVICE = {
     "host": "Host: look at what else runs on that node and at its CPUs; a flame graph of the rank (F in the Hang tab, "
     "a4 hang JOB --rank RANK --record 10) shows what it does between two launches. If it stays slow, launch without "
-    "that node from the last checkpoint.",
+    "that node.",
     "GPU": "GPU: look at its clock, temperature and Xid errors (GPUs tab, a4 gpus JOB); if it stays slow, launch "
-    "without that node from the last checkpoint.",
+    "without that node.",
     "network": "Network: look at the NICs and links of that node and at NCCL's warnings in the log; if they stay slow, "
-    "launch without that node from the last checkpoint.",
+    "launch without that node.",
     "data": "Data: look at the data set, at the storage that it is read from, and at the loader's workers; other nodes "
     "seldom help.",
     "not known": "Not known: the clocks of the nodes and NCCL's answers do not tell a slow host from a slow GPU; look "

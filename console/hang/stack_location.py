@@ -39,7 +39,7 @@ class Activity(StrEnum):
 
 ADVICE: dict[Activity, str] = {
     Activity.DATA: "Data loader: look at the data set, at the storage that it is read from, and at the loader's "
-    "workers (fewer of them, preprocessed data); then launch again from the last checkpoint. Other nodes seldom help.",
+    "workers (fewer of them, preprocessed data); then launch again. Other nodes seldom help.",
     Activity.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
     "helps only if they are merely slow.",
     Activity.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach "

@@ -134,9 +134,9 @@ class LaunchService:
         """What the end of a job now would lose, by its log, which is read if nobody follows it, and by its folder."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get((namespace, name))
-        if jobset is None or find_loss(jobset, fleet, (), now) is None:
-            return None
         folder = self._folder(namespace, name)
+        if jobset is None or find_loss(jobset, fleet, (), now, folder=folder) is None:
+            return None
         try:
             async with asyncio.timeout(LOG_SECONDS):
                 measures = await self._read_log(namespace, name)

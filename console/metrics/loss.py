@@ -81,12 +81,13 @@ def find_loss(
     not read.
     """
     gpus, started, containers = _running(jobset, fleet)
-    if not gpus or jobset.recipe.startswith("nccl") or any(span.kind is SpanKind.ROWS for span in spans):
+    complete = folder is not None and folder.complete
+    if not gpus or (jobset.recipe.startswith("nccl") and not complete):
         return None
     if unread:
         return Loss(gpus, started, why=unread)
     steps = [span for span in spans if span.kind is SpanKind.FIRST or span.steps > 0]
-    if not steps and not (folder is not None and folder.complete):
+    if not steps and not complete:
         return Loss(gpus, started, why="its log tells of no step")
     over = next((span.start for span in spans if span.kind is SpanKind.IDLE), 0.0)
     told = next((span for span in reversed(spans) if span.kind is SpanKind.SAVED), None)
@@ -117,7 +118,7 @@ def find_followed_loss(
     unread = "its log of before is still being read" if measures.is_reading_old_lines else ""
     if measures.unread and not any(measures.tracks):
         unread = unread_words(measures.unread[0])
-    if measures.tests:
+    if measures.tests and not (folder is not None and folder.complete):
         return None
     spans = list_seen([track.seen for track in measures.tracks], now)
     return find_loss(jobset, fleet, spans, now, place=saved_folder(measures), folder=folder, unread=unread)

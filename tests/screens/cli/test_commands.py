@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.kube.objects.meta import short_name
+from console.metrics.loss import IN_PODS
 from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.lists import LISTS, layout_of
@@ -150,8 +151,10 @@ def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
     said = a4.json("whatif", "--stop", "llama-70b")
     (stopped,) = (item for item in said["items"] if item["job"] == "llama-70b")
     assert stopped["what"] == "stopped"
-    assert stopped["lost"] in {"no checkpoint known", *(line.partition(": ")[2][:-1] for line in out.splitlines())}
-    assert "\nLost of llama-70b: " in out
+    reason = stopped["lost"].partition(": up to ")[0]
+    assert reason == IN_PODS
+    assert f"\nLost of llama-70b: {reason}: up to " in out
+    assert a4.json("stop", "llama-70b", "--dry-run")["lost"].startswith(f"{reason}: up to ")
     assert not any(item["lost"] for item in said["items"] if item["what"] in {"starts", "waits"})
     assert all(each["then"] >= 0 and each["machines_then"] >= 0 for each in said["free"])
     assert {(item["name"], item["state"]) for item in listed(a4, "jobs", "-A")} >= before
