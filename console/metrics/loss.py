@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from console.config import config_in_force
 from console.metrics.ledger import format_gpu_time
-from console.metrics.seen_time import Span, SpanKind, list_seen
+from console.metrics.seen_time import Span, SpanKind
 from console.metrics.step_cadence import format_duration
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def find_loss(
     steps = [span for span in spans if span.kind is SpanKind.FIRST or span.steps > 0]
     if not steps and not complete:
         return Loss(gpus, started, why="its log tells of no step")
-    over = next((span.start for span in spans if span.kind is SpanKind.IDLE), 0.0)
+    over = next((span.start for span in spans if span.kind in {SpanKind.IDLE, SpanKind.ENDED}), 0.0)
     told = next((span for span in reversed(spans) if span.kind is SpanKind.SAVED), None)
     if told is not None and folder is not None and told.start <= folder.read and (folder.complete or folder.absent):
         told = None  # its folder tells more
@@ -120,7 +121,7 @@ def find_followed_loss(
         unread = unread_words(measures.unread[0])
     if measures.tests and not (folder is not None and folder.complete):
         return None
-    spans = list_seen([track.seen for track in measures.tracks], now)
+    spans = measures.list_spans(now, config_in_force().config.alarms)
     return find_loss(jobset, fleet, spans, now, place=saved_folder(measures), folder=folder, unread=unread)
 
 

@@ -62,7 +62,9 @@ def fleet_with(*mounts: Mount) -> Fleet:
     fleet = cast("Fleet", scene())
     llama = fleet.jobsets[LLAMA]
     groups = tuple(structs.replace(group, mounts=mounts) for group in llama.groups)
-    return replace(fleet, jobsets={**fleet.jobsets, LLAMA: structs.replace(llama, groups=groups)})
+    started = time.time() - 3900
+    pods = {key: structs.replace(pod, started=started) for key, pod in fleet.pods.items()}
+    return replace(fleet, pods=pods, jobsets={**fleet.jobsets, LLAMA: structs.replace(llama, groups=groups)})
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from console.kube.objects.jobset import JobSet, Mount
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Box
 from console.metrics.loss import IN_PODS, Loss, SeenFolder, find_loss, has_checkpoint
+from console.metrics.seen_time import Span, SpanKind
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step, Steps
 from tests.console.metrics.test_ledger import Script
@@ -114,6 +115,11 @@ def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved()
         run.spend(Box.IDLE, 3600)
         assert told(run, mounts).endswith(words)
         assert bool(told(run, mounts)) == bool(words)
+    failed, made = trained(30), job(DISK)
+    ended = Span(failed.now, failed.now, SpanKind.ENDED, last=1)
+    pod = rank(made, 0, "n0", started=failed.now - 7200)
+    spans = [*failed.read(), ended]
+    assert find_loss(made, fleet_of(made, pod), spans, failed.now, place="/out") is None, "kept pods do no more work"
     loss = loss_of(run := _over(), SCRATCH)
     assert loss is not None
     assert loss.gpu_hours(run.now) == loss.gpu_hours(run.now + 3600), "its idle pods do no work"
