@@ -67,8 +67,13 @@ class JobProgress(Struct, frozen=True):
     @property
     def eta(self) -> float | None:
         """Estimated seconds to the end, by the time between log lines; None also for a stalled or diverged run."""
+        return None if self.nan else self.seconds_left
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The same, of a diverged run too: it goes on to its last step unless somebody stops it."""
         pace = self.step_time if self.pace is None else self.pace
-        if self.step is None or self.total is None or pace is None or self.late or self.nan or self.end is not None:
+        if self.step is None or self.total is None or pace is None or self.late or self.end is not None:
             return None
         left = max(0.0, (self.total - self.step) * pace)
         return None if self.stepped and is_overdue(left, self.at - self.stepped) else left

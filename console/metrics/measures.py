@@ -207,7 +207,7 @@ class MeasureService:
     def _remaining_seconds(self, fleet: Fleet) -> dict[str, float]:
         """Of running jobs whose progress tells it, by uid."""
         known = self.progress_reader.known
-        left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.eta) is not None}
+        left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.seconds_left) is not None}
         return {uid: max(0.0, seconds) for uid, seconds in left.items() if uid in fleet.jobset_by_uid}
 
     async def record_windows(self) -> Sequence[RecordedWindow]:

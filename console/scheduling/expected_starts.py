@@ -6,6 +6,7 @@ since nobody knows for how long.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -26,16 +27,20 @@ if TYPE_CHECKING:
 
 MAX_WAITING = 200  # workloads that are tried, of all queues; those further behind in their queues are not forecast
 MAX_ENDS = 200  # ends of running jobs that are looked at
+MAX_ALONE = 24  # jobs of no known end of which it is looked at what would start at once if each of them ended
 _NAMED = 3
 
 
 class ExpectedStart(Struct, frozen=True):
     """When a workload is expected to start, or why that is unknown."""
 
-    at: float = 0.0  # seconds since the epoch; 0.0: it cannot be known
+    at: float = 0.0  # seconds since the epoch; 0.0: not known
     after: str = ""  # the job whose end it waits for
     latest: bool = False  # whether it may start sooner, as it is not known how long some jobs still run
-    unknown: str = ""  # why it cannot be known, a sentence without its end
+    unknown: str = ""  # why it is not known, a sentence without its end
+    earliest: float = 0.0  # not before that, as what is known to run on says; 0.0: it may start at any time
+    sooner: tuple[str, ...] = ()  # jobs of no known end: with the end of any of these it would start at once
+    checks: tuple[str, ...] = ()  # admission checks of its queue, on which machines wait: then all this is of its quota
     window: tuple[float, float] | None = None  # in which it starts in 80 % of the rollouts; None: not known
 
 
@@ -81,7 +86,12 @@ def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
 
 def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, ExpectedStart]:
     """Expected starts by workload key; `left`: remaining seconds of running jobs, by JobSet uid."""
-    return _Simulation(fleet, left).run()
+    found = _Simulation(fleet, left).run()
+    for key, start in found.items():
+        queue = fleet.cluster_queue_of(fleet.workloads[key])
+        if queue is not None and queue.checks:
+            found[key] = replace(start, checks=queue.checks)
+    return found
 
 
 class _Simulation:
@@ -107,11 +117,13 @@ class _Simulation:
                 else:
                     self._ends.append((fleet.at + seconds, held))
         self._ends.sort(key=lambda end: end[0])
+        self._restore = self._cluster.checkpoint()
 
     def run(self) -> dict[Key, ExpectedStart]:
         for workload in self._admit():
             self._found[workload.key] = ExpectedStart(unknown="by quota and places it could start now, but Kueue has "
                                                               "not admitted it")  # fmt: skip
+        settled = set(self._found)
         for at, workload in self._ends[:MAX_ENDS]:
             if not self._cluster.holds(workload):
                 continue  # it was preempted meanwhile
@@ -124,8 +136,48 @@ class _Simulation:
         for waiting in self._cluster.waiting.values():
             for workload in waiting:
                 self._found.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(workload, first)))
+        self._add_bounds(settled)
         self._found.update(self._not_tried())
         return self._found
+
+    def _add_bounds(self, settled: Set[Key]) -> None:
+        """Add to what has no certain start when it would start at the earliest, and whose end alone would let it."""
+        open_ended = {key for key, found in self._found.items() if found.latest or not found.at} - settled
+        if not open_ended:
+            return
+        earliest = self._earliest()
+        sooner: dict[Key, list[str]] = defaultdict(list)
+        for each in self._endless[:MAX_ALONE]:
+            self._restore()
+            self._cluster.end(each)
+            for started in self._cluster.admit(self._fleet.at):
+                if started.preempted_by is None:
+                    sooner[started.workload.key].append(job_name(self._fleet.workloads[each.key]))
+        for key in open_ended:
+            bound = earliest.get(key, 0.0)
+            self._found[key] = replace(
+                self._found[key],
+                earliest=bound if bound > self._fleet.at else 0.0,
+                sooner=tuple(sooner[key][:_NAMED]) if bound <= self._fleet.at else (),
+            )
+
+    def _earliest(self) -> dict[Key, float]:
+        """When each could start if all of no known end ended now, and whatever starts at once too."""
+        self._restore()
+        found: dict[Key, float] = {}
+        for each in self._endless:
+            self._cluster.end(each)
+        for at, ended in [(self._fleet.at, None), *self._ends[:MAX_ENDS]]:
+            if ended is not None and not self._cluster.holds(ended):
+                continue
+            if ended is not None:
+                self._cluster.end(ended)
+            while started := [each.workload for each in self._cluster.admit(self._fleet.at) if not each.preempted_by]:
+                for workload in started:
+                    found.setdefault(workload.key, at)
+                    if self._cluster.holds(workload):
+                        self._cluster.end(workload)
+        return found
 
     def _not_tried(self) -> Iterator[tuple[Key, ExpectedStart]]:
         """Those in queues that are closed, and those too far behind in the others."""

@@ -43,8 +43,10 @@ from console.scheduling.quota_accounts import (
     QuotaLedger,
     flavor_account,
     ledger,
+    named_holders,
     quota_holder_of,
     quota_holders,
+    shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
 
@@ -180,7 +182,6 @@ def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
 
 
 _BEST_FIRST = tuple(Verdict)
-_NAMED = 3  # jobs and places named in a sentence; the rest is counted
 
 
 def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
@@ -259,7 +260,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
     if ask.gpus > have.free:
         return _forecast_without_quota(fleet, queue, ask, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
-        words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {_join_names(draft.ahead)}"
+        words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {named_holders(draft.ahead)}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words)
     if found is None:
         return replace(draft, sentence=f"there is quota ({have.sum_text}); {why}")
@@ -292,13 +293,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = ledger(fleet, draft.flavor)
     evicted = _victims(fleet, book, queue.name, ask)
-    unblocks = evicted or book.fewest_to_end(queue.name, held, short)
-    noun = "GPU" if short == 1 else "GPUs"
-    words = f"waits behind {short} {noun} of flavor {draft.flavor}: {draft.account.sum_text}, it needs {ask.gpus}"
-    if evicted:
-        words += f"; Kueue may evict {_join_names(evicted)} for it"
-    elif held:
-        words += f"; held by {_join_names(unblocks or held)}"
+    words, unblocks = shortage(book, queue.name, ask.gpus, held, evicted)
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
     return replace(
@@ -341,7 +336,7 @@ def _forecast_placement(
     if missing := found.shortage(ask.pods, required):
         blockers = jobs_blocking_placement(fleet, found, ask.pods, required)
         have = "has" if len(blockers) == 1 else "have"
-        words = f"quota is free, but {missing}{f'; {_join_names(blockers)} {have} to end first' if blockers else ''}"
+        words = f"quota is free, but {missing}{f'; {named_holders(blockers)} {have} to end first' if blockers else ''}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:
@@ -379,11 +374,6 @@ def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
         if len({each[level] for each in places}) == 1:
             return _HOST if level == HOSTNAME else level_name(level), places[0][level]
     return "", ""
-
-
-def _join_names(held: Sequence[QuotaHolder]) -> str:
-    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_NAMED]]
-    return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
 
 
 QUEUE_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "cohorts")  # what the choice stands on

@@ -242,14 +242,40 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
     if short <= 0:
         words = f"needs {gpus}; {have.sum_text}, but Kueue has not assigned them"
         return replace(answer, sentence=words)
-    words = f"needs {gpus}; {have.sum_text}, {short} more needed"
+    words, unblocks = shortage(book, queue, draft.need, held)
+    return replace(answer, sentence=words, short_by=short, unblocks=unblocks)
+
+
+def shortage(
+    book: QuotaLedger, queue: str, need: int, held: Sequence[QuotaHolder], evicted: Sequence[QuotaHolder] = ()
+) -> tuple[str, tuple[QuotaHolder, ...]]:
+    """What a job that waits, or a launch, lacks of a queue's quota, and the fewest jobs whose end would free it.
+
+    `evicted`: whom Kueue may evict for it.
+    """
+    have = book.account(queue)
+    words = f"needs {need} GPU{'' if need == 1 else 's'} of flavor {book.flavor.name}; {have.sum_text}, "
+    words += f"{need - have.free} more needed"
     if have.lent:
         others = (name for name in book.snapshot.queues if name != queue and book.shares(name, queue))
         borrowers = sorted(name for name in others if book.account(name).borrowed)
         words += f"; what is lent has {' and '.join(borrowers) or 'others'}"
-    if held:
+    unblocks = tuple(evicted) or book.fewest_to_end(queue, held, need - have.free)
+    if evicted:
+        words += f"; Kueue may evict {named_holders(evicted)} for it"
+    elif unblocks:
+        words += f"; free when {named_holders(unblocks)} {'ends' if len(unblocks) == 1 else 'end'}"
+    elif held:
         words += f"; biggest holder: {held[0].name} ({held[0].gpus})"
-    return replace(answer, sentence=words, short_by=short, unblocks=book.fewest_to_end(queue, held, short))
+    return words, unblocks
+
+
+_NAMED = 3  # jobs that are named in a sentence; the rest is counted
+
+
+def named_holders(held: Sequence[QuotaHolder]) -> str:
+    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_NAMED]]
+    return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
 
 
 def _other_resource_reason(said: KueueMessage) -> str:

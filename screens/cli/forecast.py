@@ -300,10 +300,13 @@ COMMANDS: Commands = {
         "the last two weeks; each is kept on this machine and compared with the start, and from 20 on later windows "
         "are corrected by that.",
         epilog="JSON: kind, at, unread, rollouts (how many the time was enough for), items with job, namespace, queue, "
-        "gpus, position (in its ClusterQueue), start (seconds since the epoch; null: it cannot be known), after (the "
+        "gpus, position (in its ClusterQueue), start (seconds since the epoch; null: not known), after (the "
         "job whose end it waits for), latest (whether it may start sooner), window (two moments; null: not known), "
-        "unknown (why it cannot be known), words (all that as text). With --record: held, judged, open, "
-        "median_error (seconds), items with server, uid, namespace, job, made, start, middle, end, simulated (these "
+        "the bounds not_before and not_after (seconds since the epoch; null: none), at_once_if_ends (jobs of no known "
+        "end), checks (admission checks by which machines are provisioned; then no start is told) and quota_at (when "
+        "it would have quota then), unknown (why it is not known), words (all that as text). With --record: "
+        "held, judged, open, median_error (seconds), "
+        "items with server, uid, namespace, job, made, start, middle, end, simulated (these "
         "three before the correction), started (0: it has not), late, held (null: open)",
     ),
     "whatif": Command(

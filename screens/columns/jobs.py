@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
@@ -207,25 +209,49 @@ def last_cell(line: JobLine) -> Cell:
 
 def start_words(start: ExpectedStart, now: float) -> str:
     """The expected start as text after a label, without a final period."""
+    soon = f", {wording.moment(start.at, now)}" if start.at and start.window is None else ""
+    after = f", when {start.after} ends" if start.after and start.at else ""
+    sooner = f"at once if {' or '.join(start.sooner)} ends" if start.sooner else ""
     if not start.at:
-        return f"{start_time(start, now)}: {start.unknown}"
-    soon = f", {wording.moment(start.at, now)}" if start.window is None else ""
-    after = f", when {start.after} ends" if start.after else ""
-    return f"{start_time(start, now)}{soon}{after}{', or sooner' if start.latest else ''}"
+        bound = "; ".join(filter(None, (sooner, _bound(start, now))))
+        when = f"{bound or 'not known'}: {start.unknown}"
+    elif start.latest:
+        bound = "" if sooner else _bound(start, now)
+        when = "; ".join(
+            filter(None, (sooner, bound, f"at the latest {wording.clock_time(start.at, now)}{soon}{after}"))
+        )
+    else:
+        when = f"{start_time(replace(start, checks=()), now)}{soon}{after}"
+    if not start.checks:
+        return when
+    checks = f"admission check{'s' if len(start.checks) > 1 else ''} {', '.join(start.checks)}"
+    return f"quota {when}; then machines are provisioned ({checks}), when is not known"
+
+
+def _bound(start: ExpectedStart, now: float) -> str:
+    return f"not before {wording.clock_time(start.earliest, now)}" if start.earliest else ""
 
 
 def start_time(start: ExpectedStart, now: float) -> str:
+    """The same in the few words of a column."""
+    quota = "quota " if start.checks else ""
     if not start.at:
-        return "cannot be known"
+        return f"{quota}{_bound(start, now) or 'not known'}"
     first, last = (wording.clock_time(each, now) for each in start.window or (start.at, start.at))
     if first != last:
-        return f"between {first} and {last}"
-    return f"{'by' if start.latest else 'about'} {first}"
+        return f"{quota}between {first} and {last}"
+    return f"{quota}{'by' if start.latest else 'about'} {first}"
 
 
 def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
-    return {"at": start.at or None, "after": start.after, "latest": start.latest, "window": start.window,
-            "unknown": start.unknown, "words": start_words(start, now)}  # fmt: skip
+    known = start.at or None
+    return {
+        "at": None if start.checks else known, "after": start.after, "latest": start.latest,
+        "window": None if start.checks else start.window,
+        "not_before": start.earliest or None, "not_after": known if start.latest and not start.checks else None,
+        "at_once_if_ends": start.sooner, "quota_at": known if start.checks else None, "checks": start.checks,
+        "unknown": start.unknown, "words": start_words(start, now),
+    }  # fmt: skip
 
 
 def progress_words(job_progress: JobProgress) -> list[Span]:
@@ -251,7 +277,7 @@ def progress_cell(line: JobLine) -> Cell:
     """Progress and remaining time; for a waiting job its expected start."""
     if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
         when = start_time(line.start, line.fleet.at)
-        return Span(when if when.startswith("between") else f"starts {when}", "dim")
+        return Span(when if when.startswith(("between", "quota")) else f"starts {when}", "dim")
     job_progress = line.job_progress
     if job_progress is None or line.jobset.finished:
         return ""
@@ -368,8 +394,8 @@ JOBS: Layout[JobLine] = Layout(
                _progress_json, width=23, drop=2, sort=_share_done, down=True),
         fact("seconds_left", "until its last step, by its pace; null: it does not run, stalled, or it is not known",
              _seconds_left),
-        fact("expected_start", "of a job that waits: at (seconds since the epoch; null: it cannot be known), after, "
-             "latest, window, unknown and words as a4 forecast has them; null of any other", _start_json),
+        fact("expected_start", "of a job that waits: at (seconds since the epoch; null: not known), after, "
+             "latest, window, bounds, unknown and words as a4 forecast has them; null of any other", _start_json),
         Column("TREND", lambda line: wording.sparkline(line.job_progress.trend) if line.job_progress else "", "trend",
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
                lambda line: list(line.job_progress.trend) if line.job_progress else [], width=8, drop=5, ink="accent"),

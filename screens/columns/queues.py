@@ -315,8 +315,8 @@ WORKLOADS: Layout[WorkloadLine] = Layout(
                lambda line: line.workload.queued_since or None if line.position else None, width=6, right=True,
                ages=True),
         Column("WHEN", lambda line: Span(start_time(line.start, line.fleet.at) if line.start else "", "dim"),
-               "expected_start", "when it would start: at (seconds since the epoch; null: it cannot be known), after, "
-               "latest, window, unknown and words as a4 forecast has them; null: it does not wait",
+               "expected_start", "when it would start: at (seconds since the epoch; null: not known), after, "
+               "latest, window, bounds, unknown and words as a4 forecast has them; null: it does not wait",
                lambda line: start_json(line.start, line.fleet.at) if line.start else None, least=15, most=24, drop=2),
         fact("category", "what kind of thing it waits for", lambda line: line.why.category),
         Column("WHY", _reason, "why", "why it waits, in one sentence", lambda line: line.why.sentence, fill=True),

@@ -189,8 +189,8 @@ class QueuesScreen(ReasonScreen):
             return
         told = line.why
         runs = [Span(f"{name_of(line.workload)} ", "strong")]
-        if line.start is not None and line.start.at:
-            runs.append(Span(f"starts {start_time(line.start, line.fleet.at)}  "))
+        if line.start is not None and (line.start.at or line.start.earliest):
+            runs.append(Span(f"{'' if line.start.checks else 'starts '}{start_time(line.start, line.fleet.at)}  "))
         runs.append(Span(wording.sentence(told.sentence) or "does not wait"))
         self.show_reason(*runs, Span(f"  {wording.quotation(told, told.sentence)}", "dim"))
 

@@ -63,9 +63,9 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
     key = next(each.key for each in fleet.workloads.values() if each.is_waiting)
     async with console(session, size=(200, 50)) as (app, pilot, _):
         await pilot.press("2")
-        await until(pilot, lambda: "cannot be known" in screen_text(app))
+        await until(pilot, lambda: "at once if llama" in screen_text(app))
         start = session.measures.starts[key]
-        assert start_words(start, fleet.at) == "cannot be known: how long llama still runs is not known"
+        assert start_words(start, fleet.at) == "at once if llama ends: how long llama still runs is not known"
         assert f"starts    {start_words(start, fleet.at)}" in " ".join(screen_text(app).split("│"))
         session.measures.progress_reader.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
         session.show()
@@ -134,7 +134,7 @@ async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
 async def test_the_page_of_a_waiting_job_tells_when_it_would_start_and_what_for_it_waits() -> None:
     async with console(FakeSession(queue_scene()), size=(120, 35)) as (app, pilot, _):
         app.open_page("job", "default", "dpo-b")
-        words = "starts    cannot be known", "own quota", "needs 32", "16 more needed", "1 in its ClusterQueue"
+        words = "starts    at once if llama ends", "own quota", "needs 32", "16 more needed", "1 in its ClusterQueue"
         await until(pilot, lambda: all(each in screen_text(app) for each in words))
 
 

@@ -194,7 +194,9 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
     if start is not None and found.verdict is Verdict.WAITS:
-        word += f", starts {start_time(start, fleet.at)}" if start.at else ", its start cannot be known"
+        when = start_time(start, fleet.at)
+        known = f", starts {when}" if start.at or start.earliest else ", its start is not known"
+        word += f", {when}" if start.checks else known
     links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
     # When the oldest part of what the light stands on was heard last, while the server is away.
     since = min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import structs
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue, Preemption, Quota, ResourceFlavor, Topology
 from console.kube.objects.workload import TopologyDomain
-from console.scheduling.expected_starts import expected_starts
+from console.scheduling.expected_starts import ExpectedStart, expected_starts
+from screens.columns.jobs import start_json, start_time, start_words
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
 from tests.screens.scene import a4, rank
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
+
+
+DAY = time.mktime((2026, 5, 4, 0, 0, 0, 0, 0, -1))  # midnight
 
 
 def uid(fleet: Fleet, name: str) -> str:
@@ -41,6 +47,62 @@ def test_a_job_starts_when_the_quota_that_it_waits_for_is_free() -> None:
 
 def test_without_the_progress_of_what_runs_nobody_can_know() -> None:
     assert start_of(queue_scene(), "dpo-b") == (0, "", False, "how long llama still runs is not known")
+
+
+def bounds_of(fleet: Fleet, name: str, **left: float) -> tuple[float, tuple[str, ...]]:
+    """Seconds until it starts at the earliest, and whose end lets it start at once."""
+    starts = expected_starts(fleet, {uid(fleet, each): seconds for each, seconds in left.items()})
+    workload = fleet.workload_of(fleet.jobsets["default", name])
+    assert workload is not None
+    found = starts[workload.key]
+    return found.earliest and round(found.earliest - fleet.at, 3), found.sooner
+
+
+def test_what_cannot_be_told_to_the_minute_has_bounds() -> None:
+    """64 GPUs; of a nobody knows the end, b ends in 500 s."""
+    fleet = scene(runs("a", 2), runs("b", 6), waits("wide", 8))
+    assert start_of(fleet, "wide", b=500) == (0, "", False, "how long a still runs is not known")
+    assert bounds_of(fleet, "wide", b=500) == (500, ()), "whatever becomes of a"
+    either = scene(runs("a", 4), runs("b", 4), waits("c", 4))
+    assert start_of(either, "c", b=500) == (500, "b", True, "")
+    assert bounds_of(either, "c", b=500) == (0, ("a",))
+    assert bounds_of(either, "c") == (0, ("a", "b"))
+    assert bounds_of(either, "c", a=100, b=500) == (0, ()), "it is known"
+    behind = scene(runs("a", 4), runs("b", 4), waits("c", 4, created=1.0), waits("d", 4, created=2.0))
+    assert bounds_of(behind, "d", a=100, b=500) == (100, ()), "c may end at once"
+
+
+@pytest.mark.parametrize(
+    ("start", "words", "short"),
+    [
+        (ExpectedStart(DAY + 3600), "about 01:00, in 1 h", "about 01:00"),
+        (ExpectedStart(unknown="how long a still runs is not known"), "not known: how long a still runs is not known",
+         "not known"),
+        (ExpectedStart(unknown="how long a still runs is not known", earliest=DAY + 3600),
+         "not before 01:00: how long a still runs is not known", "not before 01:00"),
+        (ExpectedStart(DAY + 3600, "b", latest=True, sooner=("a",)),
+         "at once if a ends; at the latest 01:00, in 1 h, when b ends", "by 01:00"),
+        (ExpectedStart(DAY + 7200, "b", latest=True, earliest=DAY + 3600),
+         "not before 01:00; at the latest 02:00, in 2 h, when b ends", "by 02:00"),
+        (ExpectedStart(DAY + 3600, "b", checks=("dws",)),
+         "quota about 01:00, in 1 h, when b ends; then machines are provisioned (admission check dws), "
+         "when is not known",
+         "quota about 01:00"),
+    ],
+)  # fmt: skip
+def test_bounds_in_words(start: ExpectedStart, words: str, short: str) -> None:
+    assert start_words(start, DAY) == words
+    assert start_time(start, DAY) == short
+
+
+def test_the_time_of_the_quota_is_never_the_start_where_machines_have_to_be_provisioned() -> None:
+    fleet = scene(runs("a", 8), waits("c", 4), checks=("dws",))
+    (start,) = expected_starts(fleet, {uid(fleet, "a"): 600.0}).values()
+    told = start_json(start, fleet.at)
+    assert (told["at"], told["window"], told["not_after"]) == (None, None, None)
+    assert (told["quota_at"], told["checks"]) == (fleet.at + 600, ("dws",))
+    plain = start_json(ExpectedStart(DAY, latest=True, earliest=DAY - 60, sooner=("a",)), DAY - 600)
+    assert [plain[key] for key in ("at", "not_before", "not_after", "at_once_if_ends")] == [DAY, DAY - 60, DAY, ("a",)]
 
 
 def scene(*jobs: tuple[JobSet, Workload], gpus: int = 64, **queue: object) -> Fleet:

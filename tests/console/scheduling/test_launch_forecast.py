@@ -26,7 +26,8 @@ from console.kube.objects.queue import (
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.free_slots import eligible_nodes
-from console.scheduling.launch_forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast
+from console.scheduling.launch_forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast, with_launch
+from console.scheduling.why import why
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
         (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can have at most 32"),
         (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "it would take 2 of 4 free hosts, in one subblock (s1)"),
         (16, 32, 17, "none", Verdict.WAITS, "",
-         "waits behind 1 GPU of flavor a4: 32 own - 17 used = 15 free, it needs 16"),
+         "needs 16 GPUs of flavor a4; 32 own - 17 used = 15 free, 1 more needed"),
         (16, 16, 0, "none", Verdict.NOW, "subblock",
          TAKES.replace("32", "16") + "2 of 4 free hosts, in one subblock (s1)"),
         (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU"),
@@ -145,9 +146,16 @@ def test_the_numbers_behind_the_sentence() -> None:
     assert [each.name for each in found.unblocks] == ["small"]
     assert [each.name for each in found.ahead] == ["first"]
     assert found.sentence == (
-        "waits behind 8 GPUs of flavor a4: 32 own - 24 used = 8 free, it needs 16; held by small (8); "
+        "needs 16 GPUs of flavor a4; 32 own - 24 used = 8 free, 8 more needed; free when small (8) ends; "
         "1 ahead in the queue"
     )
+
+
+def test_a_launch_and_a_job_that_waits_name_the_same_jobs_in_the_same_words() -> None:
+    fleet = cluster(*holding("big", 16, at="n1"), *holding("small", 8, at="n4"), queues=(DOOR, queue(32, 24)))
+    with_it, key = with_launch(fleet, LaunchDemand("team", "lq", 16))
+    assert told(fleet, 16).sentence == why(with_it.workloads[key], with_it).sentence
+    assert told(fleet, 16).unblocks == why(with_it.workloads[key], with_it).unblocks
 
 
 def test_lower_priorities_may_be_evicted() -> None:

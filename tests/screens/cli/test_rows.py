@@ -282,7 +282,8 @@ def test_what_the_screen_shows_of_progress_and_start_is_in_the_json_of_jobs(flee
         {"progress": {"step": 40, "total": 100, "loss": 0.25, "size": None, "busbw": None}, "seconds_left": 180.0,
          "expected_start": None},
         {"progress": None, "seconds_left": None, "expected_start": {
-            "at": fleet.at + 600, "after": "llama-70b", "latest": True, "window": None, "unknown": "",
+            "at": fleet.at + 600, "after": "llama-70b", "latest": True, "window": None, "not_before": None,
+            "not_after": fleet.at + 600, "at_once_if_ends": (), "quota_at": None, "checks": (), "unknown": "",
             "words": start_words(start, fleet.at)}},
         {"progress": None, "seconds_left": None, "expected_start": None},
     ]  # fmt: skip

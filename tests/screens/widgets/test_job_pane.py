@@ -104,11 +104,11 @@ def test_a_known_start_is_not_contradicted_by_whose_end_would_free_quota() -> No
         return "\n".join("".join(run.text for run in line) for line in lines)
 
     known = shown(ExpectedStart(fleet.at + 600, "llama-70b", latest=True))
-    assert "starts    by " in known
-    assert "in 10 min, when llama-70b ends, or sooner" in known
+    assert "starts    at the latest " in known
+    assert "in 10 min, when llama-70b ends" in known
     assert "quota would be free" not in known
     unknown = shown(ExpectedStart(unknown="how long llama still runs is not known"))
-    assert "starts    cannot be known: how long llama still runs is not known" in unknown
+    assert "starts    not known: how long llama still runs is not known" in unknown
     for told in unknown, shown(None):
         assert f"quota would be free when {waits.why.unblocks[0].name} ({waits.why.unblocks[0].gpus})" in told
 
