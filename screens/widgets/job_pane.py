@@ -309,7 +309,7 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     loss = find_followed_loss(line.jobset, line.fleet, measures, saved.in_folder if saved else None, now)
     if loss is None:
         return []
-    runs = [Span("lost if it ended now  ", "dim"), Span(f"{loss.sentence(now)}. ", "" if loss.saved else "waits")]
+    runs = [Span("at risk  ", "dim"), Span(f"{loss.sentence(now)}. ", "" if loss.saved else "waits")]
     if loss.saved:
         runs.append(Span("Complete by its folder. " if loss.by_folder else "Saved by its log. ", "dim"))
     if saved is not None:
