@@ -113,6 +113,7 @@ end_by_signal() {
     saved="$(what_is_saved "$before" "$(saves_now)")"
     if [[ "$how" == did* ]]; then saved="${saved/#" after saving"/", after saving"}"; fi
     if [[ -s "$running_file" ]]; then echo "step $(<"$running_file"): $how$saved"; fi
-    echo "$A4_RECIPE ended with exit code 143"
+    # Of a pod that is kept it has been told how its recipe ended.
+    if [[ -z "${kept:-}" ]]; then echo "$A4_RECIPE ended with exit code 143"; fi
     exit 143
 }

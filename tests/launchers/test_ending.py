@@ -77,7 +77,7 @@ def test_ranks_are_told_before_what_has_started_them(launch: Launch) -> None:
 
 @pytest.mark.slow(reason="waits until the grace period is over")
 def test_what_does_not_end_is_left_when_the_grace_period_is_over(launch: Launch) -> None:
-    pod = own_script(launch, f"trap '' TERM\n{WAITS.replace('while true', 'for i in {1..200}')}")
+    pod = own_script(launch, f"trap '' TERM\n{WAITS.replace('while true', 'for i in {1..50}')}")
     pod.environment["A4_GRACE_SECONDS"] = "2"
     code, lines = ended(pod)
     assert (code, lines[-2]) == (143, "step 7 script: did not end in the grace period of 2 s")
@@ -112,3 +112,16 @@ def test_no_step_begins_in_a_pod_that_is_told_to_end(launch: Launch) -> None:
     pod = launch("qwen3-download")
     (pod.root / "tmp/a4-ending").touch()
     assert pod.run("qwen3-download.sh") == (143, [])
+
+
+def test_a_kept_pod_ends_without_another_word(launch: Launch) -> None:
+    pod = launch("interactive", gpus=8)
+    pod.environment["A4_GRACE_SECONDS"] = "8"
+    with pod.start("run.sh") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "the pod is kept" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=LIMIT)[0] == ""
+    assert process.returncode == 143

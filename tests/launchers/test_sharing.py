@@ -38,6 +38,7 @@ def of_another_job(pod: Sandbox, name: str, *, namespace: str = "team", run: str
     return pod
 
 
+@pytest.mark.slow(reason="one job waits for another")
 @pytest.mark.parametrize("step", ["clone", "download", "build-data", "convert"])
 def test_two_launches_into_one_workspace_do_each_step_once(launch: Launch, step: str) -> None:
     first = launch("qwen3-sft", gpus=8)
@@ -62,6 +63,7 @@ def test_two_launches_into_one_workspace_do_each_step_once(launch: Launch, step:
     assert not list((first.root / "mnt").rglob("*.a4-lock*"))
 
 
+@pytest.mark.slow(reason="the dead are noticed by their silence")
 def test_a_holder_that_died_is_noticed_and_one_that_lives_is_not(launch: Launch) -> None:
     holder, waiter = launch("qwen3-download"), of_another_job(launch("qwen3-download", 1), "bob")
     waiter.environment["A4_DEAD_SECONDS"] = "2"
@@ -81,6 +83,7 @@ def test_a_holder_that_died_is_noticed_and_one_that_lives_is_not(launch: Launch)
     assert not list((holder.root / "mnt").glob("x.a4-lock*"))
 
 
+@pytest.mark.slow(reason="a download is tried three times")
 def test_a_step_that_fails_gives_its_lock_back(launch: Launch) -> None:
     pod = launch("qwen3-download")
     pod.environment["A4_TEST_HUB"] = "1"

@@ -285,7 +285,10 @@ class Pod:
         """Send a signal to the container's first process."""
         if self.process is not None and self.process.poll() is None:
             self.killed = self.killed or number is signal.SIGKILL
-            os.kill(self.first(), number)
+            try:
+                os.kill(self.first(), number)
+            except (IndexError, ProcessLookupError):
+                return  # it has ended meanwhile
 
     def code(self) -> int | None:
         """How the container ended; None while it runs, or before."""

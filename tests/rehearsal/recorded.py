@@ -30,6 +30,8 @@ _MPIRUN = re.compile(r"^-{40,}\n[\s\S]*^-{40,}\n", re.MULTILINE)
 """What mpirun says of processes that failed."""
 _RACE = re.compile(r"\[[^]]*\] plm:rsh: Warning: setpgid\(.*")
 """What mpirun says, on a busy machine, when a child went on before it was given its process group."""
+_AGAIN = re.compile(r"\S+ failed with exit code \d+: once more")
+"""A practice download fails once and for all."""
 _LISTED = ((re.compile(r"[\d.]+[KMGT]?\t/.*"), "du"), (re.compile(r"-[-rwx]{9} .*"), "ls"))
 _SLOTS = re.compile(r"\bslots=\d+$")
 _ECHO = re.compile(r'\b(?:echo|printf) "((?:[^"\\]|\\.)*?)(?:\\n)?"')
@@ -222,7 +224,7 @@ def printed(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def plain(log: str) -> list[str]:
     """The lines of the launcher alone, every step taking 0 s."""
     lines = re.sub(r"done in \d+ s", "done in 0 s", _MPIRUN.sub("", log)).splitlines()
-    return [line for line in lines if not is_a_programs(line) and not _RACE.fullmatch(line)]
+    return [line for line in lines if not (is_a_programs(line) or _RACE.fullmatch(line) or _AGAIN.fullmatch(line))]
 
 
 def is_a_programs(line: str) -> bool:
