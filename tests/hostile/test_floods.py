@@ -96,7 +96,8 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
 )
 async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_read(flood: str, unread: str) -> None:
     async with flooded(flood) as cluster:
-        measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=None)
+        reader = SimpleNamespace(progress_of=lambda _: None)
+        measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=reader)
         gpus = SimpleNamespace(exporter_of=lambda *_: "")
         alarms = AlarmService(cluster, cast("Any", lambda: measures), cast("Any", lambda: gpus), Thresholds())
         begun = time.monotonic()
