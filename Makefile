@@ -12,6 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where `make corpus` looks for logs of other people.
 CORPUS ?= ../shared/corpus
 
+# Where `make cases` looks for small inputs of other people.
+CASES ?= ../shared/cases
+
 # The Pythons of this machine that `make versions` runs the tests on.
 PYTHONS ?= $(wildcard /usr/bin/python3.1[1-4] $(HOME)/.pyenv/versions/3.1[1-4].*/bin/python)
 
@@ -26,7 +29,7 @@ ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test
 
 CHECKS := format lint types contracts
 
-.PHONY: demo check $(CHECKS) test fast slow alone nightly versions docs pictures corpus size fuzz lab lab-test \
+.PHONY: demo check $(CHECKS) test fast slow alone nightly versions docs pictures corpus cases size fuzz lab lab-test \
     rehearsal rehearsal-if-changed bench wheel clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
@@ -84,6 +87,9 @@ pictures: .venv/.ready  ## draw the pictures of the guide; WHICH=all every page 
 
 corpus: .venv/.ready  ## an extra: logs of other people, which are not in this repository, and how well they are read
 	$(PYTHON) -m tests.corpus $(CORPUS)
+
+cases: .venv/.ready  ## an extra: small inputs of other people, which are not in this repository, and how many are read right
+	$(PYTHON) -m tests.cases $(CASES)
 
 lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 	$(PYTHON) -m tests.lab build

@@ -17,8 +17,9 @@ from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
 from console.metrics.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
 from console.metrics.training.formats.programs import (
+    begins_next_verl_step,
     find_verl_start,
-    parse_drawn_bar,
+    iter_drawn_bars,
     parse_keras,
     parse_known_program,
     parse_verl,
@@ -65,7 +66,9 @@ def parse_partial_step(text: str) -> bool:
 _PIECE = 1 << 13  # bytes that are tried at once
 _WORTH = 8  # the part of a piece that has to be such lines, to be worth the search of a piece
 LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
-WORDS = WordSearch(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
+WORDS = WordSearch(
+    b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ", b"| time/ "
+)
 """A line without any of these says nothing of training."""
 _WORDS = tuple(word.decode() for word in WORDS.words)
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
@@ -237,7 +240,14 @@ class TrainingParser:
             return
         if "%|" in text and ("it/s" in text or "s/it" in text):
             self._take_progress_bar(text)
-        if "oss" in text or "tep" in text or "Epoch " in text[:20] or "[batch=" in text or "/ Train]:" in text:
+        if (
+            "oss" in text
+            or "tep" in text
+            or "Epoch " in text[:20]
+            or "[batch=" in text
+            or "/ Train]:" in text
+            or "| time/ " in text
+        ):
             self._parse_report(text, raw)
         elif "%|" in text and "=" in text:
             self._parse_single_line(text, raw)
@@ -301,6 +311,9 @@ class TrainingParser:
             if "}" in text:
                 self._close_open_report()
             return True
+        if self._metrics and begins_next_verl_step(text, self._metrics[0]):
+            self._close_open_report()
+            return False
         if self._metrics and (metric := _METRIC.match(text)) and len(self._metrics[1]) < 10 * _JOINED:
             self._metrics[1].append(text[metric.start(1) :])
             return True
@@ -332,11 +345,15 @@ class TrainingParser:
     def _open_dictionary(self, text: str, start: int, raw: bytes | None) -> None:
         if "}" not in text[start:] and "..." not in text[start:]:
             self._parts = [text[start:]]
-        elif found := dicts.parse_dictionary(text, start):
-            self._add_report(found, self._reporter_of(text, start))
-            self._find_layout(raw, dicts.parse_steps_of_line)
-        else:
-            self._puzzle.add_unparsed(text)
+            return
+        for at, found in dicts.iter_dictionaries(text, start):
+            if found is None:
+                self._puzzle.add_unparsed(text)
+            elif at > start and "}" not in text[at:] and "..." not in text[at:]:
+                self._parts = [text[at:]]
+            else:
+                self._add_report(found, self._reporter_of(text, at))
+                self._find_layout(raw, dicts.parse_steps_of_line)
 
     def _find_layout(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
         """Look for a new layout after some lines were parsed one by one; that costs as much as 300 lines."""
@@ -359,10 +376,10 @@ class TrainingParser:
 
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
-        if bar := parse_drawn_bar(text):
+        for bar in iter_drawn_bars(text):
             run = self._open.get("dict")
             if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
-                return
+                continue
             self._bar = bar
             if run and run.renumber_by_bar(bar):
                 self._changed.append(run)

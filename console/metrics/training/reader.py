@@ -90,7 +90,9 @@ class RunReader:
         self._latest[label] = number
         if place is not None:
             self._several = self._several or latest == number
-            self.steps[place] = merge_reports(self.steps[place], step, later=latest == number)
+            self.steps[place] = merge_reports(
+                self.steps[place], step, later=latest == number and self.format != "each-rank"
+            )
         elif self.number is None or number > self.number:
             self._append(step)
         else:

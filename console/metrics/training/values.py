@@ -19,6 +19,15 @@ from console.patterns import lazy_pattern
 NUMBER = (  # pattern of a number: thousands commas, exponents, nan and inf in any of their spellings
     r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|NaN|NAN|inf|INF|Inf)"
 )
+_WRAPPED = lazy_pattern(  # a number in a wrapper: tensor(2.3, device='cuda:0'), np.float64(2.3)
+    r"(?:tensor|[aA]rray|(?:np|numpy|torch|jnp)\.\w{1,12})\(\[{0,2}"
+    rf"({NUMBER})\]{{0,2}}(?:, ?\w{{1,20}}=[^()]{{0,60}})?\)"
+)
+_SPAN = lazy_pattern(  # a duration of several units: 1h 12m 31s, 02m 05s 112ms
+    r"(?<![\w.])(?=\d{1,9} ?[dhms]+ ?\d)(?:(\d{1,6}) ?d ?)?(?:(\d{1,6}) ?h ?)?(?:(\d{1,6}) ?m ?(?!s))?"
+    r"(?:(\d{1,6}(?:\.\d{1,9})?) ?s ?)?(?:(\d{1,6}) ?ms)?(?![\w/])"
+)
+_SPAN_UNITS = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 _SHORT = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 _COUNT = lazy_pattern(r"[0-9]{1,15}")
 _DURATION = lazy_pattern(r"[0-9]{1,9}")
@@ -45,6 +54,21 @@ def parse_number(text: str) -> float | None:
         return float(text[:-1] if times != 1.0 else text) * times
     except ValueError:
         return None
+
+
+def unwrap_numbers(text: str) -> str:
+    """The text with numbers out of their wrappers, and durations of several units as seconds."""
+    if "(" in text:
+        text = _WRAPPED.sub(r"\1", text)
+    if "m " in text or "h " in text:
+        text = _SPAN.sub(lambda found: _format_span(found), text)
+    return text
+
+
+def _format_span(found: re.Match[str]) -> str:
+    parts = [(float(part), unit) for part, unit in zip(found.groups(), _SPAN_UNITS, strict=True) if part]
+    behind = " " if found[0].endswith(" ") else ""
+    return f"{sum(part * unit for part, unit in parts):.9g}s{behind}" if len(parts) > 1 else found[0]
 
 
 def parse_figures(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
@@ -129,6 +153,8 @@ def find_tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Sour
 
 def find_time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
     """Which key or pattern gives the step time; a rate (`PER_SECOND` or `it/s`) has to be inverted."""
+    if "ups" in keys:  # updates per second: of programs whose time is that of many updates
+        return "ups"
     if (time := next((name for name in (*TIMES, *TIMES_MS) if name in keys), None)) is not None:
         return time
     key = next((name for name in (*PER_STEP, *PER_SECOND) if name in keys), None)
@@ -141,7 +167,7 @@ def find_time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source
 
 def is_per_second(source: re.Match[str] | str) -> bool:
     if isinstance(source, str):
-        return source in PER_SECOND
+        return source in PER_SECOND or source == "ups"
     return source.re is _RATE and source.group(3) in {"it", "iter", "steps"}
 
 
@@ -213,7 +239,7 @@ _NO_LOSS = lazy_pattern(  # what makes an addition to the loss, or the loss of s
 @lru_cache(maxsize=4096)
 def normalize_key(key: str) -> str:
     """The key in lower case with underscores; of several words the last, if it alone means a step."""
-    words = key.lower().replace("-", "_").split(" ")
+    words = [word.rstrip(".") for word in key.lower().replace("-", "_").split(" ")]
     if len(words) > 1 and words[0] in UNITS:
         del words[0]  # the unit of a number before it
     name = "_".join(words)
@@ -227,7 +253,9 @@ def find_loss_key(keys: Iterable[str]) -> str | None:
     usual = next((name for name in LOSSES if name in keys), None)
     if usual is not None:
         return usual
-    others = [name for name in keys if name.endswith("_loss") and not _NO_LOSS.fullmatch(name.removesuffix("_loss"))]
+    names = {name: name.removesuffix("loss_step") for name in keys if name.endswith("loss_step")}  # Lightning's
+    names |= {name: name.removesuffix("_loss") for name in keys if name.endswith("_loss")}
+    others = [name for name, of in names.items() if not _NO_LOSS.fullmatch(of.rstrip("_"))]
     return others[0] if len(others) == 1 else None
 
 

@@ -20,16 +20,22 @@ from console.metrics.training.values import (
     parse_figures,
     parse_number,
     plain_name,
+    to_step_number,
+    unwrap_numbers,
 )
 from console.patterns import lazy_pattern
 
 _OPEN = lazy_pattern(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
-_PAIR = lazy_pattern(
-    r"""['"]([^'"]{1,120})['"]\s?:\s?(?:'([^']{0,200})'|"([^"]{0,200})"|(?:np\.\w{1,12}\()?([^,}\s'")]{1,60}))"""
-)
+_PAIR = lazy_pattern(r"""['"]([^'"]{1,120})['"]\s?:\s?(?:'([^']{0,200})'|"([^"]{0,200})"|([^,}\s'")]{1,60}))""")
 _OF = lazy_pattern(r"\s*(\d{1,12})\s*/\s*(\d{1,15})\s*")
 _LOSSES = ("loss", "train/loss", "loss/policy_avg")
 _LOSS = lazy_pattern(r"""['"](?:loss|train/loss|loss/policy_avg)['"]""")
+_NUMBERED_LOSSES = ("total_loss", "train_loss")  # of a step only where its number stands beside them
+_NUMBERED_LOSS = lazy_pattern(
+    r"""['"](?:total|train)_loss['"].*['"](?:iteration|global_step|step|num_updates)['"]"""
+    r"""|['"](?:iteration|global_step|step|num_updates)['"].*['"](?:total|train)_loss['"]"""
+)
+_NO_VALUE = lazy_pattern(r"""['"](?:loss|train/loss)['"]\s?:\s?(?:null|None)\b""")
 _BEFORE = lazy_pattern(r"\bstep (\d{1,12}): ?$")
 _PLACES = (
     "global_step/max_steps", "iteration", "global_step", "step", "current_steps", "train/step", "num_updates",
@@ -39,11 +45,11 @@ _TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
 ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 
-def find_dictionary_start(text: str) -> int | None:
-    """The offset of a training step's dictionary in this line; None if there is none."""
-    if _LOSS.search(text) is None:
+def find_dictionary_start(text: str, at: int = 0) -> int | None:
+    """The offset of a training step's dictionary in this line, from `at` on; None if there is none."""
+    if _LOSS.search(text, at) is None and ("_loss" not in text or ENDED in text or not _NUMBERED_LOSS.search(text, at)):
         return None
-    found = _OPEN.search(text)
+    found = _OPEN.search(text, at)
     return found.start() if found else None
 
 
@@ -59,8 +65,9 @@ def ends_run(text: str) -> bool:
 def parse_dictionary(text: str, start: int) -> StepReport | None:
     """Parse the step in the dictionary at `start`."""
     end = text.find("}", start)
-    pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(text[start : end if end > 0 else None])}
-    key = next((name for name in _LOSSES if name in pairs), "")
+    inside = unwrap_numbers(text[start : end if end > 0 else None])
+    pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(inside)}
+    key = next((name for name in (*_LOSSES, *_NUMBERED_LOSSES) if name in pairs), "")
     if parse_number(pairs.get(key, "")) is None:
         return None
     before = _BEFORE.search(text, 0, start)
@@ -73,7 +80,8 @@ def parse_dictionary(text: str, start: int) -> StepReport | None:
         loss=loss,
         grad_norm=grad_norm,
         lr=_pop_number(pairs, "learning_rate", "lr", "train/lr-pg_0"),
-        step_time_s=_pop_number(pairs, "step_time") or None,  # ms-swift's train_speed is an average since the start
+        step_time_s=_pop_number(pairs, "step_time", "iter_time")
+        or None,  # ms-swift's train_speed is an average since the start
         tokens_per_s=next((value for key in _TOKENS if (value := _pop_number(pairs, key))), None),
         nan=is_broken(loss, grad_norm),
         extra=parse_figures(pairs.items()),
@@ -81,10 +89,22 @@ def parse_dictionary(text: str, start: int) -> StepReport | None:
     return StepReport(name, step, start)
 
 
+def iter_dictionaries(text: str, start: int | None) -> Iterator[tuple[int, StepReport | None]]:
+    """Yield where each dictionary of a step in this line begins, and the step; None if it cannot be parsed."""
+    while start is not None:
+        end = text.find("}", start) + 1
+        if (found := parse_dictionary(text, start)) is not None or _tells_loss(text[start : end or None]):
+            yield start, found
+        start = find_dictionary_start(text, end) if end else None
+
+
+def _tells_loss(text: str) -> bool:
+    """Whether a dictionary has a loss that is more than the word that there is none."""
+    return _LOSS.search(text) is not None and _NO_VALUE.search(text) is None
+
+
 def parse_steps_of_line(text: str) -> list[StepReport]:
-    start = find_dictionary_start(text)
-    found = parse_dictionary(text, start) if start is not None else None
-    return [found] if found else []
+    return [found for _, found in iter_dictionaries(text, find_dictionary_start(text)) if found is not None]
 
 
 def _pop_number(pairs: dict[str, str], *keys: str) -> float | None:
@@ -102,7 +122,7 @@ def _pop_step(pairs: dict[str, str]) -> tuple[int | None, int | None]:
             return int(found.group(1)), finite_total(int(found.group(2)))
         if (step := parse_count(text)) is not None:
             del pairs[key]
-            total = pairs.get("max_steps", pairs.get("total_steps", ""))
+            total = pairs.pop("max_steps", pairs.pop("total_steps", ""))
             return step, finite_total(parse_count(total))
     return None, None
 
@@ -132,6 +152,7 @@ _INDENTED = lazy_pattern(r"\s+\S")
 _LONGEST = 400  # lines of a report at most
 _ROW = lazy_pattern(rf"\s*(\d{{1,12}})\s+({NUMBER})(?=\s|$)")
 _NOT_YET = lazy_pattern(r"\s*\d{1,12}\s+No log(?:\s|$)")
+_PIPES = lazy_pattern(r"^\|\s+(\w{1,60})\s+\|\s+([-+]?\d[\d.e+-]{0,30})\s+\|\s*$")
 _TABLE = lazy_pattern(r"\s*Step\s+Training Loss(?:\s|$)")
 
 
@@ -163,6 +184,24 @@ class MultilineReport:
         return StepReport("blocks", step) if step else None
 
 
+class PipeTable(MultilineReport):
+    """stable-baselines' table: a row `| name | value |` for each figure, the iteration among them."""
+
+    def __init__(self) -> None:
+        super().__init__(0, None, loose=False)
+
+    def add_line(self, text: str) -> bool:
+        if found := _PIPES.search(text):
+            self._figures[found.group(1)] = float(found.group(2))
+        return text.lstrip().startswith("|")
+
+    def to_report(self) -> StepReport | None:
+        self._figures.pop("total_timesteps", None)
+        number = to_step_number(self._figures.pop("iterations", None))
+        step = make_step(number, None, self._figures) if number is not None else None
+        return StepReport("blocks", step) if step else None
+
+
 class NotebookTable:
     """The table that HF Trainer shows in a notebook, one row per step."""
 
@@ -178,6 +217,8 @@ def open_report(text: str) -> MultilineReport | NotebookTable | None:
     """The multi-line report or table that begins with this line; None if none does."""
     if "Training Loss" in text and _TABLE.match(text):
         return NotebookTable()
+    if "| time/ " in text:
+        return PipeTable()
     loose = _LOOSE.search(text) if "= Step " in text else None
     head = loose or (_HEAD.search(text) if "=" in text or "/ Train]" in text else None)
     if head is None:

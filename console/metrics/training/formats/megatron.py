@@ -146,9 +146,11 @@ _RICH = re.compile(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})
 _OTHER_DATA = lazy_pattern(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
 _RATE = lazy_pattern(r"([\d.]{1,20})(it/s|s/it)")
 _BAR_PAIR = lazy_pattern(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")
-_RICH_PAIR = lazy_pattern(rf"(\w[\w/-]{{0,60}}): ({NUMBER})")
+_RICH_PAIR = lazy_pattern(rf"(?<![\w:])([A-Za-z_][\w/-]{{0,60}}): ({NUMBER})")
 _NEMO_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "step_loss", "loss")
-_TAKEN = frozenset({*_NEMO_LOSSES, "grad_norm", "lr", "learning_rate", "global_step", "train_step_timing in s"})
+_TAKEN = frozenset(
+    {*_NEMO_LOSSES, "grad_norm", "lr", "learning_rate", "global_step", "train_step_timing in s", "TFLOPS_per_GPU"}
+)
 _NO_FIGURES = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a bar that are no figures of the step
 
 
@@ -181,7 +183,7 @@ def parse_bars(text: str) -> list[StepReport]:
     """The progress bars with losses in a line; several if a file holds the frames of a redrawn line."""
     if "%|" not in text:
         return [each for found in _RICH.finditer(text) if (each := _parse_bar(found))] if "━" in text else []
-    if "=" not in text:
+    if "=" not in text and ": " not in text:
         return []
     found = (
         each for each in _BAR.finditer(text) if not _OTHER_DATA.search(text, max(0, each.start() - 40), each.start())
@@ -192,7 +194,7 @@ def parse_bars(text: str) -> list[StepReport]:
 def _parse_bar(found: re.Match[str]) -> StepReport | None:
     *epochs, at, total, behind = found.groups()
     clock, _, rest = behind.rpartition("•") if found.re is _RICH else ("", "", behind)
-    pairs = _RICH_PAIR.findall(rest) if clock else _BAR_PAIR.findall(rest)
+    pairs = _RICH_PAIR.findall(rest) if clock or "=" not in rest else _BAR_PAIR.findall(rest)
     figures = {normalize_key(name.strip()): value for name, raw in pairs if (value := parse_number(raw)) is not None}
     if "act_lr" in figures and "pg" in figures:  # OpenRLHF
         figures["policy_loss"] = figures.pop("pg")
@@ -245,6 +247,7 @@ def _make_nemo_step(fields: dict[str, float], step: int | None, total: int | Non
         grad_norm=grad_norm,
         lr=fields.get("lr", fields.get("learning_rate")),
         step_time_s=timing if timing and timing > 0 else None,
+        tflops_per_gpu=fields.get("TFLOPS_per_GPU") or None,
         nan=is_broken(loss, grad_norm),
         extra=extra,
     )

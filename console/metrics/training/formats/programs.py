@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from console.metrics.training.formats.megatron import parse_nemo
@@ -32,6 +32,7 @@ _MAX_FIELD = lazy_pattern(rf"([\w/ ]{{1,40}}): ({NUMBER})")
 _DEEP = lazy_pattern(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^,\]]{0,40})")
 _DEEP_SPEED = lazy_pattern(rf"global_step=(\d{{1,12}}), RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=({NUMBER})")
 _VERL_STEP = lazy_pattern(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
+_VERL_HEAD = lazy_pattern(r"(?:^|\s)step:(\d{1,12})\s{1,9}-\s")
 _VERL_CUT = lazy_pattern(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
 _VERL_FIELD = lazy_pattern(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
 _VERL_LOSSES = ("actor/pg_loss", "train/loss", "critic/vf_loss")
@@ -102,6 +103,12 @@ def find_verl_start(text: str) -> int | None:
     """The step that a line of verl begins to report."""
     found = (_VERL_STEP.search(text) if "step:" in text else None) or _VERL_CUT.match(text)
     return int(found.group(1)) if found else None
+
+
+def begins_next_verl_step(text: str, step: int) -> bool:
+    """Whether a line after the report of that step is the head of another; a broken name may end in the step, too."""
+    found = _VERL_HEAD.search(text) if "step:" in text else None
+    return found is not None and int(found.group(1)) != step
 
 
 def parse_verl(step: int, text: str) -> StepReport | None:
@@ -250,6 +257,7 @@ _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what h
         "] loss: ",
         _make_parser("minibatches", rf"(?:^|\s)\[(?P<epoch>\d{{1,9}}),\s{{1,9}}(?P<at>\d{{1,12}})\] loss: {_LOSS}"),
     ),
+    ("] Loss : ", _make_parser("each-rank", rf"(?:^|\s)\[(?P<at>\d{{1,12}})\] Loss : {_LOSS}")),
     ("|Loss: ", _make_parser("torchtune", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)")),
     (
         "Epoch: ",
@@ -297,12 +305,26 @@ def parse_known_program(text: str) -> StepReport | None:
 # progress alone, for every line of every rank
 
 _TQDM = lazy_pattern(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
-_TRAINS = lazy_pattern(r"(?i)\btrain(?:ing)?$|\]$")  # what stands before the bar of training, if anything does
+_TRAINS = lazy_pattern(
+    r"(?i)\btrain(?:ing)?$|\]$|\bpid=\d{1,10}[^()]{0,100}\)$"
+)  # what stands before the bar of training, if anything does
 
 
 def parse_drawn_bar(text: str) -> ProgressBar | None:
-    """The progress bar in a line; None for bars with a name before them, such as those of downloads."""
+    """The last progress bar in a line; None for bars with a name before them, such as those of downloads."""
+    return next(reversed([*iter_drawn_bars(text)]), None)
+
+
+def iter_drawn_bars(text: str) -> Iterator[ProgressBar]:
+    """Yield the bars in a line: several where a collector joined the frames of one."""
     start = text.find("%|")
+    while start >= 0:
+        if bar := _parse_bar_at(text, start):
+            yield bar
+        start = text.find("%|", start + 2)
+
+
+def _parse_bar_at(text: str, start: int) -> ProgressBar | None:
     found = _TQDM.match(text, text.find("|", start + 2))
     if found is None:
         return None

@@ -20,7 +20,7 @@ _PAIR = lazy_pattern(
     r"(?: ?\(([A-Za-z][\w/ .]{0,24})\))?"
     r"(?: {0,6}[:=] {0,8}(?:\{'\w{1,40}': |\[ {0,8})?| {1,8}(?:\[ {0,8})?)"
     rf"({values.NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
-    r"(?:(?: ?/ {0,8}| of )(\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
+    r"(?:(?: ?/ {0,8}| of )(\d{1,3}(?:,\d{3}){1,4}(?!\d)|\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
 )
 _LABELS = lazy_pattern(  # what loggers put in front of a line: dates, brackets, levels, names
     r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
@@ -30,7 +30,10 @@ _LABELS = lazy_pattern(  # what loggers put in front of a line: dates, brackets,
 _OTHER_DATA = lazy_pattern(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
 _OTHER = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
 _ESTIMATE = lazy_pattern(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")  # nanoGPT's, on both kinds of data
-_IN_EPOCH = lazy_pattern(r"Epoch\(train\) {1,4}\[ {0,8}(\d{1,9})\]\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]")  # OpenMMLab's
+_IN_EPOCH = lazy_pattern(  # OpenMMLab's, and that of torchvision's MetricLogger
+    r"Epoch(?:\(train\)|:)? {1,4}\[ {0,8}(\d{1,9})(?:/\d{1,9})?\] {0,4}\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]"
+)
+_TOTALS = ("max_steps", "total_steps", "max_updates")
 LONGEST = 2048  # characters of a line that are looked at
 _MOST = 64  # kinds of lines remembered that came once
 
@@ -81,9 +84,9 @@ def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, b
 def _parse_pairs(text: str) -> dict[str, tuple[str, str, str]]:
     """Key -> (number, total behind a slash, unit); the first of each key."""
     pairs: dict[str, tuple[str, str, str]] = {}
-    if "Epoch(train)" in text:
+    if "Epoch" in text:
         text = _IN_EPOCH.sub(r"epoch \1 iter \2", text)
-    for key, named, value, short, total, unit in _PAIR.findall(text[:LONGEST]):
+    for key, named, value, short, total, unit in _PAIR.findall(values.unwrap_numbers(text[:LONGEST])):
         name = values.plain_name(key) if "/" in key else values.normalize_key(key)
         pairs.setdefault(name, (value + short, total, named if named in {"ms", "s"} else unit.strip()))
     return pairs
@@ -100,7 +103,8 @@ def _is_evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
 
 
 def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> values.StepReport | None:
-    step, total = values.parse_count(pairs[at][0].replace(",", "")), values.parse_count(pairs[at][1])
+    behind = pairs[at][1] or next((pairs[name][0] for name in _TOTALS if name in pairs), "")
+    step, total = (values.parse_count(each.replace(",", "")) for each in (pairs[at][0], behind))
     value = values.parse_number(pairs[loss][0])
     if step is None or value is None:
         return None
@@ -123,7 +127,7 @@ def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, te
             name: value
             for name, each in pairs.items()
             if name not in values.TAKEN
-            and name not in (at, loss, "eta")
+            and name not in (at, loss, "eta", *_TOTALS)
             and (value := values.parse_number(each[0])) is not None
         },
     )
