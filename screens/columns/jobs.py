@@ -193,7 +193,8 @@ def last_cell(line: JobLine) -> Cell:
         done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
         if health.level is HealthLevel.BAD:
             return [sick, Span("  "), done]
-        return [*progress_words(progress), Span("  "), done] if progress else done
+        result = progress_words(progress) if progress else []
+        return [*result, Span("  "), done] if any(span.text for span in result) else done
     first = first_failure(line.jobset, line.fleet) if state in {JobState.FAILED, JobState.RESTARTING} else None
     if first is not None and not health.kept:
         reason = line.job_progress.failure if line.job_progress is not None and state is JobState.FAILED else ""
