@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 1.0
-"""Seconds that the call of a test may take where a core is free for it; of a busier machine as much longer."""
+"""Seconds that the call of a test may take where a core is free for it; on a busier or slower machine more."""
+USUAL = 0.045
+"""Seconds of `arithmetic` on the machine of the limit."""
 EXEMPT = {"slow", "lab", "programs"}
 MAX_TIMED_AGAIN = 12
 """So many may have been slow because of what ran beside them; of more, the first are timed again."""
@@ -31,6 +33,16 @@ def seconds_queued() -> float:
         return int(QUEUED.read_text().split()[1]) / 1e9
     except OSError:
         return 0.0
+
+
+def arithmetic() -> float:
+    """Processor seconds of the same work on every machine, the least of three times."""
+    seconds = []
+    for _ in range(3):
+        began = time.process_time()
+        sum(number * number for number in range(1_000_000))
+        seconds.append(time.process_time() - began)
+    return min(seconds)
 
 
 class Slowness:
@@ -77,7 +89,7 @@ class Slowness:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not self.took or os.environ.get("A4_TIMES_ALONE"):
             return
-        limit = LIMIT * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        limit = LIMIT * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * max(1.0, arithmetic() / USUAL)
         self.too_slow = {name: took for name, took in self.took.items() if took > limit}
         if self.is_beside:
             longest = sorted(self.took, key=self.took.__getitem__, reverse=True)[:MAX_TIMED_AGAIN]
