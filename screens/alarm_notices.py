@@ -64,6 +64,9 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     session = app.session
     if (session.slow_report(key), session.saved_state(key)) != (line.slow, line.saved):
         return True
+    known, shown = session.measures.progress_reader.progress_of(line.jobset.uid), line.job_progress
+    if known is not None and (shown is None or known.at != shown.at):  # its log was read, though others' are not yet
+        return True
     if find_diagnoses(session, line) != (line.verdict, line.slow_rank):
         return True
     if not session.alarms_enabled:

@@ -12,6 +12,8 @@ from console.launch.recipes import LaunchPlan, Release
 from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange
 from console.launch.run_record import find_run
 from console.launch.stop import StopPlan, plan_from_snapshot
+from console.metrics.seen_time import decode_seen_time
+from console.metrics.start_phase import longest_phases
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,6 +65,10 @@ class FakeRuns:
         assert metric == "tflops_per_gpu"
         found = (run.tflops for run in self.runs if (run.recipe, run.gpus, run.open) == (recipe, gpus, False))
         return tuple(each for each in found if each is not None)
+
+    async def earlier_phases(self, job: JobSet) -> Mapping[str, float]:
+        others = (run for run in self.runs if (run.recipe, run.gpus) == (job.recipe, job.gpus) and run.uid != job.uid)
+        return longest_phases(decode_seen_time(run.seen).phases for run in others)
 
     async def record_tests(self, namespace: str, name: str, tests: Any) -> None:
         self._session._did("note_tests", namespace, name, tests)

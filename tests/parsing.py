@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from console.metrics.job_measures import LAUNCHER_STEP
 from console.metrics.log_results import LmEvalParser
 from console.metrics.nccl.parser import NcclParser
+from console.metrics.start_phase import LAUNCHER_STEP
 from console.metrics.training.parser import TrainingParser
 
 if TYPE_CHECKING:

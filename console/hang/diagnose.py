@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.hang.report import HangReport
-from console.hang.slow_rank_words import describe_slow_rank_shortly, describe_suspect, describe_suspect_shortly
+from console.hang.slow_rank_words import describe_cost
 from console.hang.slow_ranks import SlowReport
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 
@@ -25,8 +25,7 @@ def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
         return (_diagnose_slow(report, uid),)
     if report.suspects:
         first = report.suspects[0]
-        words = describe_suspect(first).removesuffix(".")
-        short = describe_suspect_shortly(first)
+        words, short = describe_cost(first), describe_cost(first, short=True)
         return (Diagnosis(uid, DiagnosisKind.LATE, report.at, words, short, advice=report.advice),)
     if not report.has_verdict:
         return ()
@@ -39,7 +38,8 @@ def _diagnose_slow(report: SlowReport, uid: str) -> Diagnosis:
     by_data = tuple(dict.fromkeys(each.node for each in report.slow if each.node)) if not nodes else ()
     others = len(report.slow) - 1
     more = f"; {others} more rank{'s are' if others > 1 else ' is'} slow" if others > 0 else ""
-    words, short = f"{report.first}{more}", describe_slow_rank_shortly(report.slow[0])
+    first = report.slow[0]
+    words, short = f"{describe_cost(first)}{more}", describe_cost(first, short=True)
     return Diagnosis(
         uid, DiagnosisKind.SLOW, report.at, words, short, nodes or by_data, bool(by_data), report.advice
     )  # fmt: skip

@@ -49,15 +49,13 @@ def describe_slow_rank(late: LateRank) -> str:
     return f"{_begin_sentence(late)}: {format_wait(late)}, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}{evidence}."
 
 
-def describe_slow_rank_shortly(late: LateRank) -> str:
-    """As a phrase for a column: "waits for rank 9, 12 % of each step, because of its host"."""
-    share = format_share(late.share) if late.share > 0 else f"at most {format_share(late.high)}"
-    return f"waits for {_format_short_name(late)}, {share} of each step, {_BY_CAUSE.get(late.cause, NOT_KNOWN)}"
-
-
-def describe_suspect_shortly(late: LateRank) -> str:
-    """As a phrase for a column: "rank 9 launches later, for 12 % of each step"."""
-    return f"{_format_short_name(late)} launches later, for {format_share(late.share)} of each step"
+def describe_cost(late: LateRank, *, short: bool = False) -> str:
+    """As a phrase: "Rank 9 (pod 1, GPU 1) on n1 costs up to 7 % of each step (host)"; `short`: without the place."""
+    share = format_share(late.share if late.share > 0 else late.high)
+    most = "up to " if late.suspect or late.share <= 0 else ""
+    cause = "host" if late.suspect else late.cause  # a suspect is one that launches late
+    because = f" ({cause})" if cause in _BY_CAUSE else ""
+    return f"{_format_short_name(late) if short else _begin_sentence(late)} costs {most}{share} of each step{because}"
 
 
 def _format_short_name(late: LateRank) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobSet, JobState
@@ -13,6 +14,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import STOPPED, Alarm, AlarmKind
 from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
 from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time
+from console.metrics.start_phase import PULL, pull_seconds
 from console.metrics.training.steps import RunPosition, find_nan_since
 from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
@@ -33,6 +35,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"  # the job went while nobody looked
 
 
+_NO_PHASES: Mapping[str, float] = MappingProxyType({})
 OPEN = frozenset({Outcome.WAITING, Outcome.RUNNING})  # what may still become something else
 STALLED = "stalled"  # the state of a run that goes on, but makes no steps
 
@@ -223,19 +226,6 @@ def last_success(runs: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
     return max(earlier, key=lambda each: (each.launched, each.number), default=None)
 
 
-def seconds_to_first_step(runs: Iterable[RunRecord], job: JobSet) -> list[float]:
-    """How long after all pods ran the first step came in other runs of the job's recipe on as many GPUs."""
-    found = list[float]()
-    for run in runs:
-        if run.recipe != job.recipe or run.gpus != job.gpus or run.uid == job.uid:
-            continue
-        seen = decode_seen_time(run.seen)
-        first = next((span.end for span in seen.spans if span.kind is SpanKind.FIRST), 0.0)
-        if seen.ready and first > seen.ready:
-            found.append(first - seen.ready)
-    return found
-
-
 def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
     known = sorted(runs, key=lambda each: (each.launched, each.number), reverse=True)
     numbered = next((each for each in known if word.isascii() and word.isdigit() and each.number == int(word)), None)
@@ -268,14 +258,17 @@ def update_from_cluster(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunReco
     return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)
 
 
-def update_seen(run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[Span]) -> RunRecord:
-    """The record with what this snapshot and the log tell of the run's time."""
+def update_seen(
+    run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[Span], phases: Mapping[str, float] = _NO_PHASES
+) -> RunRecord:
+    """The record with what this snapshot and the log tell of the run's time; `phases`: of its start."""
     every = ranks(jobset, fleet)
     placed = tuple(rank.node for rank in every if rank.node)
     started = [rank.pod.main.started for rank in every if rank.pod and rank.pod.main and not rank.restarts]
     up = jobset.restarts == 0 and len(started) == len(every) and all(started)
     suspended = condition(jobset.conditions, "Suspended")
     waits = jobset.suspended and run.started and suspended and suspended.since > run.started
+    pull = {PULL: took} if (took := pull_seconds(every)) else {}
     failures = {each.attempt: each.time for each in reversed(rank_failures(jobset, fleet))}  # the first of each
     now = SeenTime(
         jobset.created,
@@ -287,6 +280,7 @@ def update_seen(run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[Sp
             *(Span(at, at, SpanKind.FAILED) for at in failures.values() if at),
             *((Span(suspended.since, fleet.at, SpanKind.QUEUED),) if waits and suspended else ()),
         ),
+        {**phases, **pull},
     )
     return replace(run, seen=decode_seen_time(run.seen).merge(now).encode())
 

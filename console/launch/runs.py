@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from itertools import islice
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,7 @@ from console.metrics.job_measures import END_LINES, find_end
 from console.metrics.job_progress import progress_of_measures
 from console.metrics.nccl.results import PASS_LINE
 from console.metrics.seen_time import Span, decode_seen_time, merge_spans
+from console.metrics.start_phase import longest_phases
 from console.metrics.training.steps import RunPosition, find_run_position
 from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.start_windows import PastRun
@@ -56,8 +59,10 @@ READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 
 async def read_last_figures(
     cluster: WatchedCluster, jobset: JobSet, fleet: Fleet
-) -> tuple[dict[str, Any], str, list[Span]]:
+) -> tuple[dict[str, Any], str, list[Span], Mapping[str, float]]:
     """Of the first pod's log, else the last one's: final figures by field of RunRecord, lateness, and the time seen.
+
+    The latter is spans, and how long the phases of its start took.
 
     `why` among them is the reason that the log of the pod that failed first names.
     """
@@ -68,20 +73,20 @@ async def read_last_figures(
     for number, pod in dict.fromkeys((*failed, *pods[:1], *pods[-1:])):
         try:
             async with asyncio.timeout(READ_TIMEOUT):
-                found, late, spans = await _read_pod_figures(
+                found, late, spans, phases = await _read_pod_figures(
                     cluster, number, pod, first, jobset.finished_at or time.time()
                 )
         except (ConsoleError, TimeoutError):
             continue  # a log that is gone or slow: the run is complete without
         why = why or ({"why": found.pop("why")} if "why" in found else {})
         if found or spans:
-            return found | why, late, spans
-    return why, "", []
+            return found | why, late, spans, phases
+    return why, "", [], {}
 
 
 async def _read_pod_figures(
     cluster: WatchedCluster, number: int, pod: Pod, failed: Rank | None, until: float
-) -> tuple[dict[str, Any], str, list[Span]]:
+) -> tuple[dict[str, Any], str, list[Span], Mapping[str, float]]:
     from console.logs import container_log
     from console.logs.line import RankLine
     from console.metrics.job_measures import JobMeasures
@@ -105,15 +110,17 @@ async def _read_pod_figures(
     reader.close()
     if (end := find_end(lines[-END_LINES:], number, failed)) is not None:
         measures.ends[number] = end
+    for line in lines:
+        measures.feed_start(number, line.time, line.text)
     spans = measures.list_spans(until, config_in_force().config.alarms)
     ended = failure_figures(measures)
     if tests:
-        return tests | ended, "", spans
+        return tests | ended, "", spans, measures.phases
     steps = [step for run in reading.training for step in run.steps]
     speeds = measures.tracks[-1].recent_speeds() if measures.tracks else {}
     found = training_figures(find_run_position(steps), speeds) if steps else {}
     late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
-    return found | ended, late, spans
+    return found | ended, late, spans, measures.phases
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
@@ -159,6 +166,7 @@ POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
 STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have said so
 BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
 SPEEDS_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
+MAX_STARTS = 50  # latest runs by which it is known how long a start takes
 SEEN_SECONDS = 30.0  # seconds between two notes of what a run's time goes into
 SETTLE_SECONDS = 30.0  # seconds in which the watch will have told of a job that was just launched
 MAX_CONCURRENT_READS = 8  # logs that are read at the same time
@@ -188,6 +196,7 @@ class Runs:
         self._asked = 0.0
         self._speeds: dict[tuple[str, int, str], list[float]] = {}  # of runs that have ended: recipe, GPUs, metric
         self._speeds_at = float("-inf")
+        self._phases: dict[str, tuple[float, Mapping[str, float]]] = {}  # by uid of a job: when it was read, and that
         self._alive: set[int] = set()  # runs whose job this session has seen alive
         self._missed: dict[int, float] = {}  # since when it has not been seen any more
         self._settling = asyncio.Lock()
@@ -224,7 +233,11 @@ class Runs:
         if jobset is None or not is_run_of_job(run, jobset):
             return run
         known = replace(self._with_alarms(run), looked=now, **self._figures_of(run))
-        return update_seen(known, jobset, fleet, self._spans(*run.key))
+        return update_seen(known, jobset, fleet, self._spans(*run.key), self._phases_of(run))
+
+    def _phases_of(self, run: RunRecord) -> Mapping[str, float]:
+        measures = self._measures(*run.key)
+        return measures.phases if measures is not None else {}
 
     def _figures_of(self, run: RunRecord) -> dict[str, Any]:
         measures = self._measures(*run.key)
@@ -308,11 +321,11 @@ class Runs:
             return ""
         try:
             async with asyncio.timeout(BEFORE_STOP_TIMEOUT):
-                found, late, spans = await read_last_figures(self._cluster, jobset, fleet)
+                found, late, spans, phases = await read_last_figures(self._cluster, jobset, fleet)
         except TimeoutError:
             return ""
         for run in await self._open_runs(jobset.key):
-            await self._write(run, update_seen(replace(run, **found), jobset, fleet, spans))
+            await self._write(run, update_seen(replace(run, **found), jobset, fleet, spans, phases))
         return late
 
     async def record_stop(self, namespace: str, name: str, late: str = "") -> None:
@@ -350,6 +363,20 @@ class Runs:
                     if speed is not None:
                         self._speeds.setdefault((run.recipe, run.gpus, name), []).append(speed)
         return self._speeds.get((recipe, gpus, metric), ())
+
+    async def earlier_phases(self, job: JobSet) -> Mapping[str, float]:
+        """How long the phases of a start took at most in other runs of the job's recipe on as many GPUs."""
+        read_at, known = self._phases.get(job.uid, (-inf, {}))
+        if time.monotonic() > read_at + SPEEDS_SECONDS:
+            runs = await self.history.list_runs(job.recipe) if job.recipe else ()
+            server = self._target.cluster.server
+            others = (run for run in runs if run.gpus == job.gpus and run.uid != job.uid and run.server == server)
+            some = [run.seen for run in islice(others, MAX_STARTS)]
+            known = await asyncio.to_thread(lambda: longest_phases(decode_seen_time(each).phases for each in some))
+            now = time.monotonic()
+            fresh = {uid: each for uid, each in self._phases.items() if now <= each[0] + SPEEDS_SECONDS}
+            self._phases = {**fresh, job.uid: (now, known)}
+        return known
 
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
         """Record the results of a job's NCCL tests so far: the best bus bandwidth and the last average."""
@@ -399,15 +426,15 @@ class Runs:
         due = time.monotonic() > self._seen.get(run.number, 0.0) + SEEN_SECONDS or len(now.alarms) > len(run.alarms)
         if due or not now.open:
             now = replace(now, **self._figures_of(run))
-        spans = self._spans(*run.key)
+        spans, phases = self._spans(*run.key), self._phases_of(run)
         if not now.open:
-            found, _, last = await read_last_figures(self._cluster, jobset, fleet)
+            found, _, last, phases = await read_last_figures(self._cluster, jobset, fleet)
             found["why"] = "; ".join(filter(None, (found.get("why"), now.why)))
             now, spans = replace(now, **found), merge_spans(spans, last)
             now = finish_record(now)
         if due or not now.open:
             self._seen[run.number] = time.monotonic()
-            now = update_seen(now, jobset, fleet, spans)
+            now = update_seen(now, jobset, fleet, spans, phases)
         await self._write(run, now)
 
     def _job_is_gone(self, run: RunRecord, listed: float) -> bool:
@@ -452,9 +479,9 @@ class Runs:
 
         async def read(run: RunRecord, jobset: JobSet) -> None:
             async with gate:
-                found, _, spans = await read_last_figures(self._cluster, jobset, fleet)
+                found, _, spans, phases = await read_last_figures(self._cluster, jobset, fleet)
             told = replace(run, why=found.get("why", run.why))
-            await self._write(run, update_seen(told, jobset, fleet, spans))
+            await self._write(run, update_seen(told, jobset, fleet, spans, phases))
 
         open_runs = [(run, fleet.jobsets.get(run.key)) for run in await self._open_runs(fresh=True)]
         jobs = [(run, jobset) for run, jobset in open_runs if jobset is not None and is_run_of_job(run, jobset)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from console.config import Thresholds
 from console.metrics.alarm import INSPECTED, STOPPED, Alarm, AlarmKind
@@ -14,6 +15,9 @@ from console.metrics.step_cadence import (
     format_late_step,
 )
 from console.patterns import lazy_pattern
+
+if TYPE_CHECKING:
+    from console.metrics.start_phase import StartPhase
 
 SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
 OLD_LINE_SECONDS = 1.0  # seconds after an old line in which the next one may come
@@ -40,6 +44,7 @@ class JobSample:
     step_time: float = 0.0  # when it was printed, where that was before anybody listened; else 0.0
     steps: int = 0  # how many there have been
     rhythm: StepCadence | None = None  # how regularly they come; None while there are too few
+    start: StartPhase | None = None  # what it does before its first step; None: that is made, or it is not known
     pace: float | None = None  # seconds that one usually takes
     all_steps: bool = False  # its last step is made: it saves, or ends
     size: int | None = None  # bytes, of the last row of an NCCL test, whose rows are its steps
@@ -187,7 +192,8 @@ class AlarmWatch:
 
     def _update_lasting_alarms(self, now: float, look: JobSample) -> None:
         """Begin, update and end the alarms that last as long as their cause."""
-        stalled, since = self._stall_text(now, look), self.step_at
+        stalled = self._stall_text(now, look)
+        since = self.step_at
         if not stalled:
             stalled, since = self._silence_text(now, look)
         worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
@@ -252,8 +258,14 @@ class AlarmWatch:
     def _stall_text(self, now: float, look: JobSample) -> str:
         """The text of a stall alarm if a step is overdue, else empty; sets `late` to how late the step is."""
         self.late, self.unproved = "", False
-        if not look.running or look.finished or look.trained or look.step is None:
+        if not look.running or look.finished or look.trained:
             return ""
+        if look.step is None:
+            if look.start is None or look.behind_log:
+                return ""
+            self.step_at = min(now, look.start.since or self.step_at)
+            self.late = look.start.late(now)
+            return self.late if look.start.stalled(now, self._limits) else ""
         quiet, rhythm = now - self.step_at, look.rhythm
         late = rhythm.late_after(self._limits) if rhythm else self._limits.warm_up
         limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up

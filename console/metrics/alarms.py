@@ -235,6 +235,8 @@ class AlarmService:
 
     async def _update_periodically(self, patrol: AlarmMonitor) -> None:
         while True:
+            for job in list(patrol.jobs.values()):
+                await job.load_earlier_phases()
             patrol.update_jobs([key for key, (_, task) in self._kept.items() if not task.done()])
             await asyncio.sleep(POLL_SECONDS)
 
@@ -289,6 +291,7 @@ class AlarmService:
         heard = JobMonitor(key, self.thresholds, self._sources, watch)
         try:
             while True:
+                await heard.load_earlier_phases()
                 goes_on, lags = heard.update_streams(2), heard.is_lagging
                 doubt = (watch.unproved and not lags) or heard.measures.needs_nan_search
                 over = time.monotonic() > until + (DOUBT_SECONDS if doubt else 0.0)
@@ -306,5 +309,5 @@ def _make_report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmRepor
     if lags:
         return AlarmReport(watch.active, unread="its log comes faster than it is read")
     unread = "" if watch.heard_any else f"no whole line of its log came in {seconds:g} s"
-    doing = heard.measures.doing(time.time())
+    doing = start.sentence(time.time()) if (start := heard.measures.start) is not None else ""
     return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, heard.progress, unread, doing)

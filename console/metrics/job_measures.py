@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING
@@ -36,8 +35,9 @@ from console.metrics.job_progress import (
 )
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
-from console.metrics.seen_time import Span, TableRecorder, end_spans, list_seen
-from console.metrics.step_cadence import cadence_of_rows, format_duration
+from console.metrics.seen_time import Span, SpanKind, TableRecorder, end_spans, list_seen
+from console.metrics.start_phase import LAUNCHER_STEP, PULL, StartPhase, StartRecorder, longest_phases, pull_phase
+from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training.formats.programs import parse_step
 from console.metrics.training.formats.unknown_programs import load_own_formats
 from console.metrics.training.run import TrainingRun
@@ -55,31 +55,6 @@ if TYPE_CHECKING:
     ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
 
     Listener = Callable[[float, str, float], None]  # told when a line was read, its text, and its node's time
-
-
-LAUNCHER_STEP = (
-    re.compile(  # number and name of a launcher's step; run, seconds, why skipped, exit code, or what SIGTERM left
-        r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
-        r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3})"
-        r"|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200})\s*$"
-    )
-)
-
-
-def format_start(lines: Sequence[tuple[float, str]], now: float) -> str:
-    """What a job does that has made no step, by its log's lines with their times; empty: nothing was printed.
-
-    How long such a step may take is not known, so that nothing is called late.
-    """
-    if not lines:
-        return ""
-    begun: tuple[float, str] | None = None
-    for time_, text in lines:
-        if "step " in text and (found := LAUNCHER_STEP.search(text)):
-            begun = (time_, f"step {found.group(1)} {found.group(2)}") if found.group(3) else None
-    printed, last = max(lines, key=lambda each: each[0])
-    step = f"in {begun[1]} since {format_duration(now - begun[0])}; " if begun is not None else ""
-    return f"{step}its last line came {format_duration(now - printed)} ago: {last.strip()[:MAX_LAST_LINE]}"
 
 
 class RankProgress:
@@ -116,7 +91,6 @@ class RankProgress:
 
 CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
 MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
-MAX_LAST_LINE = 160  # characters of the last line of a log that a sentence has
 MAX_LINE = 1000  # characters of a line that are kept for whoever comes later
 MAX_REPLAYED_LINES = 1000  # latest lines that are told to whoever begins to listen
 
@@ -140,6 +114,9 @@ class JobMeasures:
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
         self.ranks = RankProgress()
+        self.earlier_phases: Mapping[str, float] = {}  # how long those of its start took at most in earlier runs
+        self._starts: dict[int, StartRecorder] = {}  # by pod
+        self.started: dict[int, float] = {}  # when the container of each pod did
         self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
         self._reads_until = 0.0
         self._listeners: list[Listener] = []
@@ -248,11 +225,38 @@ class JobMeasures:
         for listener in self._listeners:
             listener(now, text, printed)
 
-    def doing(self, now: float) -> str:
-        """What it does by its log while it has made no step; empty once it has, and where nothing was printed."""
-        if self.tracks or any(each.test.rows for each in self.tests):
-            return ""
-        return format_start([(printed, text) for _, text, printed in self._latest if printed and text.strip()], now)
+    @property
+    def first_step_at(self) -> float:
+        """When its first step was made, or its first table began; 0.0: not yet."""
+        if (track := next((each for each in self.tracks if len(each)), None)) is not None:
+            return track.times[0]
+        return next((span.start for span in self.tables.list_spans() if span.kind is SpanKind.ROWS), 0.0)
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """How long each phase before its first step took at most in any pod, as far as its log was read."""
+        return longest_phases(each.took for each in self._starts.values())
+
+    @property
+    def start(self) -> StartPhase | None:
+        """What it does by its log before its first step; None once that is made, and where nothing was printed."""
+        read = [each for each in self._starts.values() if each.printed]
+        if not read or self.first_step_at or any(each.test.rows for each in self.tests):
+            return None
+        slowest = min(read, key=lambda each: each.since if each.name else inf)
+        last = max(read, key=lambda each: each.printed)
+        longest = self.earlier_phases.get(slowest.name, 0.0)
+        return StartPhase(slowest.name, slowest.since, last.printed, last.line, longest)
+
+    def feed_start(self, rank: int, printed: float, text: str) -> None:
+        """Take a line of a pod for what it does before its first step."""
+        if "pod " in text and is_begin_line(text):
+            self._starts.pop(rank, None)
+        began, recorder = self.first_step_at, self._starts.setdefault(rank, StartRecorder())
+        if not began or printed < began:
+            recorder.feed(printed, text, self.started.get(rank, 0.0))
+        elif recorder.name:
+            recorder.end(began)
 
     def last_lines(self, number: int) -> list[str]:
         """The last lines, oldest first, without progress bars."""
@@ -261,6 +265,8 @@ class JobMeasures:
     def store_line(self, now: float, printed: float, text: str, rank: int) -> None:
         """Store a line of a pod for later listeners and for `last_lines`; it may tell that its program has ended."""
         self._latest.append((now, text[:MAX_LINE], printed))
+        if printed:
+            self.feed_start(rank, printed, text)
         if END_WORDS in text and is_end_line(text):
             lines = [LogLine(printed, text) for _, text, printed in self._latest if printed]
             if (end := find_log_end(lines, rank)) is not None:
@@ -272,7 +278,7 @@ class JobMeasures:
         """Drop all measurements, because another job of the same name begins."""
         self.tests, self.tracks, self.tables, self.unreadable = (), (), TableRecorder(), {}
         self._endings, self._nodes, self.endings_seen, self.ends = {}, {}, ("", 0, -1), {}
-        self.ranks = RankProgress()
+        self.ranks, self._starts = RankProgress(), {}
 
     async def find_nan_onset(self, beginnings: NanOnsetFinder, uid: str, pods: Sequence[Pod]) -> None:
         """Search older log lines for the step since which the loss is NaN, if it is still unknown."""
@@ -281,7 +287,9 @@ class JobMeasures:
 
     def set_job_facts(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
         self.recipe, self._server = jobset.recipe, server
-        self._nodes |= {rank.number: rank.node for rank in ranks(jobset, fleet) if rank.node}
+        every = ranks(jobset, fleet)
+        self._nodes |= {rank.number: rank.node for rank in every if rank.node}
+        self.started = {each.number: each.pod.main.started for each in every if each.pod and each.pod.main}
         labels = {fleet.nodes[("", node)].accelerator for node in self._nodes.values() if ("", node) in fleet.nodes}
         if len(labels) == 1:
             self.accelerator = labels.pop()
@@ -323,6 +331,10 @@ STEP_LINES, TABLE_LINES = 60, 600  # last lines of a log for training steps, and
 LOOK_AGAIN_SECONDS, MAX_PODS_LOOKED_AT = 30.0, 64  # between two looks at the logs of all pods, and pods of one look
 END_LINES = 400  # last lines of the log of a pod that failed, which name the reason
 NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
+
+
+def _shown(progress: JobProgress) -> tuple[object, ...]:
+    return replace(progress, at=0.0, printed=0.0), progress.eta, progress.late
 
 
 def find_end(lines: Sequence[LogLine], pod: int, failed: Rank | None) -> LogEnd | None:
@@ -380,12 +392,14 @@ class JobProgressReader:
         read_tail: ReadTail | None = None,
         live: Callable[[Key], JobMeasures | None] = lambda _: None,
         earlier: Callable[[JobSet, str], Awaitable[Sequence[float]]] | None = None,
+        earlier_phases: Callable[[JobSet], Awaitable[Mapping[str, float]]] | None = None,
     ) -> None:
         """`live`: returns the measures of a job whose log is being followed, so that its log need not be read.
 
-        `earlier`: TFLOP/s of one GPU in earlier runs of a job's recipe on as many GPUs.
+        `earlier`: TFLOP/s of one GPU in earlier runs of a job's recipe on as many GPUs; `earlier_phases`: how long
+        the phases of their start took at most.
         """
-        self._earlier = earlier
+        self._earlier, self._earlier_phases = earlier, earlier_phases
         self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
         self._read_tail = read_tail or self._read_tail_of_log
         self.beginnings = NanOnsetFinder(self._read_tail)
@@ -422,6 +436,9 @@ class JobProgressReader:
             uid: found for uid, found in told if found is not None and self._has_caught_up(uid, live[uid], found)
         }
         by_uid = {each.uid: each for each in jobsets}
+        for uid, found in followed.items():
+            if found.start is not None and self._earlier_phases is not None:
+                live[uid].earlier_phases = await self._earlier_phases(by_uid[uid])
         changed = [
             self._store_progress(
                 uid, await self._find_end(by_uid[uid], await self._compare(by_uid[uid], found, live[uid].accelerator))
@@ -476,10 +493,7 @@ class JobProgressReader:
         """Store the progress of a job; returns whether it changed."""
         before = self.known.get(uid)
         self.known[uid] = found = keep_previous_verdict(before, found)
-        return before is None or (replace(before, at=0.0, printed=0.0), before.eta) != (
-            replace(found, at=0.0, printed=0.0),
-            found.eta,
-        )
+        return before is None or _shown(before) != _shown(found)
 
     def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
@@ -501,6 +515,8 @@ class JobProgressReader:
         )
         number_of_lines = STEP_LINES if over and not jobset.recipe.startswith("nccl") else TABLE_LINES
         ends: list[LogEnd] = []
+        about = JobMeasures(jobset.key)
+        about.set_job_facts(jobset, self._cluster.fleet, "")
         for number, pod in likely:
             assert pod is not None
             if pod.main is None or pod.main.state == "waiting":
@@ -513,6 +529,8 @@ class JobProgressReader:
                 in_time = in_time and not isinstance(error, TimeoutError)
                 continue
             ends += filter(None, [find_end(lines, number, first)])
+            for line in lines:
+                about.feed_start(number, line.time, line.text)
             if await self._read_rank(jobset, number, pod, lines, combine_ends(ends)):
                 if over:
                     self._over.add(jobset.uid)
@@ -520,10 +538,24 @@ class JobProgressReader:
         told = bool(ends) and self._store_progress(
             jobset.uid, JobProgress(end=combine_ends(ends), at=time.time(), printed=max(each.time for each in ends))
         )
+        if not ends and not over and not failed:
+            told = await self._store_start(jobset, about.start)
         self._failed[jobset.uid] += over and failed
         if over and (not failed or (in_time and self._failed[jobset.uid] >= MAX_FAILURES)):
             self._over.add(jobset.uid)
         return told
+
+    async def _store_start(self, jobset: JobSet, start: StartPhase | None) -> bool:
+        """Store what a job does of which no step is known yet; returns whether that changed."""
+        known = self.known.get(jobset.uid)
+        if known is not None and known.start is None:
+            return False
+        usual = await self._earlier_phases(jobset) if self._earlier_phases is not None else {}
+        start = pull_phase(ranks(jobset, self._cluster.fleet), usual.get(PULL, 0.0)) or start
+        if start is None:
+            return False
+        start = replace(start, longest=usual.get(start.name, 0.0))
+        return self._store_progress(jobset.uid, JobProgress(start=start, at=time.time(), printed=start.printed))
 
     async def _read_rank(
         self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine], end: LogEnd | None

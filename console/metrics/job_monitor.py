@@ -86,6 +86,7 @@ def sample_job(
         step=last.step if last else None,
         step_time=track.times[-1] if track and len(track) else 0.0,
         steps=len(track) if track else 0,
+        start=measures.start,
         pace=rhythm.usual(track.pace()) if track and rhythm else None,
         trained=bool(track and track.finished),
         all_steps=all_steps,
@@ -241,6 +242,13 @@ class JobMonitor:
     def _pass_line(self) -> float:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
+    async def load_earlier_phases(self) -> None:
+        """Read how long the phases of its start took in earlier runs, while it has made no step."""
+        jobset = self._cluster.fleet.jobsets.get(self.key)
+        if jobset is not None and not jobset.finished and self.measures.start is not None:
+            with suppress(ConsoleError):  # then it is not known, and nothing is late by it
+                self.measures.earlier_phases = await self._sources.measures().earlier_phases(jobset)
+
     def _sample_job(self, behind: Mapping[int, int]) -> JobSample:
         fleet, diagnosis = self._cluster.fleet, self._sources.diagnosis(self.key)
         jobset = fleet.jobsets.get(self.key)
@@ -316,6 +324,7 @@ class JobMonitor:
         try:
             while True:
                 ranks = self.measures.ranks
+                await self.load_earlier_phases()
                 look = self._sample_job(
                     {
                         rank: ranks.steps_behind(rank)

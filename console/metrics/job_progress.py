@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from console.metrics.diagnosis import Diagnosis
     from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.results import NcclTest
+    from console.metrics.start_phase import StartPhase
     from console.metrics.training.run import TrainingRun
 
 
@@ -61,6 +62,7 @@ class JobProgress(Struct, frozen=True):
     passing: NcclResult = NcclResult.RUNNING
     repeats: bool = False  # average and verdict are of the test before; the one that is measured has not ended
     trend: tuple[float, ...] = ()  # means of at most TREND parts of the losses, or of a test's bandwidths
+    start: StartPhase | None = None  # what it does before its first step; None: that is made, or nothing is known
     at: float = 0.0  # when it was looked at, seconds since the epoch
     printed: float = 0.0  # when the latest of these figures was printed, by the clock of the node; 0: not known
 
@@ -80,7 +82,12 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def late(self) -> str:
-        """How late the next step or row was when the log was read, as text; empty if not late or unknown."""
+        """How late the next step or row was when the log was read, as text; empty if not late or unknown.
+
+        Before the first step: that what it does takes longer than in earlier runs.
+        """
+        if self.start is not None:
+            return self.start.late(self.at) if self.end is None else ""
         if self.rhythm is None or not self.stepped or self.finished or self.end is not None:
             return ""
         quiet = self.at - self.stepped
@@ -91,8 +98,15 @@ class JobProgress(Struct, frozen=True):
         return format_late_step(quiet, self.step, self.rhythm.usual(self.step_time))
 
     @property
+    def moved(self) -> float:
+        """When it made its last step, or began what it does before the first; 0.0: not known."""
+        return self.start.since if self.start is not None else self.stepped
+
+    @property
     def stalled(self) -> bool:
         """Whether the step was late enough for a stall alarm."""
+        if self.start is not None:
+            return self.end is None and self.start.stalled(self.at, config_in_force().config.alarms)
         quiet = self.at - self.stepped
         return (
             self.rhythm is not None
@@ -110,7 +124,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        return self.step is None and self.loss is None and self.busbw is None and self.end is None
+        return (self.step, self.loss, self.busbw, self.end, self.start) == (None,) * 5
 
     @property
     def failure(self) -> str:
@@ -248,6 +262,8 @@ def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> 
         found = replace(found, printed=printed, stepped=printed)
     else:
         found = progress_of_runs(measures.tracks, at)
+    if found is None and (start := measures.start) is not None:
+        found = JobProgress(start=start, at=at, printed=start.printed)
     if (end := measures.end) is not None:
         # Those of the other pods wait in a collective for the one that failed, and are busy with that.
         read = [each for each in measures.gpus if each.at > end.time and each.rank in measures.ends]

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from console.errors import ConsoleError
 from console.folders import state_folder
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine
@@ -132,6 +132,7 @@ class MeasureService:
         self.progress_reader = JobProgressReader(
             cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.find_followed,
             lambda jobset, metric: runs().earlier_speeds(jobset.recipe, jobset.gpus, metric),
+            self.earlier_phases,
         )  # fmt: skip
 
     @property
@@ -163,6 +164,10 @@ class MeasureService:
             self._read_again = now + RETRY_SECONDS
             self._reading = asyncio.create_task(kept.load(), name="measures:kept")
         return kept.nodes
+
+    async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]:
+        """How long the phases before its first step took at most in earlier runs."""
+        return await self._runs().earlier_phases(jobset)
 
     async def expected_starts(self) -> Mapping[tuple[str, str], ExpectedStart]:
         """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""

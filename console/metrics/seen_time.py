@@ -10,6 +10,7 @@ from statistics import median
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from console.metrics.start_phase import longest_phases
 from console.patterns import lazy_pattern
 
 
@@ -264,6 +265,7 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()  # of each pod of the last attempt
     restarts: int = 0
     spans: tuple[Span, ...] = ()
+    phases: dict[str, float] = {}  # how long each took before the first step, see `StartRecorder.took`
 
     def merge(self, later: SeenTime) -> SeenTime:
         """This with what a later look saw, which counts where both saw something."""
@@ -273,6 +275,7 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
             later.nodes or self.nodes,
             max(self.restarts, later.restarts),
             tuple(merge_spans(self.spans, later.spans)),
+            longest_phases((self.phases, later.phases)),
         )
 
     def encode(self) -> str:

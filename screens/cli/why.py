@@ -15,10 +15,9 @@ from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
-from console.launch.run_record import Outcome, seconds_to_first_step
+from console.launch.run_record import Outcome
 from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
-from console.metrics.health import Health, alarm_kind_of_health
-from console.metrics.step_cadence import format_duration
+from console.metrics.health import NO_STEPS, Health, alarm_kind_of_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
@@ -64,27 +63,25 @@ async def why(options: WhyOptions) -> int:
             await _require_unknown(session, options.job)
             find_job(fleet, session.namespace, options.job)
         if options.json:
-            told = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
+            shown = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
                     "phase": job.state if job else other.state if other else None,
                     "health": asdict(health) if health else None,
                     "next": (reason.next if reason else "") or " ".join(_advice(line)),
                     "removed": (job.removed_at or None) if job else None,
                     "expected_start": start_json(start, fleet.at) if start else None,
                     "preempted_next": order or None,
-                    "why": (health.words if health and (health.over or not sentence) else "") or sentence,
+                    "why": (health.words if health and _says_more(health, sentence) else "") or sentence,
                     "doing": report.doing,
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
-            print_json(told)
+            print_json(shown)
             return _code(reason, health)
         if other is not None and reason is not None:
             _print_workload(options.job, other, reason)
         now = job is not None and job.state is not JobState.FAILED
         if job is not None:
-            known = health is not None and (health.over or not sentence)
-            print_hint(
-                f"{options.job} {_words(health, report) if health and known else f'is {job.state}: {sentence}'}."
-            )
+            told = _words(health, report) if health is not None and _says_more(health, sentence) else ""
+            print_hint(f"{options.job} {told or f'is {job.state}: {sentence}'}.")
             if preempted:
                 print_hint(preempted)
             await session.watch.me()  # without it nobody is "you"
@@ -96,6 +93,11 @@ async def why(options: WhyOptions) -> int:
             for words in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
                 print_hint(words)
     return _code(reason, health)
+
+
+def _says_more(health: Health, sentence: str) -> bool:
+    """Whether how the job is says more than why it does not run."""
+    return health.over or not sentence or health.state in NO_STEPS
 
 
 def _print_workload(name: str, workload: Workload, reason: Why) -> None:
@@ -185,11 +187,11 @@ async def _require_unknown(session: Session, name: str) -> None:
 
 
 async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tuple[AlarmReport, JobLine | None]:
-    """How the job is: by its live log if it runs, by the log's end if it has ended."""
+    """How the job is: by its live log if it runs, by the log's end if it has ended or starts."""
     report = AlarmReport()
     if job is None:
         return report, None
-    if reads_log and job.finished:
+    if (reads_log and job.finished) or (not reads_log and job.state is not JobState.PENDING):
         with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
             async with asyncio.timeout(LONGEST):
                 await session.measures.progress_reader.update([job.key])
@@ -198,16 +200,8 @@ async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tu
         session.watch.keep_watching()
         await read_diagnoses(session)
         report = await session.alarms.check_job(*job.key, LISTENS)
-        if report.doing and (took := seconds_to_first_step(await session.launch.runs.list_runs(job.recipe), job)):
-            report = report._replace(doing=f"{report.doing.rstrip('.')}. {_earlier_starts(took)}")
     line = JobLine(job, session.fleet, report.progress, report.alarms, report.late, report.follows_steps)
     return report, with_diagnoses(session, line)
-
-
-def _earlier_starts(took: list[float]) -> str:
-    at_most = "at most " if len(took) > 1 else ""
-    runs = f"{len(took)} earlier runs" if len(took) > 1 else "an earlier run"
-    return f"In {runs} on as many GPUs the first step came {at_most}{format_duration(max(took))} after all pods ran"
 
 
 def _words(health: Health, report: AlarmReport) -> str:

@@ -205,7 +205,8 @@ def last_cell(line: JobLine) -> Cell:
     told = wording.sentence(line.why.sentence)
     if told:
         return Span(told, line.ink)
-    return progress_words(line.job_progress) if line.job_progress else Span(place_words(line), "dim")
+    figures = progress_words(line.job_progress) if line.job_progress else []
+    return figures if any(each.text for each in figures) else Span(place_words(line), "dim")
 
 
 def start_words(start: ExpectedStart, now: float) -> str:
@@ -267,11 +268,16 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
             words = Span(", ".join(filter(None, (f"peak {job_progress.busbw:,.0f} GB/s{so_far}", average))))
         mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(job_progress.passing)
         return [mark, Span(" "), words] if mark else [words]  # in front, where no column cuts it
+    if job_progress.start is not None:
+        return [Span(wording.sentence(job_progress.start.words(job_progress.at)), "dim")]
     if job_progress.nan:
         return [Span(f"{GLYPH} {job_progress.nan_words}", "bad")]
     loss = f"loss {job_progress.loss:.4g}" if job_progress.loss is not None else ""
     speed = f"{job_progress.tflops:,.0f} TFLOP/s" if job_progress.tflops is not None else ""
     return [Span("  ".join(words for words in (loss, speed) if words))]
+
+
+STALE_SECONDS = 60.0  # seconds after which figures are shown with their age
 
 
 def progress_cell(line: JobLine) -> Cell:
@@ -291,6 +297,8 @@ def progress_cell(line: JobLine) -> Cell:
     state, runs = line.health.state, line.jobset.state in {JobState.STARTING, JobState.RUNNING}
     stands = state in NO_STEPS
     left = f" {state}" if stands else f" {wording.age(job_progress.eta)} left" if job_progress.eta and runs else ""
+    if runs and job_progress.at and (old := line.fleet.at - job_progress.at) > STALE_SECONDS:
+        left = f" {wording.age(old)} ago"
     share = Span(f" {wording.percent(job_progress.step, job_progress.total)}")
     return [*wording.bar(job_progress.step, job_progress.total, 6), share, Span(left, "dim")]
 

@@ -64,7 +64,7 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
         verdict = session.alarms.verdict(*key)
         if verdict or session.alarms.follows_steps(*key):
             return verdict, slow
-    hang = diagnoses.find_hang(line.jobset, line.fleet, progress.stepped) if progress is not None else None
+    hang = diagnoses.find_hang(line.jobset, line.fleet, progress.moved) if progress is not None else None
     return hang.words if hang is not None else "", slow
 
 
@@ -82,7 +82,7 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
     if line.jobset.finished or not (progress.stalled or progress.nan):
         return None
     words = f"{line.health.words} (by its log)"
-    began = progress.where.nan_at if kind is AlarmKind.NAN else progress.stepped
+    began = progress.where.nan_at if kind is AlarmKind.NAN else progress.moved
     found = f"{INSPECTED}{line.health.verdict}" if line.health.verdict else ""
     return Alarm(kind, words, progress.at, *line.jobset.key, more=found, held=line.jobset.gpus, began=began)
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from console.hang.diagnose import diagnose_slow_ranks
-from console.hang.slow_rank_words import ASK_RECORDERS, LateRank
+from console.hang.slow_rank_words import ASK_RECORDERS, LateRank, format_share
 from console.hang.slow_ranks import SlowReport
 from console.launch.diagnosis_store import Diagnoses
 from console.launch.run_database import RunHistory
@@ -133,9 +133,11 @@ def test_a_slow_rank_names_its_node_unless_its_data_are_slow(
 ) -> None:
     (found,) = diagnose_slow_ranks(measured(*slow), JOB.uid)
     assert (found.kind, found.nodes, found.blames_program) == (DiagnosisKind.SLOW, nodes, program)
-    assert found.words.startswith("Rank 9 (GPU 1) on ")
+    assert found.words.startswith(
+        f"Rank 9 (GPU 1) on {slow[0].node} costs {format_share(slow[0].share)} of each step ("
+    )
     assert found.words.endswith("; 1 more rank is slow") is (len(slow) == 2)
-    assert found.short.startswith("waits for rank 9, ")
+    assert found.short == f"rank 9 costs {format_share(slow[0].share)} of each step ({slow[0].cause})"
     assert found.advice
 
 
@@ -143,8 +145,8 @@ def test_who_only_launches_later_is_told_as_such_and_blames_no_node() -> None:
     suspect = replace(late("not known", "n1", 0.08), slow=False, suspect=True)
     (found,) = diagnose_slow_ranks(measured(suspect), JOB.uid)
     assert (found.kind, found.nodes) == (DiagnosisKind.LATE, ())
-    assert found.words.endswith("so long they wait for it at most, if at all")
-    assert found.short == "rank 9 launches later, for 8 % of each step"
+    assert found.words == "Rank 9 (GPU 1) on n1 costs up to 8 % of each step (host)"
+    assert found.short == "rank 9 costs up to 8 % of each step (host)"
     assert found.advice == (ASK_RECORDERS.replace("JOB", "train"),)
 
 

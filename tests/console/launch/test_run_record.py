@@ -21,13 +21,11 @@ from console.launch.run_record import (
     is_run_of_job,
     last_success,
     merge_alarms,
-    seconds_to_first_step,
     update_from_cluster,
 )
 from console.launch.schema import without_secrets
 from console.metrics.alarm import STOPPED, Alarm, AlarmKind
-from console.metrics.ledger import Box
-from console.metrics.seen_time import SeenTime, Span, SpanKind, end_spans
+from console.metrics.seen_time import SeenTime, Span, SpanKind
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -212,29 +210,3 @@ def test_a_run_that_waited_again_ran_until_then_and_since() -> None:
     run = RunRecord("ddp-smoke", "a", "default", started=100.0, ended=200.0)
     assert run.ran == (100.0, 0.0)
     assert replace(run, seen=SeenTime(90.0, 100.0, ("n0",), 1, spans).encode()).ran == (75.0, 30.0)
-
-
-def test_how_soon_the_first_step_came_in_earlier_runs_is_known_of_those_on_as_many_gpus() -> None:
-    job = JobSet("default", "a", uid="u9", recipe="ddp-smoke", groups=(ReplicatedJob("w", 1, 2, 8),))
-    spans = (Span(110.0, 130.0, SpanKind.BEFORE), Span(130.0, 150.0, SpanKind.FIRST, 0, 1))
-    seen = SeenTime(90.0, 100.0, ("n0",), 0, spans).encode()
-    run = RunRecord("ddp-smoke", "a", "default", uid="u1", gpus=job.gpus, seen=seen)
-    unready = SeenTime(90.0, 0.0, (), 0, spans).encode()
-    others = (replace(run, gpus=8), replace(run, recipe="own"), replace(run, uid="u9"), replace(run, seen=""),
-              replace(run, seen=unready))  # fmt: skip
-    assert seconds_to_first_step((run, *others), job) == [50.0]
-
-
-@pytest.mark.parametrize(("code", "outcome"), [(1, Outcome.FAILED), (0, Outcome.SUCCEEDED)])
-def test_a_run_whose_pods_were_kept_is_what_its_program_ended_with(code: int, outcome: Outcome) -> None:
-    """While its pods are kept, and once they are stopped; its GPUs were idle from its end on."""
-    spans = end_spans([Span(100.0, 200.0, SpanKind.STEPS, 0, 10)], 200.0, 800.0, code)
-    seen = SeenTime(created=90.0, ready=95.0, spans=tuple(spans)).encode()
-    run = RunRecord("r", "keptf", "default", gpus=8, launched=90.0, started=90.0, outcome=Outcome.RUNNING, seen=seen,
-                    why="exit code 1" if code else "")  # fmt: skip
-    assert (run.open, run.state) == (True, outcome)
-    ended = finish_record(replace(run, outcome=Outcome.STOPPED, ended=800.0))
-    assert (ended.outcome, ended.why) == (outcome, run.why)
-    boxes = ended.ledger(900.0).boxes
-    assert boxes[Box.IDLE] == 8 * 600_000
-    assert boxes[Box.LOST if code else Box.PRODUCTIVE] == 8 * 100_000

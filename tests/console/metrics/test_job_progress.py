@@ -10,7 +10,7 @@ from console.hang.diagnose import diagnose_hang
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.stack_location import Activity, StackLocation
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
-from console.metrics.job_measures import MAX_LINE, JobMeasures, format_start
+from console.metrics.job_measures import MAX_LINE, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import (
     JobProgress,
@@ -199,28 +199,3 @@ def test_slower_steps_are_told_from_the_end_of_the_log_too_until_they_are_its_pa
     found: JobProgress, seen: Diagnosis | None, pace: Diagnosis | None, words: str
 ) -> None:
     assert judge_pace(found, seen, pace).slower == words
-
-
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ([], ""),
-        ([(10.0, "Collecting torch")], "its last line came 90 s ago: Collecting torch"),
-        (
-            [(10.0, "step 9 download: run"), (40.0, "Fetching 16 files")],
-            "in step 9 download since 90 s; its last line came 60 s ago: Fetching 16 files",
-        ),
-        (
-            [(10.0, "step 9 download: run"), (20.0, "step 9 download: done in 10 s"), (30.0, "x" * 500)],
-            f"its last line came 70 s ago: {'x' * 160}",
-        ),
-        (
-            [(10.0, "step 8 clone: skip: there already"), (20.0, "step 12 train: run"), (30.0, "NCCL INFO Bootstrap")],
-            "in step 12 train since 80 s; its last line came 70 s ago: NCCL INFO Bootstrap",
-        ),
-    ],
-)
-def test_of_a_job_without_steps_it_is_told_what_it_does_and_since_when(
-    lines: list[tuple[float, str]], words: str
-) -> None:
-    assert format_start(lines, 100.0) == words

@@ -1,0 +1,138 @@
+"""What a job does before its first step, by the lines of its log, and how long each of these phases takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from console.metrics.step_cadence import format_duration
+from console.patterns import lazy_pattern
+
+if TYPE_CHECKING:
+    from console.config import Thresholds
+    from console.scheduling.ranks import Rank
+
+LAUNCHER_STEP = (
+    re.compile(  # number and name of a launcher's step; run, seconds, why skipped, exit code, or what SIGTERM left
+        r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
+        r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3})"
+        r"|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200})\s*$"
+    )
+)
+PULL = "the pull of its image"
+_MARKS = (  # what a line begins, in the words of a sentence
+    ("NCCL's init", lazy_pattern(r"NCCL INFO (?:Bootstrap|ncclCommInit\w* .{0,200}Init START)|NCCL version \d"
+                                 r"|> initializing torch distributed")),
+    ("its first step", lazy_pattern(r"NCCL INFO .{0,200}Init COMPLETE|\[before the start of training step\]"
+                                    r"|\*{5} Running training \*{5}")),
+    ("a compilation", lazy_pattern(r"> compiling (?:dataset|and loading)|^\[\d+/\d+\] \S{0,200}nvcc ")),
+    ("an installation", lazy_pattern(r"^ *(?:Collecting \S|Installing collected packages: )")),
+    ("a download", lazy_pattern(r"^Fetching \d+ files\b|^Downloading (?:Model|shards)\b")),
+)  # fmt: skip
+_HINTS = ("NCCL ", "initializing", "before the start", "Running", "ompiling", "nvcc", "Collecting", "Installing",
+          "Fetching", "Downloading")  # fmt: skip
+_LATE_FACTOR, _LATE_SECONDS = 3.0, 120.0  # times the longest of earlier runs, and seconds more than that
+_BEGINNING = 60.0  # seconds after the start of a container in which its log is read from the beginning
+MAX_PHASES, MAX_STEP_NAME = 100, 40  # of one run, and characters of the name of a launcher's step
+MAX_LAST_LINE = 160  # characters of the last line of a log that a sentence has
+
+
+class StartPhase(Struct, frozen=True):
+    """What a job that has made no step does, by the pod that has been in its phase for longest."""
+
+    name: str = ""  # empty: not known
+    since: float = 0.0  # when that began, by the clock of its node
+    printed: float = 0.0  # when its pods printed a line last; 0.0: they have printed none
+    line: str = ""  # that line
+    longest: float = 0.0  # seconds that the phase took at most in earlier runs; 0.0: not known
+
+    def late(self, now: float) -> str:
+        """How late it is, in words; empty: it is not, or how long the phase takes is not known."""
+        limit = max(_LATE_FACTOR * self.longest, self.longest + _LATE_SECONDS)
+        return self.words(now) if self.name and self.longest and now - self.since > limit else ""
+
+    def stalled(self, now: float, limits: Thresholds) -> bool:
+        """Whether it is late, and silent for longer than the whole phase ever took."""
+        quiet = now - max(self.since, self.printed)
+        return bool(self.late(now)) and quiet > max(limits.stall, self.longest)
+
+    def words(self, now: float) -> str:
+        """As "in step 12 train since 23 min, at most 4 min before"; empty: what it does is not known."""
+        if not self.name:
+            return ""
+        before = f", at most {format_duration(self.longest)} before" if self.longest else ""
+        return f"in {self.name} since {format_duration(max(0.0, now - self.since))}{before}"
+
+    def sentence(self, now: float) -> str:
+        """The same with the last line and its age."""
+        last = f"its last line came {format_duration(max(0.0, now - self.printed))} ago: {self.line}"
+        return "; ".join(filter(None, (self.words(now), last if self.printed else "")))
+
+
+class StartRecorder:
+    """Follows the phases of one pod from its first line to its first step."""
+
+    def __init__(self) -> None:
+        self.took: dict[str, float] = {}  # the longest time in each phase that has ended well, in seconds
+        self.name, self.since = "", 0.0
+        self.printed, self.line = 0.0, ""
+        self._step = ""
+        self._whole: bool | None = None  # whether its log is read from the beginning; None: nothing is read yet
+
+    def feed(self, time: float, text: str, started: float = 0.0) -> None:
+        """Take a line; `started`: when its container did, 0.0 where that is not known.
+
+        In a log of which only the end is read a line of a later moment may look like one of the start.
+        """
+        if self._whole is None:
+            self._whole = time - started <= _BEGINNING
+        if time < started:
+            return
+        if text.strip():
+            self.printed, self.line = time, text.strip()[:MAX_LAST_LINE]
+        if "step " in text and (found := LAUNCHER_STEP.search(text)):
+            failed = found.group(4) is None and found.group(3) is None and found.group(5) is None
+            self._whole = True
+            self._step = f"step {found.group(1)} {found.group(2)[:MAX_STEP_NAME]}" if found.group(3) else ""
+            self._begin(self._step, time, ended=not failed)
+        elif self._whole and any(hint in text for hint in _HINTS):
+            mark = next((name for name, pattern in _MARKS if pattern.search(text)), "")
+            if mark:
+                self._begin(f"{mark} ({self._step})" if self._step else mark, time, ended=True)
+
+    def end(self, time: float) -> None:
+        """The first step was made."""
+        self._begin("", time, ended=True)
+
+    def _begin(self, name: str, time: float, *, ended: bool) -> None:
+        if name == self.name:
+            return
+        if self.name and ended and (self.name in self.took or len(self.took) < MAX_PHASES):
+            self.took[self.name] = max(self.took.get(self.name, 0.0), time - self.since)
+        self.name, self.since = name, time
+
+
+def pull_seconds(ranks: Sequence[Rank]) -> float:
+    """How long the pods of a job took at most from their nodes to the start of their programs; 0.0: not known."""
+    mains = [(rank.pod, rank.pod.main) for rank in ranks if rank.pod is not None and not rank.restarts]
+    took = [main.started - pod.started for pod, main in mains if pod.started and main is not None and main.started]
+    return max(took, default=0.0)
+
+
+def pull_phase(ranks: Sequence[Rank], longest: float) -> StartPhase | None:
+    """That pods of a job are on their nodes and have not started; None: all have, or none is on a node."""
+    pods = [rank.pod for rank in ranks if rank.pod is not None and not rank.restarts]
+    since = [each.started for each in pods if each.started and each.main is not None and each.main.state == "waiting"]
+    return StartPhase(PULL, min(since), longest=longest) if since else None
+
+
+def longest_phases(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """How long each phase took at most in any of these runs."""
+    found: dict[str, float] = {}
+    for run in runs:
+        for name, seconds in run.items():
+            found[name] = max(found.get(name, 0.0), seconds)
+    return found

@@ -1,0 +1,122 @@
+"""What a job does before its first step, and from when on that is late."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from console.config import Thresholds
+from console.kube.objects.pod import Container, Pod
+from console.metrics.alarm import AlarmKind
+from console.metrics.alarm_rules import AlarmWatch, JobSample
+from console.metrics.job_measures import JobMeasures
+from console.metrics.job_progress import progress_of_measures
+from console.metrics.start_phase import PULL, StartPhase, pull_phase, pull_seconds
+from console.scheduling.ranks import Rank
+
+STARTED = 5.0  # when the containers did
+DOWNLOAD = (10.0, "step 9 download: run"), (40.0, "Fetching 16 files")
+TRAIN = (10.0, "step 9 download: run"), (70.0, "step 9 download: done in 60 s"), (80.0, "step 12 train: run")
+NCCL = (*TRAIN, (90.0, "host:12:12 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>"))
+COMPLETE = (*NCCL, (95.0, "h:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 - Init COMPLETE"))
+STEP = (
+    "[2026-11-28 15:00:00] iteration        1/     100 | elapsed time per iteration (ms): 2800.0 | lm loss: 1.0E+01 |"
+)
+
+
+def measures_of(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None = None) -> JobMeasures:
+    measures = JobMeasures(("default", "job"))
+    measures.earlier_phases, measures.started = earlier or {}, dict.fromkeys(range(len(pods)), STARTED)
+    for pod, lines in enumerate(pods):
+        for time, text in lines:
+            measures.feed_start(pod, time, text)
+    return measures
+
+
+def words(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None = None, now: float = 100.0) -> str:
+    start = measures_of(*pods, earlier=earlier).start
+    return "" if start is None else start.sentence(now)
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [
+        ((), ""),
+        ((((10.0, "hello"),),), "its last line came 90 s ago: hello"),
+        ((((10.0, "x" * 500),),), f"its last line came 90 s ago: {'x' * 160}"),
+        (
+            ((*DOWNLOAD[:1], (40.0, "Resolving")),),
+            "in step 9 download since 90 s; its last line came 60 s ago: Resolving",
+        ),
+        ((DOWNLOAD,), "in a download (step 9 download) since 60 s; its last line came 60 s ago: Fetching 16 files"),
+        ((TRAIN,), "in step 12 train since 20 s; its last line came 20 s ago: step 12 train: run"),
+        ((TRAIN[:2],), "its last line came 30 s ago: step 9 download: done in 60 s"),
+        ((NCCL[:3], DOWNLOAD[:1]), "in step 9 download since 90 s; its last line came 20 s ago: step 12 train: run"),
+        (
+            (((10.0, "Collecting a"),),),
+            "in an installation since 90 s; its last line came 90 s ago: Collecting a",
+        ),
+        # Of a log whose end alone was read a line may look like one of the start.
+        ((((300.0, "Collecting a"),),), "its last line came 0 s ago: Collecting a"),
+        ((((1.0, "step 3 old: run"), (10.0, "new")),), "its last line came 90 s ago: new"),
+    ],
+)
+def test_what_a_job_does_is_told_by_the_pod_that_has_been_in_its_phase_for_longest(
+    pods: tuple[tuple[tuple[float, str], ...], ...], said: str
+) -> None:
+    assert words(*pods) == said
+
+
+@pytest.mark.parametrize(
+    ("lines", "took"),
+    [
+        (DOWNLOAD, {"step 9 download": 30.0}),
+        (TRAIN, {"step 9 download": 60.0}),
+        ((*TRAIN, (200.0, "step 12 train: failed with exit code 1")), {"step 9 download": 60.0}),
+        ((DOWNLOAD[0], (20.0, "step 9 download: skip: there already")), {"step 9 download": 10.0}),
+        (NCCL, {"step 9 download": 60.0, "step 12 train": 10.0}),
+        (COMPLETE, {"step 9 download": 60.0, "step 12 train": 10.0, "NCCL's init (step 12 train)": 5.0}),
+    ],
+)
+def test_a_phase_is_kept_once_it_has_ended_well(lines: tuple[tuple[float, str], ...], took: dict[str, float]) -> None:
+    assert measures_of(lines).phases == took
+
+
+@pytest.mark.parametrize(
+    ("longest", "now", "late", "stalled"),
+    [
+        (0.0, 1e6, "", False),  # no earlier run: never late
+        (4.0, 80.0 + 123, "", False),  # two minutes more at least
+        (4.0, 80.0 + 125, "in step 12 train since 2 min, at most 4 s before", True),
+        (240.0, 80.0 + 719, "", False),
+        (240.0, 80.0 + 23 * 60, "in step 12 train since 23 min, at most 4 min before", True),
+    ],
+)
+def test_a_phase_is_late_by_the_longest_of_earlier_runs(longest: float, now: float, late: str, stalled: bool) -> None:
+    measures = measures_of(TRAIN, earlier={"step 12 train": longest})
+    progress = progress_of_measures(measures, now, 250.0)
+    assert progress is not None
+    assert (progress.late, progress.stalled, progress.eta) == (late, stalled, None)
+    watch = AlarmWatch(("default", "job"), Thresholds(), now)
+    watch.evaluate(now, JobSample(running=True, start=measures.start))
+    assert watch.late == late
+    assert [(each.kind, each.words, each.began) for each in watch.active] == (
+        [(AlarmKind.STALL, late, 80.0)] if stalled else []
+    )
+
+
+def test_what_prints_lines_is_late_but_has_not_stalled() -> None:
+    lines = (*DOWNLOAD[:1], *((float(at), "still at it") for at in range(20, 2000, 20)))
+    start = measures_of(lines, earlier={"step 9 download": 240.0}).start
+    assert start is not None
+    assert start.late(2000.0)
+    assert not start.stalled(2000.0, Thresholds())
+    assert start.stalled(2300.0, Thresholds())
+
+
+def test_pods_that_wait_for_their_image_are_in_its_pull() -> None:
+    waits = Rank(0, "w", 0, 0, pod=Pod("default", "a", containers=(Container("m"),), started=20.0, node="n0"))
+    runs = replace(waits, pod=Pod("default", "b", containers=(Container("m", "running", started=50.0),), started=20.0))
+    assert pull_phase([runs], 0.0) is None
+    assert pull_phase([runs, waits], 30.0) == StartPhase(PULL, 20.0, longest=30.0)
+    assert (pull_seconds([runs, waits]), pull_seconds([waits])) == (30.0, 0.0)
