@@ -201,6 +201,7 @@ def schema_recipes() -> list[str]:
 def launcher_steps(recipe: str) -> list[str]:
     """The steps that are left without switches, in the order in which the shell script has them."""
     text = Path(f"launchers/{recipe}.sh").read_text(encoding="utf-8")
+    text = text.replace("begin_training", "step train")
     found = re.findall(r"^ {0,4}(?:step_([a-z_]+)|step ([a-z-]+)|convert_weights)", text, re.MULTILINE)
     names = [called.replace("_", "-") or named or "convert" for called, named in found]
     unasked = {"train-json", "done", "end"} | ({"config", "before"} if recipe == "own-script" else set())
