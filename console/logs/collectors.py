@@ -33,10 +33,12 @@ _TOLD = re.compile(
 _STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,100000}"),?\s*$')
 _WHOLE = re.compile(r'\s*"(stdout|msg)": ("(?:[^"\\]|\\.){0,1000000}"),?\s*$')
 _NUMBERED = re.compile(rb"(\d{1,9})([:-])(?!\d\d(?::\d\d)?\b)(.*)", re.DOTALL)
-_FILED = re.compile(  # a file and perhaps a line number; files of source code stand in front of warnings
-    rb"(?P<file>(?:[\w.~@+-]*/)+[\w.@+-]{1,200}|[\w@+-][\w.@+-]{0,200}\.(?:log|txt|out|err)(?:\.\d+)?)"
-    rb"(?<!\.py)(?<!\.cc)(?<!\.cu)(?<!\.h)(?<!\.cpp)(?::(?:\d{1,9}:)?|-\d{1,9}-)(?P<text>.*)",
-    re.DOTALL,
+_FILED = (
+    re.compile(  # a file and perhaps a line number; files of source code stand in front of warnings, /job: is JAX's
+        rb"(?!/job:\w)(?P<file>(?:[\w.~@+-]*/)+[\w.@+-]{1,200}|[\w@+-][\w.@+-]{0,200}\.(?:log|txt|out|err)(?:\.\d+)?)"
+        rb"(?<!\.py)(?<!\.cc)(?<!\.cu)(?<!\.h)(?<!\.cpp)(?::(?:\d{1,9}:)?|-\d{1,9}-)(?P<text>.*)",
+        re.DOTALL,
+    )
 )
 _STERN = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z0-9-]{0,62}) (.*)", re.DOTALL)
 _WORDS = frozenset(b"step iter iteration epoch batch loss rank update episode global info warning error debug".split())

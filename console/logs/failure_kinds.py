@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from console.logs.failure_forms import FORM_WORDS
 from console.patterns import lazy_pattern
 from console.scheduling.ranks import format_ranges
 
@@ -19,13 +20,14 @@ FAILURE = lazy_pattern(  # how a test says that it has failed; the second way is
 
 
 FAILURE_WORDS = (  # a line without any of these names no failure; they are rare in the log of a healthy job
-    b"Watchdog caught collective", b"collective timeout from rank", b"NCCL WARN", b"NCCL failure", b"Test failure",
+    b"Watchdog caught collective", b"collective timeout from", b"failure detected by watchdog",
+    b"NCCL WARN", b"NCCL failure", b"Test failure",
     b"Test CUDA failure", b"Test timeout", b"out of memory", b"Out of memory", b"OutOfMemoryError", b"OUT_OF_MEMORY",
     b"Out Of Memory", b"oom_kill event", b"oom-kill event", b"xceeded memory limit", b"xceeded job memory limit",
     b"xceeded step memory limit", b"exits with return code", b" CANCELLED AT ",
     b"srun: error:", b"exited with non-zero status", b"noticed that process rank", b"ChildFailedError",
     b"failed (exitcode:", b"SignalException", b"Xid (", b"fallen off the bus", b"Traceback (most recent",
-    b"egmentation fault", b"Bus error",
+    b"egmentation fault", b"Bus error", *FORM_WORDS,
 )  # fmt: skip
 
 _NAMED = 4  # hosts that a sentence names
@@ -36,7 +38,8 @@ class LogFailure(Struct, frozen=True):
 
     kind: str
     """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
-    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or step (of a launcher)."""
+    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or step (of a launcher); and those of
+    the forms: cuda-error, driver, jax-task, rendezvous, peer (another process ended), storage."""
     text: str  # what happened, in a sentence, without rank and host
     line: int  # number of the first line that names it, from 1
     rank: int | None = None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from console.logs.failure_forms import FailureForm, find_form
 from console.logs.failure_kinds import (
     EXCEPTIONS,
     FAILURE,
@@ -37,6 +38,13 @@ _MAX_TEXT = 300  # letters of a log's own words that are kept
 
 _RANK = re.compile(r"\[(?:rank|Rank )(\d{1,7})\]|\bRank (\d{1,7})\]|\[\d{1,9},(\d{1,7})\]<std|^\s{0,8}(\d{1,7}): ")
 _RANKED = re.compile(r"\[rank\d{1,7}\]: ?")
+_BEFORE_TRACEBACK = re.compile(  # what belongs to every line of one: a rank, a time and a level, bars of a group
+    r"(?P<rank>\[rank\d{1,7}\]: ?)?"
+    r"(?P<prefix>(?:\[[^\]\n]{1,60}\] ?){1,4}|\d{4}-\d\d-\d\d[ T][^\n]{4,100}[\])A-Z:-] ?)?"
+    r"(?P<gutter>\s*[|+] ?)?(?:Exception Group )?$"
+)
+_BOXED = ("│", "╭", "╰", "┃")  # rich's
+_GUTTER = re.compile(r"\s{0,40}[|+] ?")
 _POD = re.compile(r"\[pod/([^\]\s/]{1,253})")
 _KERNEL = re.compile(r"([\w.-]{1,253}) kernel: ")
 _WATCHDOG = re.compile(
@@ -45,12 +53,14 @@ _WATCHDOG = re.compile(
 )
 _CUT_WATCHDOG = re.compile(r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>.{0,300})")
 _WORK = re.compile(r"(SeqNum|OpType)=(\w{1,60})")
-_FLIGHT = re.compile(r"collective timeout from rank (\d{1,7})\b")
+_FLIGHT = re.compile(
+    r"collective timeout from\s{1,4}(?:rank (\d{1,7})\b|this local rank)|failure detected by watchdog at work"
+)
 _CUDA_OOM = re.compile(
     r"(?:CUDA|HIP)(?: error:)? out of memory\b(?P<said>[^\n]{0,200})|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|RESOURCE_EXHAUSTED: Out of memory (?P<jax>[^\n]{0,120})|OutOfMemoryError: (?P<other>.{0,200})"
+    r"|RESOURCE_EXHAUSTED: Out of memory (?P<jax>[^\n]{0,120})|torch(?:\.cuda)?\.OutOfMemoryError: (?P<other>.{0,200})"
 )
-_TRIED = re.compile(r"Tried to allocate ([\d.]{1,12} ?[KMGT]?i?B)")
+_TRIED = re.compile(r"(?i:tried|trying) to allocate (?:([\d.]{1,12} ?[KMGT]?i?B)\b|(\d{1,18}) ?bytes)")
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
 _HOST_OOM = re.compile(
     r"oom[_-]kill event|Out of memory: Kill|cgroup out of memory: Kill|[Ee]xceeded (?:job |step )?memory limit"
@@ -82,6 +92,9 @@ _GPU_LOST = re.compile(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?
 _HOST = re.compile(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")  # put there by nccl-tests
 _CRASH = re.compile(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
 _TRACEBACK = "Traceback (most recent call last)"
+_EXCEPTION_LINE = re.compile(
+    r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?<!Group)(?:Error|Exception|Exit|Interrupt)(?::|\s*$)"
+)
 _EXCEPTION = re.compile(r"\s{0,4}((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:: (.{0,2000}))?\s*$")
 _ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-memory", "slurm", "signal")
 """Kinds that say how a launcher or a scheduler ended a job, the one that says most first."""
@@ -96,6 +109,29 @@ class _LauncherReport(Struct):
     first: dict[str, str] | None = None
 
 
+class _Traceback(Struct):
+    """A traceback whose last line has not come yet."""
+
+    line: int
+    prefix: re.Pattern[str] | None = None  # what a logger puts in front of its lines; their indentation is lost then
+    group: bool = False  # whether bars of an exception group stand in front of its lines
+
+    def bare(self, text: str) -> str | None:
+        """The line as Python printed it; None: it is of somebody else."""
+        if self.prefix is not None:
+            found = self.prefix.match(text)
+            return text[found.end() :] if found else None
+        return _GUTTER.sub("", text, count=1) if self.group else text
+
+    def is_open(self, bare: str | None, line: int) -> bool:
+        """Whether its last line is still to come after this one."""
+        if line - self.line >= 2000:
+            return False
+        if bare is not None and (self.prefix is not None or self.group):
+            return not _EXCEPTION_LINE.match(bare)
+        return bare is None or bare.startswith((" ", "\t", *_BOXED)) or not bare.strip()
+
+
 class FailureParser:
     """Finds the failures in the log of one job, fed in pieces."""
 
@@ -104,7 +140,8 @@ class FailureParser:
         self._found: dict[tuple[str, int | None, str, str], LogFailure] = {}
         self._ends: dict[str, tuple[int, str]] = {}  # kind -> where in the log a launcher last told its end so, and how
         self._reports: dict[str, _LauncherReport] = {}
-        self._raising: dict[str, int] = {}  # label -> line of a traceback whose last line has not come yet
+        self._raising: dict[str, _Traceback] = {}  # by label
+        self._naming: FailureForm | None = None  # whose next lines may each name one more
         self._lines, self._counted, self._bytes = 0, 0, 0
         self.more = 0  # failures that were not kept because there were too many
 
@@ -122,7 +159,7 @@ class FailureParser:
         """Parse more bytes, up to the last line end; returns whether a failure was found."""
         block = self._blocks.feed(data)
         before, at = len(self._found), 0
-        for start, end in iter_spans_with(WORDS, block, lambda: bool(self._reports or self._raising)):
+        for start, end in iter_spans_with(WORDS, block, self._expects_more):
             self._counted += block.count(b"\n", at, start)
             at = start
             self._parse_line(block[start : min(end, start + MAX_LINE)], self._bytes + start)
@@ -140,6 +177,9 @@ class FailureParser:
             self._close_report(label, self._bytes)
         return len(self._found) != before
 
+    def _expects_more(self) -> bool:
+        return bool(self._reports or self._raising or self._naming)
+
     def _parse_line(self, raw: bytes, at: int) -> None:
         text = raw.decode("utf-8", "replace")
         label, bare = split_label(text)
@@ -148,19 +188,49 @@ class FailureParser:
         number = self._counted + 1
         if label in self._reports and self._add_to_report(label, bare, at):
             return
-        raising = self._raising.pop(label, None)
-        if raising is not None and (bare.startswith((" ", "\t")) or not bare.strip()) and number - raising < 2000:
-            self._raising[label] = raising
+        if self._naming is not None and self._names_one_more(text, number, at):
             return
+        raising = self._raising.pop(label, None)
+        own = raising.bare(bare) if raising is not None else bare
+        if raising is not None and raising.is_open(own, number) and _TRACEBACK not in text:
+            self._raising[label] = raising
+            if own is not None:
+                return
         if self._opens_report(text, label, number):
             return
-        found_any = False
-        for read in dict.fromkeys(read for word, read in _READERS if word in text):  # several may be in one line
-            for each in read(bare if read is _parse_nccl_test_failure else text, number):
-                self._add_failure(each, text, at)
-                found_any = True
-        if raising is not None and not found_any and (raised := _parse_exception(bare, raising)):
-            self._add_failure(raised, text, at)
+        line = number if raising is None else raising.line
+        if self._add_named(text, bare, number, line, at) or raising is None or own is None:
+            return
+        if raised := _parse_exception(own, line):
+            self._add_failure(raised, label + text, at)
+
+    def _add_named(self, text: str, bare: str, number: int, line: int, at: int) -> bool:
+        """Add what the line names by itself; a form's failure is of `line`. Returns whether there is any."""
+        found = [
+            each
+            for read in dict.fromkeys(read for word, read in _READERS if word in text)  # several may be in one line
+            for each in read(bare if read is _parse_nccl_test_failure else text, number)
+        ]
+        if not found and (told := find_form(text)) is not None:
+            named, form = told
+            self._naming = form if form.names else None
+            hint = HINTS.get(named.hint, named.hint)
+            found = [LogFailure(named.kind, named.text[:_MAX_TEXT], line, named.rank, named.host, hint)]
+        for each in found:
+            self._add_failure(each, text, at)
+        return bool(found)
+
+    def _names_one_more(self, text: str, number: int, at: int) -> bool:
+        """Whether the line is one of those that name one more each after the line of a form; then it is added."""
+        form = self._naming
+        found = re.search(form.names, text) if form is not None else None
+        if form is None or found is None:
+            self._naming = None
+            return False
+        self._add_failure(
+            LogFailure(form.kind, form.named.format_map(found.groupdict()), number, hint=form.hint), text, at
+        )
+        return True
 
     def _opens_report(self, text: str, label: str, number: int) -> bool:
         if "ChildFailedError" in text:
@@ -170,7 +240,16 @@ class FailureParser:
         elif (found := _NOTICED.search(text)) and not _ON_SIGNAL.search(text):
             self._reports[label] = _LauncherReport(found.group(1), number, 3, [{"rank": found.group(2), "text": text}])
         elif _TRACEBACK in text:
-            self._raising[label] = number
+            before = text[: text.index(_TRACEBACK)]
+            found = _BEFORE_TRACEBACK.search(before, max(0, len(before) - 200))
+            said = found.groupdict() if found else {}
+            rank, prefix = said.get("rank") or "", said.get("prefix") or ""
+            if rank and not _RANKED.search(label):
+                label += rank
+            shape = re.compile(re.sub(r"\d+", r"\\d+", re.escape(prefix))) if prefix else None
+            self._raising[label] = _Traceback(
+                number, shape, group=bool(said.get("gutter")) or "Exception Group" in before
+            )
         else:
             return False
         return True
@@ -313,7 +392,8 @@ def _parse_watchdog(text: str, line: int) -> Iterator[LogFailure]:
 
 def _parse_flight_recorder(text: str, line: int) -> Iterator[LogFailure]:
     if found := _FLIGHT.search(text):
-        yield LogFailure("nccl-timeout", "NCCL timeout: this rank reported it first", line, int(found.group(1)))
+        rank = int(found.group(1)) if found.group(1) else None
+        yield LogFailure("nccl-timeout", "NCCL timeout: this rank reported it first", line, rank)
 
 
 def _parse_cuda_error(text: str, line: int) -> Iterator[LogFailure]:
@@ -321,7 +401,8 @@ def _parse_cuda_error(text: str, line: int) -> Iterator[LogFailure]:
     if found is None:
         return
     tried, gpu = _TRIED.search(text), _GPU.search(text, found.start())
-    more = f", tried to allocate {tried.group(1)}" if tried else ""
+    size = (tried.group(1) or f"{int(tried.group(2)) / 2**30:.2f} GiB") if tried else ""
+    more = f", tried to allocate {size}" if size else ""
     where = f" on GPU {gpu.group(1)}" if gpu else ""
     yield LogFailure("cuda-out-of-memory", f"CUDA out of memory{where}{more}", line)
 
@@ -418,7 +499,8 @@ def _parse_crash(text: str, line: int) -> Iterator[LogFailure]:
 
 
 _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
-    ("Watchdog caught collective", _parse_watchdog), ("collective timeout from rank", _parse_flight_recorder),
+    ("Watchdog caught collective", _parse_watchdog), ("collective timeout from", _parse_flight_recorder),
+    ("failure detected by watchdog", _parse_flight_recorder),
     ("out of memory", _parse_cuda_error), ("OutOfMemoryError", _parse_cuda_error), ("OUT_OF_MEMORY", _parse_cuda_error),
     ("RESOURCE_EXHAUSTED", _parse_cuda_error),
     ("oom_kill event", _parse_host_oom), ("oom-kill event", _parse_host_oom), ("ut of memory: Kill", _parse_host_oom),
@@ -463,7 +545,7 @@ def name_reason(lines: Sequence[str]) -> tuple[str, str]:
     found = _find_failed_step(lines)
     named = parse_failures("\n".join(lines).encode())
     # A launcher's report follows what a rank printed, and a warning may have come long before.
-    likely = sorted(named, key=lambda each: (each.kind in _ENDS, each.kind == "nccl-warning", each.line))
+    likely = sorted(named, key=lambda each: (each.kind in _ENDS, each.kind in {"nccl-warning", "peer"}, each.line))
     cause = found.cause if found is not None else ""
     reason = likely[0].sentence if likely else cause
     if found is not None and not found.step[2].startswith("failed"):  # what it was told to do is no fault of its own
