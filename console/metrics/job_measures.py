@@ -234,8 +234,11 @@ class JobMeasures:
 
     @property
     def phases(self) -> dict[str, float]:
-        """How long each phase before its first step took at most in any pod, as far as its log was read."""
-        return longest_phases(each.took for each in self._starts.values())
+        """How long each phase before its first step took at most in any pod; empty until that is seen.
+
+        A log that shows no step does not tell a start from the work.
+        """
+        return {} if not self.first_step_at else longest_phases(each.took for each in self._starts.values())
 
     @property
     def start(self) -> StartPhase | None:

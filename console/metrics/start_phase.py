@@ -63,7 +63,7 @@ class StartPhase(Struct, frozen=True):
         """As "in step 12 train since 23 min, at most 4 min before"; empty: what it does is not known."""
         if not self.name:
             return ""
-        before = f", at most {format_duration(self.longest)} before" if self.longest else ""
+        before = f", at most {format_duration(max(1.0, self.longest))} before" if self.longest else ""
         return f"in {self.name} since {format_duration(max(0.0, now - self.since))}{before}"
 
     def sentence(self, now: float) -> str:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_line
+
 import pytest
 from msgspec.structs import replace
 
 from console.config import Thresholds
 from console.kube.objects.pod import Container, Pod
+from console.logs.line import LogLine
 from console.metrics.alarm import AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
+from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
-from console.metrics.job_progress import progress_of_measures
-from console.metrics.start_phase import PULL, StartPhase, pull_phase, pull_seconds
+from console.metrics.job_progress import JobProgress, progress_of_measures
+from console.metrics.measured_log import read_lines
+from console.metrics.start_phase import PULL, StartPhase, StartRecorder, pull_phase, pull_seconds
 from console.scheduling.ranks import Rank
+from screens.columns.jobs import JobLine, last_cell
+from screens.columns.live import alarm_by_log
+from screens.wording import plain_text
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
 
 STARTED = 5.0  # when the containers did
 DOWNLOAD = (10.0, "step 9 download: run"), (40.0, "Fetching 16 files")
@@ -78,8 +88,23 @@ def test_what_a_job_does_is_told_by_the_pod_that_has_been_in_its_phase_for_longe
         (COMPLETE, {"step 9 download": 60.0, "step 12 train": 10.0, "NCCL's init (step 12 train)": 5.0}),
     ],
 )
-def test_a_phase_is_kept_once_it_has_ended_well(lines: tuple[tuple[float, str], ...], took: dict[str, float]) -> None:
-    assert measures_of(lines).phases == took
+def test_a_phase_counts_once_it_has_ended_well(lines: tuple[tuple[float, str], ...], took: dict[str, float]) -> None:
+    recorder = StartRecorder()
+    for time, text in lines:
+        recorder.feed(time, text, STARTED)
+    assert recorder.took == took
+
+
+def test_a_start_ends_with_the_first_step_of_any_pod_and_counts_only_where_one_is_seen() -> None:
+    lines = [LogLine(1000.0 + at, STEP.replace("    1/", f"{at:5}/")) for at in range(1, 4)]
+    measures = measures_of(NCCL, TRAIN)
+    assert measures.phases == {}
+    measures.tracks = tuple(read_lines(lines)[1])
+    assert (measures.first_step_at, measures.start) == (1001.0, None)
+    for pod in (0, 1):
+        measures.feed_start(pod, 5000.0, "step 12 train: done in 4920 s")
+    init = "NCCL's init (step 12 train)"
+    assert measures.phases == {"step 9 download": 60.0, "step 12 train": 921.0, init: 911.0}
 
 
 @pytest.mark.parametrize(
@@ -103,6 +128,23 @@ def test_a_phase_is_late_by_the_longest_of_earlier_runs(longest: float, now: flo
     assert [(each.kind, each.words, each.began) for each in watch.active] == (
         [(AlarmKind.STALL, late, 80.0)] if stalled else []
     )
+
+
+@pytest.mark.parametrize(("quiet", "state"), [(30.0, "late"), (600.0, "stalled")])
+def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, state: str) -> None:
+    job = jobset("train", 2)
+    fleet = fleet_of(job, rank(job, 0, "n0"), rank(job, 1, "n1"))
+    start = StartPhase("step 12 train", 80.0, 1460.0 - quiet, "a line", 240.0)
+    line = JobLine(job, fleet, JobProgress(start=start, at=1460.0, printed=start.printed))
+    told = "in step 12 train since 23 min, at most 4 min before"
+    assert (line.health.state, line.health.words) == (state, told)
+    assert plain_text(last_cell(line)) == told
+    alarm = alarm_by_log(line)
+    assert (alarm.words, alarm.began) == (f"{told} (by its log)", 80.0) if alarm else state == "late"
+    for fresh in (replace(start, longest=0.0), replace(start, since=1400.0)):
+        well = replace_line(line, job_progress=JobProgress(start=fresh, at=1460.0))
+        assert (well.health.state, well.health.level) == ("running", HealthLevel.WELL)
+        assert plain_text(last_cell(well)) == fresh.words(1460.0)
 
 
 def test_what_prints_lines_is_late_but_has_not_stalled() -> None:
