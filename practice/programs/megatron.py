@@ -103,6 +103,7 @@ def _start_up(place: ProgramContext) -> Iterator[Step]:
         yield PrintLine("building Qwen3Tokenizer tokenizer ...")
         yield PrintLine("> building the index map in 0.4 s")
     yield Pause(6.0)
+    yield PrintLine(f"{host}:{1200 + place.rank}:{1260 + place.rank} [0] NCCL INFO ncclCommInitRank - Init COMPLETE")
 
 
 def _run_quiet_rank(place: ProgramContext, over: str, total: int) -> Iterator[Step]:
