@@ -218,7 +218,19 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
     for option in _ORDER:
         for word in given.get(option, ()):
             line.settings += _parse_settings(option, word)
+    _refuse_values_in_values(line.settings)
     return line
+
+
+def _refuse_values_in_values(settings: Sequence[HelmSetting]) -> None:
+    """Raise BadInput where a value is to lie in another that is no map or list, as in `a=1,a.b=2`; so does Helm."""
+    ends: dict[KeyPath, Any] = {}
+    for each in settings:
+        for at in range(1, len(each.way)):
+            above = each.way[:at]
+            if above in ends and not isinstance(ends[above], list if isinstance(each.way[at], int) else dict):
+                raise BadInput(f"{each.path} lies in {format_key_path(above)}, which is set to a value of its own.")
+        ends[each.way] = each.value
 
 
 def _install_arguments(words: list[CommandWord]) -> list[CommandWord] | None:
@@ -259,18 +271,13 @@ def _parse_settings(option: str, word: CommandWord) -> list[HelmSetting]:
     if option == "--set-json":
         return _parse_json_settings(text, unknown)
     made: list[HelmSetting] = []
-    for path, value in _split_pairs(text):
-        read: Any = value
+    for path, value in _iter_pairs(text):
+        mine = tuple(name for name in unknown if name in path or any(name in each for each in value))
         if option == "--set-file":
-            made.append(HelmSetting(_parse_key_path(path), _unescape(value), file=True, unknown=unknown))
+            made.append(HelmSetting(_parse_key_path(path), _unescape("".join(value)), file=True, unknown=unknown))
             continue
-        if value.startswith("{") and value.endswith("}"):
-            inner = value[1:-1]
-            read = [_convert_value(each, option) for each in _split_unescaped(inner, ",")] if inner else []
-        else:
-            read = _convert_value(value, option)
-        mine = tuple(name for name in unknown if name in path or name in value)
-        made.append(HelmSetting(_parse_key_path(path), read, unknown=mine))
+        read: Any = [_convert_value(each, option) for each in value]
+        made.append(HelmSetting(_parse_key_path(path), read if isinstance(value, list) else read[0], unknown=mine))
     return made
 
 
@@ -292,25 +299,39 @@ def _parse_json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSettin
         raise BadInput(f"--set-json is not valid JSON: {text[:60]}.") from error
 
 
-def _split_pairs(text: str) -> list[tuple[str, str]]:
-    """Split `a=1,b={x,y},c=d` into pairs; escapes are kept for the value parser."""
-    pairs: list[tuple[str, str]] = []
-    for part in _split_unescaped(text, ",", braces=True):
-        if not part:
-            continue
-        path, *value = _split_unescaped(part, "=", most=1)
-        if not value:
-            raise BadInput(f"--set {part} has no value.", "Write --set path=value.")
-        pairs.append((path, value[0]))
-    return pairs
+_KEY, _VALUE = re.compile(r"(?:\\.?|[^\\=,])*", re.DOTALL), re.compile(r"(?:\\.?|[^\\,])*", re.DOTALL)
+_LIST = re.compile(r"\{((?:\\.|[^\\}])*)\}", re.DOTALL)
 
 
-def _split_unescaped(text: str, at: str, *, braces: bool = False, most: int = -1) -> list[str]:
-    """Split at every unescaped `at`, with `braces` not inside a list value; escapes stay as they are."""
-    listed = r"(?<==)\{(?:\\.|[^\\}])*\}|" if braces else ""
+def _iter_pairs(text: str) -> Iterator[tuple[str, list[str] | tuple[str]]]:
+    """Yield path and value of `a=1,b={x,y},c=d`, a list as a list; escapes are kept for the value parser."""
+    at = 0
+    while at < len(text):
+        path, at = _match(_KEY, text, at)
+        if not path or text[at : at + 1] != "=":
+            raise BadInput(f"--set {path or text} has no value.", "Write --set path=value.")
+        if text[at + 1 : at + 2] != "{":
+            value, at = _match(_VALUE, text, at + 1)
+            yield path, (value,)
+        elif (listed := _LIST.match(text, at + 1)) is None:
+            raise BadInput(f"The list of --set {path} is never closed.", "Quote it: --set 'path={a,b}'.")
+        else:
+            at = listed.end()
+            yield path, _split_unescaped(listed[1], ",")
+        at += text[at : at + 1] == ","
+
+
+def _match(pattern: re.Pattern[str], text: str, at: int) -> tuple[str, int]:
+    found = pattern.match(text, at)
+    assert found is not None  # it may be empty
+    return found[0], found.end()
+
+
+def _split_unescaped(text: str, at: str) -> list[str]:
+    """Split at every unescaped `at`; escapes stay as they are."""
     parts = [""]
-    for token in re.findall(rf"\\.?|{listed}.", text, re.DOTALL):
-        if token == at and len(parts) != most + 1:
+    for token in re.findall(r"\\.?|.", text, re.DOTALL):
+        if token == at:
             parts.append("")
         else:
             parts[-1] += token
@@ -318,24 +339,26 @@ def _split_unescaped(text: str, at: str, *, braces: bool = False, most: int = -1
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    return re.sub(r"\\(.?)", r"\1", text, flags=re.DOTALL)
 
 
 def _convert_value(text: str, option: str) -> Any:
-    """The value of a --set: true, false, null and integers are converted; --set-string keeps text."""
+    """The value of a --set: true, false and null in any case, and integers, are converted; --set-string keeps text."""
     word = _unescape(text)
     if option == "--set-string":
         return word
     plain = {"true": True, "false": False, "null": None}
-    if word in plain:
-        return plain[word]
-    return int(word) if re.fullmatch(r"0|-?[1-9]\d{0,17}", word) else word
+    if word.lower() in plain:
+        return plain[word.lower()]
+    if re.fullmatch(r"0|[-+]\d{1,19}|[1-9]\d{0,18}", word, re.ASCII) and -(1 << 63) <= int(word) < 1 << 63:
+        return int(word)
+    return word
 
 
 def _parse_key_path(path: str) -> KeyPath:
     """Split a path such as a.b[0].c into names and indexes; a dot inside a name is escaped by a backslash."""
     way: list[str | int] = []
-    for name in _split_unescaped(path.strip(), "."):
+    for name in _split_unescaped(path, "."):
         found = re.fullmatch(r"((?:[^\[\]\\]|\\.)*)((?:\[\d+\])*)", name)
         if found is None or (not found[1] and not found[2]):
             raise BadInput(f"{path} is not the path of a value.", "Write it as workload.envs[7].value.")

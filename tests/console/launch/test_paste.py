@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.errors import BadInput
+from console.launch.helm_command import parse_helm_line
 from console.launch.plan_texts import PlanTexts
 from tests.chart.plans import CATALOGUE, offline
 
@@ -218,6 +220,27 @@ async def test_a_values_file_of_ours_is_taken_with_unknown_keys_named() -> None:
 async def test_helms_grammar(line: str, values: dict[str, Value]) -> None:
     draft = await pasted(f"helm install anna ./chart {line}")
     assert (draft.problems, draft.values, draft.name) == ((), values, "anna")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("0", 0), ("007", "007"), ("-0", 0), ("+5", 5),
+        ("-7", -7), ("1.5", "1.5"), ("9223372036854775808", "9223372036854775808"), ("", ""), ("{}", [""]),
+        ("{a,TRUE,3}", ["a", True, 3]), ("{a\\\\,b}", ["a,b"]), ("x=y", "x=y"), ("a\\\\,b", "a,b"), ("a}", "a}"),
+    ],
+)  # fmt: skip
+def test_values_are_those_that_helm_makes(line: str, value: Value) -> None:
+    found = parse_helm_line(f"helm install r c --set 'a={line.replace(chr(92) * 2, chr(92))},b=1,'", {})
+    assert repr([each.value for each in found.settings]) == repr([value, 1])
+
+
+@pytest.mark.parametrize(
+    "line", ["{a, b, c}", "{x", "'{{ .Values.x }}'", "1,,b=2", "1,b", "1,a.b=2", "{x},a.b=2", "1,a[0]=2"]
+)
+def test_what_helm_refuses_is_refused(line: str) -> None:
+    with pytest.raises(BadInput):
+        parse_helm_line(f"helm install r c --set a={line}", {})
 
 
 async def test_the_place_of_a_variable_stands_for_its_name() -> None:
