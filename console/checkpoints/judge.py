@@ -1,7 +1,8 @@
 """Which saved states of a run are complete, judged by names, sizes and headers of their files; nothing is loaded.
 
 Formats: torch.distributed.checkpoint (DCP), Megatron's on top of it and its older one (`mp_rank_*`), Hugging Face with
-safetensors, which ms-swift writes too, and what torch.save wrote beside them. A file that is whole but holds wrong
+safetensors, which ms-swift writes too, what torch.save wrote beside them, DeepSpeed's and verl's files of each rank,
+and Orbax's by its mark of a commit. Of nanotron's layout only damage is seen. A file that is whole but holds wrong
 numbers is not noticed.
 """
 
@@ -13,10 +14,10 @@ import json
 import pickle
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, islice
+from itertools import chain, islice, product, zip_longest
 from posixpath import basename, dirname
 from typing import Any, ClassVar, Protocol
 
@@ -30,9 +31,17 @@ MAX_MISSING = 1000  # files of one folder that are named as missing: names can a
 MAX_SIZE, MAX_NAME = 1 << 62, 4096  # bytes of a file, and characters of its name, that are believed
 MAX_HEADER_BYTES = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
 _STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
-_UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$")
+_UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$|\.orbax-checkpoint-tmp")
+_UNFINISHED_MARK = "-unfinished"  # NeMo's empty file beside a checkpoint, until the save is done
+_NUMBERED_HOME = re.compile(  # folders called by the bare step, by the files of Orbax and nanotron in them
+    r"^((?:.*/)?\d{1,12}(?:\.orbax-checkpoint-tmp[^/]*)?)/(?:commit_success\.txt$|(?:\w+/)?_(?:CHECKPOINT_)?METADATA$"
+    r"|model/.*pp-rank-\d+-of-\d+_tp-rank-\d+-of-\d+\.safetensors$)"
+)
+_COMMITTED = "commit_success.txt"
+_UNNAMED_RANK = re.compile(r"(?:^|/)mp_rank_\d{2}(?:_\d{3}){0,2}$")
 _WEIGHT_FILE = re.compile(
-    r"(?:^|/)(?:\.metadata|[^/]+\.(?:distcp|safetensors)|pytorch_model[^/]*\.bin|model_optim_rng\.pt)$"
+    r"(?:^|/)(?:\.metadata|[^/]+\.(?:distcp|safetensors)|pytorch_model[^/]*\.bin|model_optim_rng\.pt"
+    r"|[^/]*mp_rank_\d{2}_model_states\.pt|model_world_size_\d+_rank_\d+\.pt)$"
 )
 _ZIP_SUFFIXES = re.compile(r"\.(?:pt|pth|bin|ckpt)$")
 _READ = re.compile(
@@ -48,7 +57,12 @@ _TRAINING_STATE = re.compile(  # files of a training state that each checkpoint 
     r"\.(?:pt|pth|bin)$|(?:^|/)(?:trainer_state|config|metadata|args|adapter_config)\.json$"
     r"|(?:^|/)(?:adapter_)?model\.safetensors$|(?:^|/)\.metadata$"
 )
-_NUMBERED_FILE = re.compile(r"^(.*(?:rng_state_|mp_rank_))(\d{1,5})((?:_\d+)*(?:/[^/]*)?(?:\.pth)?)$")
+_NUMBERED_FILE = re.compile(  # one for each rank: what stands before, the numbers, what stands behind
+    r"^(?:(.*mp_rank_)(\d{1,5}(?:_\d{1,5}){0,2})((?:_model_states\.pt)?(?:/[^/]*)?)|(.*rng_state_)(\d{1,5})(\.pth)"
+    r"|(.*zero_pp_rank_)(\d{1,5}_mp_rank_\d{1,5})(_(?:model|optim)_states\.pt)"
+    r"|(.*_world_size_\d{1,5}_rank_)(\d{1,5})(\.pt)|((?:.*/)?train/rank)(\d{1,5})(\.pt))$"
+)
+_WORLD = re.compile(r"_world_size_(\d{1,5})_rank_$")
 _END_OF_ZIP = 22
 _CONTAINERS = pickle.MARK, pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_SET
 _FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
@@ -117,7 +131,16 @@ def _judge_all(
     name: str,
 ) -> Survey:
     usual = _common_files(homes)
-    found = [_judge_checkpoint(path, held, contents, usual.get(path, set()), now, name) for path, held in homes.items()]
+    marked = {file.path.removesuffix(_UNFINISHED_MARK) for file in files if file.path.endswith(_UNFINISHED_MARK)}
+    committed = {dirname(home) for home, held in homes.items() if _COMMITTED in held}
+    found = []
+    for path, held in homes.items():
+        told = (
+            [f"{basename(path)}{_UNFINISHED_MARK} stands beside it: the save did not finish"] if path in marked else []
+        )
+        if dirname(path) in committed and _COMMITTED not in held and _detect_format(held) == "Orbax":
+            told.append(f"{_COMMITTED} is missing: it is written last, so the save did not finish")
+        found.append(_judge_checkpoint(path, held, contents, usual.get(path, set()), now, name, told))
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
     return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
 
@@ -128,13 +151,14 @@ def _group_by_checkpoint(
     """Files of each checkpoint by their path in its folder."""
     all_of: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     with_weights: set[str] = set()
+    numbered = {found[1] for file in files if (found := _NUMBERED_HOME.match(file.path))}
     for file in files:
-        home = _checkpoint_folder(file.path, name)
+        home = _folder_in(numbered, file.path) or _checkpoint_folder(file.path, name)
         if home is None:
             continue
         inside = file.path[len(home) :].lstrip("/")
         all_of[home][inside] = file
-        if _WEIGHT_FILE.search(file.path):
+        if home in numbered or _WEIGHT_FILE.search(file.path):
             with_weights.add(home)
     families = {dirname(home) for home in with_weights if _parse_step(home, name) is not None}
     for folder in folders:
@@ -147,6 +171,16 @@ def _group_by_checkpoint(
     }
 
 
+def _folder_in(folders: Collection[str], path: str) -> str | None:
+    """The folder of these that the file lies in."""
+    at = path.find("/") if folders else -1
+    while at >= 0:
+        if path[:at] in folders:
+            return path[:at]
+        at = path.find("/", at + 1)
+    return None
+
+
 def _checkpoint_folder(path: str, name: str) -> str | None:
     """The folder of the checkpoint that a file belongs to, by its name or by what the file is."""
     if _STEP.search(name):
@@ -156,7 +190,10 @@ def _checkpoint_folder(path: str, name: str) -> str | None:
         if _STEP.search(basename(path[:at])):
             return path[:at]
         at = path.find("/", at + 1)
-    return dirname(path) if _WEIGHT_FILE.search(path) or basename(path) not in POINTERS else None
+    if basename(path) in POINTERS:
+        return None
+    home = dirname(path)
+    return dirname(home) if _UNNAMED_RANK.search(home) else home
 
 
 def _parse_step(home: str, name: str) -> int | None:
@@ -200,29 +237,43 @@ async def _read_ends(
 
 
 def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, set[str]]:
-    """For each checkpoint the files of a training state that all others beside it have."""
-    families: dict[str, list[str]] = defaultdict(list)
-    for home in homes:
-        families[dirname(home)].append(home)
+    """For each checkpoint the files of a training state that all others of its kind beside it have."""
+    kinds = {home: _weights_kind(held) for home, held in homes.items()}
+    beside: dict[str, set[str]] = defaultdict(set)
+    for home, kind in kinds.items():
+        beside[dirname(home)] |= {kind} - {""}
+    families: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for home, kind in kinds.items():
+        of = beside[dirname(home)]
+        families[dirname(home), kind or (min(of) if len(of) == 1 else "")].append(home)
     usual: dict[str, set[str]] = {}
     for members in families.values():
-        of = {
+        states = {
             home: {path for path in homes[home] if _TRAINING_STATE.search(path) or _NUMBERED_FILE.match(path)}
             for home in members
         }
-        counts = Counter(path for held in of.values() for path in held)
-        filled = sum(map(bool, of.values()))
+        counts = Counter(path for held in states.values() for path in held)
+        filled = sum(map(bool, states.values()))
         often = {path for path, count in counts.items() if count >= max(1, filled - 1)}
-        for home, held in of.items():
+        for home, held in states.items():
             others = filled - bool(held)
             usual[home] = {path for path in often if others and counts[path] - (path in held) == others}
     return usual
 
 
+def _weights_kind(held: Mapping[str, StoredFile]) -> str:
+    """What its weights are written as; empty where none are there."""
+    kind = _detect_format(held)
+    if kind in {"Megatron torch_dist", "torch DCP"}:
+        return "DCP"
+    return "" if kind in {"torch.save", "not known"} and not any(map(_WEIGHT_FILE.search, held)) else kind
+
+
 def _judge_checkpoint(
-    home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], usual: set[str], now: float, name: str
-) -> Checkpoint:
-    problems: list[str] = []
+    home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], usual: set[str], now: float, name: str,
+    told: Sequence[str],
+) -> Checkpoint:  # fmt: skip
+    problems: list[str] = [*told]
     unknown: list[str] = []
     if _UNFINISHED.search(basename(home) or name):
         problems.append("its name says that the save did not finish")
@@ -240,9 +291,15 @@ def _judge_checkpoint(
         if file.size and file.path not in contents and _READ.search(path) and not too_large:
             unknown.append(f"{path} cannot be read")
         _judge_file(path, file, contents, problems, unknown)
-    told = {each.partition(" is ")[0] for each in problems}
+    problems += _wrong_pointers(held, contents)
+    kind, step = _detect_format(held), _parse_step(home, name)
+    if kind in _STEP_ALONE:
+        step = int(basename(home).partition(".")[0]) if step is None else step
+        if _COMMITTED not in held:
+            unknown.append(_STEP_ALONE[kind])
+    named = {each.partition(" is ")[0] for each in problems}
     gone = dict.fromkeys([*sorted(usual - held.keys()), *islice(_missing_numbered_files(held), MAX_MISSING)])
-    problems += [f"{path} is missing" for path in gone if path not in told]
+    problems += [f"{path} is missing" for path in gone if path not in named]
     modified = max((file.modified for file in held.values()), default=0.0)
     if problems:
         state = CheckpointState.WRITING if now - modified < WRITING_SECONDS else CheckpointState.INCOMPLETE
@@ -251,8 +308,8 @@ def _judge_checkpoint(
     size = sum(file.size for file in held.values())
     return Checkpoint(
         home,
-        _detect_format(held),
-        _parse_step(home, name),
+        kind,
+        step,
         state,
         size,
         len(held),
@@ -261,14 +318,37 @@ def _judge_checkpoint(
     )
 
 
+_STEP_ALONE = {  # formats whose folders are called by the bare step, and what cannot be told of them
+    "Orbax": f"it has no {_COMMITTED}, which is written in buckets alone",
+    "nanotron": "which files belong to this layout is not known here",
+}
+
+
+def _wrong_pointers(held: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
+    """What DeepSpeed's `latest` inside names and is not there."""
+    for path, file in held.items():
+        said = contents.get(file.path, b"").decode("utf-8", "replace").strip() if basename(path) == "latest" else ""
+        inner = _join(dirname(path), said) + "/"
+        if re.fullmatch(r"global_step\d{1,12}", said) and not any(each.startswith(inner) for each in held):
+            yield f"{path} names {said}, which is not there"
+
+
 def _detect_format(held: Mapping[str, StoredFile]) -> str:
     names = {basename(path) for path in held}
+    if names & {_COMMITTED, "_METADATA", "_CHECKPOINT_METADATA"}:
+        return "Orbax"
+    if any("pp-rank-" in each and each.endswith(".safetensors") for each in names):
+        return "nanotron"
     if any(each == ".metadata" or each.endswith(".distcp") for each in names):
         return "Megatron torch_dist" if names & {"common.pt", "metadata.json"} else "torch DCP"
     if "model_optim_rng.pt" in names:
         return "Megatron torch"
     if any(each.endswith(".safetensors") for each in names):
         return "safetensors"
+    if any("_world_size_" in each for each in names):
+        return "verl FSDP"
+    if any(each.endswith("_model_states.pt") for each in names):
+        return "DeepSpeed"
     return "torch.save" if any(_ZIP_SUFFIXES.search(each) for each in names) else "not known"
 
 
@@ -310,17 +390,20 @@ def _judge_shards(
 ) -> None:
     """Files that an index of Hugging Face names, or the numbers in their names announce."""
     wanted: dict[str, None] = {}
+    indexes: dict[str, str] = {}  # by the stem of shards; another one may name them, as torchtune's does
     announced: dict[tuple[str, str, str], None] = {}  # stem, number and end of the names of shards
     for name in inside:
         if shard := _SHARD_FILE.match(name):
             stem, _, count, end = shard.groups()
             announced[stem, count, end] = None
-            wanted[f"{stem}{end}.index.json"] = None
+            indexes[stem] = f"{stem}{end}.index.json"
         if name.endswith(".index.json"):
             table = _parse_json(contents.get(inside[name].path, b""))
             named = table.get("weight_map") if isinstance(table, dict) else None
             if isinstance(named, dict):
                 wanted.update((each, None) for each in named.values() if isinstance(each, str))
+    listed = {shard[1] for each in wanted if (shard := _SHARD_FILE.match(each))}
+    wanted.update((index, None) for stem, index in indexes.items() if stem not in listed)
     numbered = (
         f"{stem}-{each:05}-of-{count}{end}" for stem, count, end in announced for each in range(1, int(count) + 1)
     )
@@ -372,13 +455,26 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
 
 
 def _missing_numbered_files(held: Mapping[str, StoredFile]) -> Iterator[str]:
-    numbers: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+    """Files that a whole family of numbers, or grid of several numbers, would have and that are not there."""
+    families: dict[tuple[str, str, str], set[tuple[int, ...]]] = defaultdict(set)
     for path in held:
         if found := _NUMBERED_FILE.match(path):
-            numbers[found[1], found[3], len(found[2])].add(int(found[2]))
-    for (before, after, width), present in numbers.items():
-        if len(present) > 1:
-            yield from (f"{before}{each:0{width}}{after}" for each in range(max(present)) if each not in present)
+            before, numbers, after = (each for each in found.groups() if each is not None)
+            form = re.sub(r"\d+", lambda digits: f"{{:0{len(digits[0])}}}", numbers)
+            families[before, form, after].add(tuple(map(int, re.findall(r"\d+", numbers))))
+    grids: dict[tuple[str, str], tuple[int, ...]] = {}  # of all that is in the folders of ranks
+    for (before, form, _), present in families.items():
+        sizes = (max(column) + 1 for column in zip(*present, strict=True))
+        known = grids.get((before, form), ())
+        grids[before, form] = tuple(max(pair) for pair in zip_longest(sizes, known, fillvalue=0))
+    for (before, form, after), present in families.items():
+        sizes = grids[before, form]
+        if world := _WORLD.search(before):
+            sizes = (int(world[1]),)
+        elif len(present) < 2:
+            continue
+        every = product(*map(range, sizes))
+        yield from (f"{before}{form.format(*each)}{after}" for each in every if each not in present)
 
 
 def _pointer_notes(
