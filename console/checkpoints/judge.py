@@ -464,9 +464,9 @@ def _missing_numbered_files(held: Mapping[str, StoredFile]) -> Iterator[str]:
             families[before, form, after].add(tuple(map(int, re.findall(r"\d+", numbers))))
     grids: dict[tuple[str, str], tuple[int, ...]] = {}  # of all that is in the folders of ranks
     for (before, form, _), present in families.items():
-        sizes = (max(column) + 1 for column in zip(*present, strict=True))
+        seen = [max(column) + 1 for column in zip(*present, strict=True)]
         known = grids.get((before, form), ())
-        grids[before, form] = tuple(max(pair) for pair in zip_longest(sizes, known, fillvalue=0))
+        grids[before, form] = tuple(max(pair) for pair in zip_longest(seen, known, fillvalue=0))
     for (before, form, after), present in families.items():
         sizes = grids[before, form]
         if world := _WORLD.search(before):

@@ -271,13 +271,13 @@ def _parse_settings(option: str, word: CommandWord) -> list[HelmSetting]:
     if option == "--set-json":
         return _parse_json_settings(text, unknown)
     made: list[HelmSetting] = []
-    for path, value in _iter_pairs(text):
-        mine = tuple(name for name in unknown if name in path or any(name in each for each in value))
+    for path, given in _iter_pairs(text):
+        mine = tuple(name for name in unknown if name in path or any(name in each for each in given))
         if option == "--set-file":
-            made.append(HelmSetting(_parse_key_path(path), _unescape("".join(value)), file=True, unknown=unknown))
+            made.append(HelmSetting(_parse_key_path(path), _unescape("".join(given)), file=True, unknown=unknown))
             continue
-        read: Any = [_convert_value(each, option) for each in value]
-        made.append(HelmSetting(_parse_key_path(path), read if isinstance(value, list) else read[0], unknown=mine))
+        read: Any = [_convert_value(each, option) for each in given]
+        made.append(HelmSetting(_parse_key_path(path), read if isinstance(given, list) else read[0], unknown=mine))
     return made
 
 

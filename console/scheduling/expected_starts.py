@@ -18,6 +18,7 @@ from console.kube.objects.workload import Workload as ClusterWorkload
 from console.kube.snapshot import Fleet
 from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.state import Workload
+from console.scheduling.kueue_messages import lasting_reason
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, kueue_snapshot, kueue_workload, queue_order
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.virtual_cluster import VirtualCluster
@@ -121,8 +122,11 @@ class _Simulation:
 
     def run(self) -> dict[Key, ExpectedStart]:
         for workload in self._admit():
-            self._found[workload.key] = ExpectedStart(unknown="by quota and places it could start now, but Kueue has "
-                                                              "not admitted it")  # fmt: skip
+            reason = lasting_reason(self._fleet.workloads[workload.key])
+            unknown = "by quota and places it could start now, but Kueue has not admitted it"
+            self._found[workload.key] = ExpectedStart(
+                unknown=f"Kueue does not admit it: {reason}" if reason else unknown
+            )
         settled = set(self._found)
         for at, workload in self._ends[:MAX_ENDS]:
             if not self._cluster.holds(workload):

@@ -70,6 +70,12 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, dra
     elif missing := found.shortage(wish.pods, wish.label):
         never = found.never(wish.pods, wish.label)
         words = f"but {missing}{f'; it never fits: it {never}' if never else ''}"
+    elif said.excluded:  # GPUs alone are counted here
+        reasons = ", ".join(f"{count} for {why}" for why, count in said.excluded)
+        fit = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
+        free = f"{best} has {format_slots(rooms[best], wish.gpus)}" if wish.label else "hosts enough are free"
+        words = f"but Kueue finds {fit}: of {said.nodes} nodes it excludes {reasons}; by GPUs alone {free}"
+        best = ""
     else:
         where = f"{best} has" if wish.label else "there are"
         words = f"and {where} {format_slots(rooms[best], wish.gpus)} now, but Kueue has not assigned them yet"

@@ -49,6 +49,9 @@ _TEXTS = (
 """Over several flavors the message has several clauses; the one that may still come true comes first here."""
 _MORE = re.compile(r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed")
 _OVER = re.compile(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
+_EXCLUDED = re.compile(r"Total nodes: (\d{1,9}); excluded: (.{1,2000})")
+_EXCLUSION = re.compile(r"(\w{1,40}(?: \"[^\"]{1,300}\")?): (\d{1,9})")
+_UNCOVERED = re.compile(r"resource (\S{1,300}) unavailable in ClusterQueue")
 _FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
 
 
@@ -61,6 +64,9 @@ class KueueMessage(Struct, frozen=True):
     flavor: str = ""
     more: str = ""  # how much more of it would be needed, in Kueue's spelling
     fits: int = -1  # pods that the best place has room for; -1 if not said
+    nodes: int = 0  # that Kueue looked at, where it says which it excluded
+    excluded: tuple[tuple[str, int], ...] = ()  # why, such as `taint "team=b:NoSchedule"`, and how many
+    uncovered: str = ""  # a resource that the ClusterQueue has no quota of at all
 
     @property
     def more_gpus(self) -> int:
@@ -80,7 +86,20 @@ def read_message(workload: Workload) -> KueueMessage:
     resource, flavor, more = next((each for each in clauses if each[0] == GPU), clauses[0] if clauses else ("", "", ""))
     fits = _FITS.search(text)
     room = int(fits.group(1) or 0) if fits else -1
-    return KueueMessage(category, text, resource, flavor, more, room)
+    left_out, uncovered = _EXCLUDED.search(text), _UNCOVERED.search(text)
+    excluded = tuple((why, int(count)) for why, count in _EXCLUSION.findall(left_out.group(2))) if left_out else ()
+    return KueueMessage(
+        category, text, resource, flavor, more, room,
+        nodes=int(left_out.group(1)) if left_out else 0, excluded=excluded,
+        uncovered=uncovered.group(1) if uncovered else "",
+    )  # fmt: skip
+
+
+def lasting_reason(workload: Workload) -> str:
+    """Why Kueue does not admit it, where that is no matter of free GPUs and places; empty if it is, or not said."""
+    said = read_message(workload)
+    lasting = {Category.NO_FLAVOR, Category.CHECKS, Category.GATED, Category.MISSING_QUEUE}
+    return said.text if said.excluded or said.category in lasting else ""
 
 
 _PREEMPTOR = re.compile(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import Workload, WorkloadState
-from console.kube.snapshot import Fleet, per_snapshot
+from console.kube.snapshot import Fleet, WatchState, per_snapshot
 from console.scheduling.free_slots import (
     TopologyDemand,
     eligible_nodes,
@@ -14,7 +16,7 @@ from console.scheduling.free_slots import (
     refused_flavor,
     topology_demand_of,
 )
-from console.scheduling.kueue.state import Check, open_checks
+from console.scheduling.kueue.state import Check, CheckState, open_checks
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
 from console.scheduling.kueue_snapshot import (
     closed_reason,
@@ -26,6 +28,7 @@ from console.scheduling.kueue_snapshot import (
 from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor_account, job_name
 from console.scheduling.why_answer import Category, Why
 
+_RETRYING = re.compile(r"^Retrying after failure: ")
 _LOST = {
     "Preempted": "was preempted",
     "PodsReadyTimeout": "its pods were not ready in time",
@@ -36,6 +39,7 @@ _LOST = {
     "MaximumExecutionTimeExceeded": "it reached its maximum execution time",
 }
 """What an eviction was, by reason."""
+_STUCK_AFTER = 600.0  # seconds after an eviction in which pods go and Kueue takes the quota
 _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
 """Causes that change with what others do."""
 
@@ -93,8 +97,17 @@ def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | N
     if state is WorkloadState.DEACTIVATED:
         return _deactivated(workload, draft)
     if evicted and evicted.is_true and is_condition_true(workload.conditions, "QuotaReserved"):
-        words = f"{_eviction_text(workload, fleet)}; its pods are being deleted"
-        return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
+        lost, then = _eviction_text(workload, fleet), "its pods are being deleted"
+        link = fleet.links.get("pods")
+        listed = link is not None and link.state is WatchState.LIVE and workload.owner_kind == "JobSet"
+        if not listed or fleet.pods_by_jobset.get(workload.owner_uid):
+            return replace(draft, sentence=f"{lost}; {then}", category=Category.EVICTED, api_text=evicted.message)
+        then = "its quota is about to be released"
+        if stuck := fleet.at - evicted.since > _STUCK_AFTER:
+            then = f"it still holds {draft.need} GPUs and has no pods: its eviction is stuck"
+        advice = f"Delete its Workload ({workload.name}), which Kueue makes again" if stuck else ""
+        words = f"{lost}; {then}"
+        return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message, next=advice)
     if state is WorkloadState.RESERVED:
         return _explained_by_admission_checks(workload, draft)
     return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
@@ -121,8 +134,17 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
     category = told.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if told else ""
     after = f" ({category})" if category else ""
     times = f" after {workload.requeue_count} requeues" if workload.requeue_count > 1 else ""
-    words = f"is deactivated{times}{after}; set spec.active=true to resume"
+    refused = _failed_checks(workload)
+    words = f"is deactivated{times}{f': {refused}' if refused else after}; set spec.active=true to resume"
     return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=told.message if told else "")
+
+
+def _failed_checks(workload: Workload) -> str:
+    """The admission checks that were rejected or are tried again, with what they say; empty if none is."""
+    failed = [each for each in workload.checks if each.state in {CheckState.REJECTED, CheckState.RETRY}]
+    messages = (_RETRYING.sub("", each.message) for each in failed)
+    told = [f"{each.name} failed{f' ({said})' if said else ''}" for each, said in zip(failed, messages, strict=True)]
+    return f"admission check {' and '.join(told)}" if failed else ""
 
 
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
@@ -171,7 +193,9 @@ def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
 def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if workload.requeue_at <= fleet.at:
         return None
-    lost = _eviction_text(workload, fleet) or "lost its quota"
+    evicted = condition(workload.conditions, "Evicted")
+    known = evicted is not None and (evicted.is_true or evicted.reason in _LOST)
+    lost = _failed_checks(workload) or (_eviction_text(workload, fleet) if known else "lost its quota")
     wait = workload.requeue_at - fleet.at
     when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
     words = f"{lost}; queues again in {when} (attempt {workload.requeue_count + 1})"
@@ -229,6 +253,10 @@ def _explained_by_message(workload: Workload, fleet: Fleet, said: KueueMessage, 
     if said.category is Category.PREEMPTING:
         return _preempting(workload, fleet, said, draft)
     if said.category is Category.NO_FLAVOR:
+        if said.uncovered:
+            queue = cluster_queue_name(workload, fleet)
+            words = f"ClusterQueue {queue} does not cover {said.uncovered}: it has no quota of it (coveredResources)"
+            return replace(draft, sentence=words, category=Category.NO_FLAVOR)
         clause = said.text.rpartition("pod set ")[2] or said.text
         return replace(draft, sentence=f"no node of its queue fits: {clause}", category=Category.NO_FLAVOR)
     plain = {
@@ -242,6 +270,8 @@ def _explained_by_message(workload: Workload, fleet: Fleet, said: KueueMessage, 
     }
     if said.category not in plain:
         return None
+    if said.category is Category.CHECKS and (failed := _failed_checks(workload)):
+        return replace(draft, sentence=failed, category=Category.CHECKS)
     text = f" ({said.text})" if said.text and said.category not in {Category.PODS_NOT_READY, Category.STOPPED} else ""
     return replace(draft, sentence=plain[said.category] + text, category=said.category)
 

@@ -62,6 +62,7 @@ async def why(options: WhyOptions) -> int:
         if job is None and other is None and card is None:
             await _require_unknown(session, options.job)
             find_job(fleet, session.namespace, options.job)
+        waits = fleet.workload_of(job) if job is not None else other
         if options.json:
             shown = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
                     "phase": job.state if job else other.state if other else None,
@@ -71,6 +72,7 @@ async def why(options: WhyOptions) -> int:
                     "expected_start": start_json(start, fleet.at) if start else None,
                     "preempted_next": order or None,
                     "why": (health.words if health and _says_more(health, sentence) else "") or sentence,
+                    "kueue_says": why_workload(waits, fleet).api_text if waits else "",
                     "doing": report.doing,
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
@@ -234,7 +236,8 @@ COMMANDS: Commands = {
         description="Why a job does not run, or what ended it: a JobSet, or any other that waits in a queue of Kueue "
         "(a Job, a pod, a group of pods, …), of which the Workload tells why it waits.",
         epilog="JSON: namespace, name, state and phase (as of a4 jobs; of what is no JobSet the state of its Workload, "
-        "and state is null), why (one sentence), doing (what a job does that has made no step, by its log), "
+        "and state is null), why (one sentence), kueue_says (Kueue's own message, where it waits for Kueue), "
+        "doing (what a job does that has made no step, by its log), "
         "preempted_next (1: it is the first that Kueue would preempt for more jobs as the waiting one of the highest "
         "priority; null: it is none of them), card (what ended badly "
         "first; null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, "

@@ -545,3 +545,55 @@ def test_a_message_of_another_time_gives_way_to_what_is_there_now_and_tells_its_
     enough = why(mine, fleet_of(DOOR, queue(64, 24), mine, told))
     assert enough.sentence == "needs 32 GPUs of flavor a4; 64 own - 24 used = 40 free, but Kueue has not assigned them"
     assert (enough.short_by, enough.differs) == (0, True)
+
+
+# Kueue's own reasons, where GPUs and places alone tell otherwise
+
+EXCLUDED = (
+    f'{ASSIGN}topology "gke-default" allows to fit only 1 out of 4 pod(s). Total nodes: 14; excluded: resource "cpu": '
+    '10, taint "team=b:NoSchedule": 3, nodeSelector: 1'
+)
+RETRY = CheckState("dws-prov", "Retry", "Retrying after failure: Max nodepool size reached")
+
+
+def free_block() -> list[Node]:
+    return [Node(f"n{at}", gpus=8, gpu_capacity=8, ready=True, block="blk-0", pool="a4") for at in range(8)]
+
+
+def test_nodes_that_kueue_excludes_are_told_before_what_gpus_say() -> None:
+    group = PodSet("main", 4, ((GPU, 8),), required_topology=BLOCK)
+    waiting = workload("big", conditions=pending("Pending", EXCLUDED), group=group)
+    answer = why(waiting, fleet_of(waiting, queue(128), DOOR, *free_block()))
+    assert 'room for only 1 of its 4 pods: of 14 nodes it excludes 10 for resource "cpu"' in answer.sentence
+    assert '3 for taint "team=b:NoSchedule", 1 for nodeSelector' in answer.sentence
+    assert (answer.category, answer.api_text) == (Category.TOPOLOGY, EXCLUDED)
+    assert "has not assigned" not in answer.sentence
+
+
+def test_an_admission_check_that_failed_is_told_by_name_and_message() -> None:
+    evicted = Condition("Evicted", "False", "QuotaReserved", "Previously: At least one admission check is false")
+    conditions = (*pending("Pending", "The workload has failed admission checks"), evicted)
+    waiting = workload("big", conditions=conditions, checks=(RETRY,), requeue_at=2e10, requeue_count=3)
+    answer = why(waiting, fleet_of(waiting, queue(128), DOOR))
+    assert answer.sentence.startswith("admission check dws-prov failed (Max nodepool size reached); queues again in ")
+    assert answer.sentence.endswith("(attempt 4)")
+    refused = structs.replace(waiting, active=False, checks=(CheckState("dws-prov", "Rejected", "no capacity"),))
+    words = why(refused, fleet_of(refused, queue(128), DOOR)).sentence
+    assert "admission check dws-prov failed (no capacity)" in words
+
+
+def test_an_eviction_without_pods_that_keeps_its_quota_is_stuck() -> None:
+    evicted = Condition("Evicted", "True", "PodsReadyTimeout", "Exceeded", since=1.0)
+    held = structs.replace(holding("ghost", 4), conditions=(*NOW, evicted))
+    answer = why(held, fleet_of(held, queue(128), DOOR))
+    assert "still holds 32 GPUs and has no pods" in answer.sentence
+    assert answer.next == "Delete its Workload (jobset-ghost), which Kueue makes again"
+    pod = Pod("default", "ghost-w-0-0", jobset_uid="js-ghost")
+    assert "its pods are being deleted" in why(held, fleet_of(held, queue(128), DOOR, pod)).sentence
+
+
+def test_a_resource_that_the_queue_does_not_cover_is_named() -> None:
+    message = f"{ASSIGN}resource networking.gke.io.networks/gpu0 unavailable in ClusterQueue"
+    waiting = workload("big", conditions=pending("Pending", message))
+    words = why(waiting, fleet_of(waiting, queue(128), DOOR)).sentence
+    assert words.startswith("ClusterQueue a4 does not cover networking.gke.io.networks/gpu0")
