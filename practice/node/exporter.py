@@ -133,15 +133,17 @@ async def serve_metrics(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, write: Callable[[], Awaitable[str]]
 ) -> None:
     """Answer one HTTP request with the metrics page, or 404."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    path = head.split()[1].partition("?")[0]
-    found = path == "/metrics"
-    body = (await write() if found else "404 page not found\n").encode()
-    status = "200 OK" if found else "404 Not Found"
-    writer.write(
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-        + body
-    )
-    await writer.drain()
-    writer.close()
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        path = head.split()[1].partition("?")[0]
+        found = path == "/metrics"
+        body = (await write() if found else "404 page not found\n").encode()
+        status = "200 OK" if found else "404 Not Found"
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+            + body
+        )
+        await writer.drain()
+    finally:  # also where the client leaves before it has its answer
+        writer.close()

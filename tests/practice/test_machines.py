@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import Any
 
 import pytest
 
 from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition
+from practice.node.exporter import serve_metrics
 from practice.objects.resources import DAEMONSETS, NODES, PODS, PROVISIONINGREQUESTS
 from tests.practice.world import World
 
@@ -98,3 +101,12 @@ def test_machines_of_dws_get_an_exporter_too() -> None:
     world.storage.create(PROVISIONINGREQUESTS, request(3))
     world.play(300)
     assert {each["metadata"]["name"] for each in pool(world, "a4-flex")} <= set(exporters(world))
+
+
+async def test_an_exporter_closes_a_connection_whose_client_leaves_without_its_answer() -> None:
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    ours.close()
+    with pytest.raises(asyncio.IncompleteReadError):
+        await serve_metrics(reader, writer, lambda: asyncio.sleep(0, ""))
+    assert writer.is_closing()
