@@ -19,19 +19,23 @@ import pytest
 
 from tests.hostile.payloads import RAW
 from tests.screens.press import screen_text
-from tests.screens.test_read_only import AIMED, console, pressed
+from tests.screens.test_read_only import AIMED, console, pressed, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from tests.screens.test_read_only import Watched
 
 FOLDERS = ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "A4_SSH_FOLDER")
 SESSIONS, PRESSED = 3, 500
 
 
-async def press(keys: Iterable[str], patch: pytest.MonkeyPatch, *, read_only: bool) -> tuple[int, int, list[str]]:
+async def press(
+    keys: Iterable[str], shared: Watched, patch: pytest.MonkeyPatch, *, read_only: bool
+) -> tuple[int, int, list[str]]:
     """How many keys were pressed, on how many kinds of pages, and what was changed."""
     count, pages = 0, set[str]()
-    async with console(patch, read_only=read_only) as (app, pilot, seen):
+    async with console(shared, patch, read_only=read_only) as (app, pilot, seen):
         for key in keys:
             await pilot.press(key)
             count += 1
@@ -43,12 +47,12 @@ async def press(keys: Iterable[str], patch: pytest.MonkeyPatch, *, read_only: bo
 
 def session(name: str, keys: Iterable[str], *, read_only: bool) -> bool:
     """One session, in folders of its own; whether all went well."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as folder, watched() as shared, pytest.MonkeyPatch.context() as patch:
         for each in FOLDERS:
             (Path(folder) / each).mkdir(mode=0o700)
             patch.setenv(each, f"{folder}/{each}")
         patch.chdir(folder)
-        count, pages, written = asyncio.run(press(keys, patch, read_only=read_only))
+        count, pages, written = asyncio.run(press(keys, shared, patch, read_only=read_only))
     sys.stdout.write(f"{name}: {count} keys on {pages} kinds of pages, {len(written)} changes, alive, 0 raw\n")
     sys.stdout.flush()
     return not (read_only and written)

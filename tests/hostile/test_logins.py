@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from practice.cluster import PracticeCluster
+
 __all__ = ["folders"]
 
 LINES = (
     *(line for line in LOOKED if line.split()[0] not in OF_GOOGLE),
     *sorted(SEEN - set(LOOKED)),
     "exec llama-70b 0 -- hostname", "exec llama-70b --pods 0-1 -- env", "logs llama-70b --all --tail 2",
-    "cp README llama-70b:0:/tmp/", "hang llama-70b", "forecast", "nccl-quick llama-70b 0 --first 1M --last 1M",
+    "cp README llama-70b:0:/tmp/", "hang -n team-b rag-eval", "forecast", "nccl-quick llama-70b 0 --first 1M --last 1M",
     "why none", "stop none --yes", "jobs -n none", "upgrade mine --set gpus=8", "alarms --listen 1",
 )  # fmt: skip
 PROXY_PASSWORD = "PLANTED-proxy-password"
@@ -67,9 +69,9 @@ def proxied(do: Callable[[Any], Any]) -> Iterator[tuple[str, list[bytes]]]:
         server.close()
 
 
-@pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[web.Request]:
-    """What the practice cluster's API server was asked."""
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[PracticeCluster, Callable[[Any], Any], list[web.Request]]]:
+    """A practice cluster, what does work there, and what its API server was asked."""
     seen: list[web.Request] = []
     handle = ApiServer._handle
 
@@ -77,8 +79,10 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[web.Request]:
         seen.append(request)
         return await handle(self, request)
 
-    monkeypatch.setattr(ApiServer, "_handle", noted)
-    return seen
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ApiServer, "_handle", noted)  # which a server takes when it starts
+        with practised() as (cluster, do):
+            yield cluster, do, seen
 
 
 def forms(secret: str) -> set[bytes]:
@@ -110,10 +114,14 @@ def with_login(cluster: Path, folder: Path, how: str) -> tuple[Path, str]:
 @pytest.mark.slow(reason="programs and pages with each kind of login")
 @pytest.mark.parametrize("how", ["a token", "a program's token", "a password"])
 def test_a_login_stands_in_requests_and_nowhere_else(
-    how: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], requests: list[web.Request]
+    how: str,
+    shared: tuple[PracticeCluster, Callable[[Any], Any], list[web.Request]],
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     """All commands, through a proxy that asks for a password of its own."""
-    with practised() as (cluster, do), proxied(do) as (through, came):
+    cluster, do, requests = shared
+    with proxied(do) as (through, came):
         place = tmp_path / "login"
         place.mkdir()
         kubeconfig, secret = with_login(cluster.kubeconfig, place, how)
