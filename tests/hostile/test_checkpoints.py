@@ -166,12 +166,12 @@ NAMES = {
 }
 
 
-@pytest.mark.slow(reason="forty thousand names, whose time is measured")
+@pytest.mark.slow(reason="ten thousand names, whose time is measured", fast_rows=5)
 @pytest.mark.parametrize("kind", NAMES)
-async def test_names_of_forty_thousand_files_are_judged_in_seconds(kind: str) -> None:
-    lies = Lies({NAMES[kind](at): (12, header(b"{}")) for at in range(40_000)})
+async def test_names_of_ten_thousand_files_are_judged_in_seconds(kind: str) -> None:
+    lies = Lies({NAMES[kind](at): (12, header(b"{}")) for at in range(10_000)})
     begun = time.process_time()
     found = await lies.survey()
-    assert time.process_time() - begun < 12
+    assert time.process_time() - begun < 3, "each name compared with each other one takes longer"
     assert found.checkpoints
-    assert sum(len(each.problems) for each in found.checkpoints) < 200_000
+    assert sum(len(each.problems) for each in found.checkpoints) < 50_000

@@ -93,11 +93,11 @@ def test_an_answer_that_is_none_is_named(kind: str) -> None:
 
 PLAIN = "Process 1: x\nPython v3.12\nThread 1 (active)\n"
 DUMPS = {
-    "threads": "Thread 1\n" * (2 * MIB // 9),
-    "calls": PLAIN + "  a (b)\n" * (2 * MIB // 8),
-    "processes": "Process 1: \n" * 100_000,
+    "threads": "Thread 1\n" * (MIB // 18),
+    "calls": PLAIN + "  a (b)\n" * (MIB // 16),
+    "processes": "Process 1: \n" * 25_000,
     "one line": "x" * 7 * MIB,
-    "json": "[\n" + " {\n" * 1_000_000,
+    "json": "[\n" + " {\n" * 250_000,
     "nested json": "[" * 4_000_000 + "\n",
 }
 
@@ -108,6 +108,7 @@ def test_stacks_without_end_are_cut(kind: str) -> None:
     for found in parse_pyspy(DUMPS[kind].encode()):
         assert len(found.threads) <= 4096
         assert all(len(thread.frames) <= 1024 for thread in found.threads)
+    assert tracemalloc.get_traced_memory()[1] < MOST / 4, "of half a MiB, but for those of one line"
 
 
 RAS = {
@@ -126,12 +127,12 @@ RAS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow(reason="very long answers, whose time is measured")
 @pytest.mark.parametrize("kind", RAS)
 def test_a_report_of_ras_that_has_no_end_takes_no_more_than_its_size(kind: str) -> None:
-    text = RAS[kind] * (2 * MIB // len(RAS[kind]))
+    text = RAS[kind] * (MIB // 2 // len(RAS[kind]))
     found = parse_ras("NCCL version 2.28.9\n" + text)
-    assert len(found.odd) <= 50_000
+    assert len(found.odd) <= 12_500
+    assert tracemalloc.get_traced_memory()[1] < MOST / 4
     assert len(found.words) < 2000
 
 
@@ -262,9 +263,8 @@ def test_a_pod_that_answers_for_the_ranks_of_others_is_named_and_not_believed(
     assert ("cannot be believed" in said, "could not be asked" in said) == (bool(refused), False)
 
 
-@pytest.mark.slow(reason="very long answers, whose time is measured")
 async def test_a_group_of_many_ranks_is_judged_in_time_that_grows_with_its_size() -> None:
-    ranks = ",".join(map(str, range(60_000)))
+    ranks = ",".join(map(str, range(20_000)))
     operations = ",".join(f'{{"group":"g","seq":{at},"op":"nccl:x"}}' for at in range(3000))
     group = f'"groups":{{"g":{{"ranks":[{ranks}]}}}}'
     said = f'{{"processes":[],"recorder":[{{"rank":0,{group},"operations":[{operations}]}}]}}'
@@ -272,4 +272,4 @@ async def test_a_group_of_many_ranks_is_judged_in_time_that_grows_with_its_size(
     assert not isinstance(answer, str)
     begun = time.process_time()
     assert judge(answer.recorder) is not None
-    assert time.process_time() - begun < 40, "a second or three; ranks times operations are minutes"
+    assert time.process_time() - begun < 8, "half a second or one; ranks times operations are many"
