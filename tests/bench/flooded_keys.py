@@ -70,8 +70,16 @@ def key(terminal: Terminal) -> float:
     return opened
 
 
-def measure(flood: str, kubeconfig: Path, folder: Path, set_flood: Callable[[str], None]) -> tuple[list[float], float]:
-    """Seconds of each key, and MiB at most."""
+def measure(
+    flood: str,
+    kubeconfig: Path,
+    folder: Path,
+    set_flood: Callable[[str], None],
+    *,
+    keys: int = KEYS,
+    first: float = 3.0,
+) -> tuple[list[float], float]:
+    """Seconds of each key, of which the first comes so many seconds after the flood, and MiB at most."""
     tab = PLACES[flood]
     if tab is None:
         set_flood(flood)
@@ -88,8 +96,8 @@ def measure(flood: str, kubeconfig: Path, folder: Path, set_flood: Callable[[str
             terminal.wait("the job", lambda text: "H Hang" in text and "e Events" in text, 60)
             set_flood(flood)
             terminal.write(tab)
-        times, memory, pause = [], 0.0, 3.0
-        for number in range(KEYS):
+        times, memory, pause = [], 0.0, first
+        for number in range(keys):
             end = time.perf_counter() + pause
             while time.perf_counter() < end:
                 terminal.read(0.01)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import statistics
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench import flooded_keys
+from tests.bench.flooded_keys import measure
 from tests.bench.floods import MEMORY, lying
 
 if TYPE_CHECKING:
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
-def test_a_key_is_answered_on_the_log_tab_of_a_job_that_prints_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_answered_on_the_log_tab_of_a_job_that_prints_without_end(tmp_path: Path) -> None:
     """Compared with the same console without the flood, as machines differ."""
-    monkeypatch.setattr(flooded_keys, "KEYS", 5)
     with lying(tmp_path) as (kubeconfig, set_flood):
-        before, _ = flooded_keys.measure("", kubeconfig, tmp_path, set_flood)
-        during, memory = flooded_keys.measure("log: lines without end", kubeconfig, tmp_path, set_flood)
+        look = partial(measure, kubeconfig=kubeconfig, folder=tmp_path, set_flood=set_flood, keys=5)
+        before, _ = look("", first=0.5)
+        during, memory = look("log: lines without end", first=1.5)
     assert statistics.median(during) <= 3 * statistics.median(before) + 0.1, (before, during)
     assert memory < MEMORY
