@@ -27,13 +27,14 @@ DEADLINE = 30.0
 
 async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
     """Let the app work until that holds, and until the screen in front has its widgets."""
-    end = time.monotonic() + DEADLINE
+    end, rest = time.monotonic() + DEADLINE, 0.0
     while not (holds() and pilot.app.screen.is_mounted):
         if pilot.app._exception is not None:
             raise pilot.app._exception
         assert time.monotonic() < end, f"what the test waits for did not come:\n{screen_text(pilot.app)}"
         await pilot.pause()
-        await asyncio.sleep(0)
+        await asyncio.sleep(rest)
+        rest = min(rest + 0.002, 0.05)  # what takes a second is not asked for all the time
 
 
 async def focus(pilot: Pilot[Any], widget: Widget) -> None:

@@ -77,7 +77,6 @@ async def test_columns_of_ones_own_without_room_are_named() -> None:
         assert "No room for" not in toasts(app)
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_with_its_line() -> None:
     async with console() as (app, pilot, _):
         assert toasts(app) == ""
@@ -96,7 +95,6 @@ async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_wi
         await until(pilot, lambda: "Settings that do not hold" not in toasts(app))
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs() -> None:
     write('start = "jobs"\n[panes]\nright = 30\n')
     async with console(size=(200, 40)) as (app, pilot, _):
@@ -111,7 +109,6 @@ async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs()
         await until(pilot, lambda: not pane.display)
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_pane_below_a_long_list_has_the_persons_lines() -> None:
     write('start = "jobs"\n[panes]\nbelow = 17\n')
     fleet = fleet_of(*(jobset(f"job-{number}", 1) for number in range(40)))
@@ -228,7 +225,6 @@ def command(key: str, name: str, about: str) -> str:
     return f'[[commands]]\nkey = "{key}"\nname = "{name}"\ncommand = "echo {about}"\nchanges = false\n'
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_command_takes_no_key_of_a_page_its_list_or_the_console_and_leaves_none_behind() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("3")
@@ -370,7 +366,6 @@ NAMELESS = (
 """Files whose form is right and whose words are not, the line, and what is said of it."""
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(("text", "line", "said"), [*BROKEN, *NAMELESS])
 def test_the_check_tells_each_broken_file_with_its_line(
     text: str, line: int, said: str, capsys: pytest.CaptureFixture[str]

@@ -84,7 +84,6 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
         assert panel.track.nan
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
     session = FakeSession(queue_scene())
     said(session, *training(60))
@@ -119,7 +118,6 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(version: str)
         assert [step.step for step in panel.track.steps] == [*range(1, 14)]
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_log_of_hours_says_how_far_the_job_is_only_when_it_was_read_up_to_now() -> None:
     session, begun = FakeSession(queue_scene()), time.time() - 3600
     for at, line in enumerate(training(60)):
@@ -261,7 +259,6 @@ async def test_it_draws_at_every_size(size: tuple[int, int]) -> None:
         await pilot.pause()
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_test_is_compared_with_an_earlier_one() -> None:
     session = FakeSession(queue_scene())
     session.say(FIRST, *table_text(500.0, 600.0, 620.0, finished=True), *table_text(550.0, 660.0, 680.0))
@@ -287,7 +284,6 @@ async def test_a_test_whose_next_row_does_not_come_is_not_said_to_run() -> None:
         await until(pilot, lambda: "▲ stalled  620.0 GB/s" in screen_text(app) and "● runs" not in screen_text(app))
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_list_of_jobs_says_how_far_they_are() -> None:
     session = FakeSession(queue_scene())
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
@@ -327,7 +323,6 @@ async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other()
         await until(pilot, lambda: "at step 60, " in screen_text(app))
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_step() -> None:
     session = FakeSession(queue_scene())
     for number in range(1, 61):
@@ -347,7 +342,6 @@ def saved_state(*, ago: float) -> SavedState:
     return SavedState(time.time(), "/out", Survey((whole, cut)), by="5 files in 0.3 s, by commands in pod 0")
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_would_be_lost() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
@@ -383,7 +377,6 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
         assert session.called("checkpoints") == [("default", "llama")]
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
@@ -397,7 +390,6 @@ async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() 
         assert not screen.saved.is_cut
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:
     session = FakeSession(queue_scene())
     said(session, "hello")
