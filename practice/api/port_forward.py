@@ -62,8 +62,8 @@ class _Pipe:
             await self._fail(str(error).encode())
         finally:
             writing.cancel()
+            writer.close()  # at once: whoever waits may be cancelled again
             await asyncio.gather(writing, return_exceptions=True)
-            writer.close()
 
     async def _write(self, writer: asyncio.StreamWriter) -> None:
         try:

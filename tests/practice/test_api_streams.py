@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from aiohttp.web import BaseRequest, WebSocketResponse
 
 from practice.api import spdy
 from practice.api.authn import Account, Rule
+from practice.api.port_forward import _Pipe
 from practice.api.spdy import FrameReader, FrameWriter
 from tests.practice.api_client import PODS, Api, serving
 
@@ -221,3 +223,17 @@ def test_spdy_frames_survive_any_cut() -> None:
 def test_what_is_not_spdy_is_noticed() -> None:
     with pytest.raises(ValueError, match=r"not a SPDY/3.1 frame"):
         list(FrameReader().feed(b"\x80\x02" + bytes(6)))
+
+
+async def test_the_connection_to_a_pod_is_closed_however_often_forwarding_is_cancelled() -> None:
+    ours, theirs = socket.socketpair()
+    streams = await asyncio.open_connection(sock=ours)
+    pipe = _Pipe(22, lambda _: asyncio.sleep(0, streams), asyncio.sleep, asyncio.sleep)  # type: ignore[arg-type]
+    running = asyncio.ensure_future(pipe.run())
+    await asyncio.sleep(0.01)
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0)
+    await asyncio.gather(running, return_exceptions=True)
+    assert streams[1].is_closing()
+    theirs.close()
