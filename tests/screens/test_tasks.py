@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from screens.pages.fleet import PoolTable
 from screens.widgets.line import LIGHT
@@ -15,7 +17,7 @@ from tests.pictures.frozen import Still, still_console, stopped_clock
 from tests.screens.press import toasts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 OWN_COMMAND = """
 [[commands]]
@@ -24,6 +26,7 @@ name = "Top"
 command = "kubectl -n {namespace} top pod -l job={job}"
 changes = false
 """
+LAUNCH = "launch with another number of GPUs"
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,14 @@ class Task:
     seen: tuple[str, ...]
     """After each key: what stands on the screen then, for which a person waits."""
     done: Callable[[Still], object] = lambda _: True
+    after: str = ""
+    """The task that makes what this one is about."""
 
 
 TASKS = (
     Task("find a faulty node, and why", ("n",),
          ("0015  ✗ reported faulty: PERFORMANCE; failed the last NCCL health scan",)),
-    Task("why a job waits, and when it starts", ("2",), ("starts    by ",),
+    Task("why a job waits, and when it starts", ("2",), ("starts    at once if nccl-0412 ends; at the latest",),
          lambda still: "8 more needed" in still.text()),
     Task("find the NaN line", ("A", "l"), ("loss is NaN since step 118", "nan: 1 of "),
          lambda still: "it 118/1200  loss nan" in still.text()),
@@ -49,43 +54,57 @@ TASKS = (
     Task("VS Code", ("3", "v"), ("▸ nccl-0412", "Set up SSH to nccl-0412?")),
     Task("a command of one's own", ("3", "ctrl+y"), ("▸ nccl-0412", "kubectl -n default top pod -l job=nccl-0412")),
     Task("another theme", ("t",), ("",), lambda still: still.app.theme == LIGHT.name),
-    Task("launch with another number of GPUs", ("5", "enter", "8", "ctrl+s", "enter"),
+    Task(LAUNCH, ("5", "enter", "8", "ctrl+s", "enter"),
          ("▸ NCCL all-reduce", "▸  GPUs", "1 node of 8", "The API server accepts it", "3 Jobs › you-nccl-test "),
          lambda still: still.app.fleet.jobsets["default", "you-nccl-test"].gpus == 8),
     Task("an earlier run again", ("6", "ctrl+s", "enter"),
          ("▸ nccl-all-reduce", "The API server accepts it", "3 Jobs › you-nccl-test-2 "),
-         lambda still: still.app.fleet.jobsets["default", "you-nccl-test-2"].gpus == 8),
+         lambda still: still.app.fleet.jobsets["default", "you-nccl-test-2"].gpus == 8, after=LAUNCH),
     Task("only mine", ("m",), ("eval-32",), lambda still: "dpo-b" not in still.text()),
     Task("stop a job", ("3", "x", "y"), ("▸ you-nccl-test ", "Stop you-nccl-test?", ""),
-         lambda still: ("default", "you-nccl-test") not in still.app.fleet.jobsets),
+         lambda still: ("default", "you-nccl-test") not in still.app.fleet.jobsets, after=LAUNCH),
 )  # fmt: skip
-"""In their order: what is launched again, and stopped, was launched before."""
 
 
-async def as_begun(still: Still) -> None:
-    """The first page, and every list with its cursor on the first row."""
-    await still.home()
-    await still.press("2", "g", "3", "g", "1")
-    still.app.screen.query_one(PoolTable).focus()
-    await still.look()
+@pytest.fixture(autouse=True)
+def own_state() -> None:
+    """A task goes on with what those before have kept."""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def begun(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Still, set[str]]]:
+    """The console, and the names of the tasks that were done in it."""
+    folder = tmp_path_factory.mktemp("tasks")
+    config = folder / "xdg_config_home/a4/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(OWN_COMMAND)
+    with contextlib.chdir(folder), stopped_clock(folder):
+        async with still_console(size=(140, 42)) as still:
+            yield still, set()
 
 
 def sees(still: Still, words: str) -> bool:
     return words in still.text() or words in toasts(still.app)
 
 
-@pytest.mark.slow(reason="whole tasks, key by key, on a practice cluster")
-@pytest.mark.timeout(300)  # twelve tasks, and on a busy machine each waits for its pages
-async def test_twelve_tasks_by_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = tmp_path / "xdg_config_home/a4/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(OWN_COMMAND)
-    with stopped_clock(tmp_path):
-        async with still_console(size=(140, 42)) as still:
-            for task in TASKS:
-                await as_begun(still)
-                for key, words in zip(task.keys, task.seen, strict=True):
-                    await still.press(key)
-                    await still.until(f"{words!r}: {task.name}", partial(sees, still, words))
-                await still.until(task.name, partial(task.done, still))
+async def perform(task: Task, still: Still) -> None:
+    """From the first page, with every list's cursor on its first row."""
+    await still.home()
+    await still.press("2", "g", "3", "g", "1")
+    still.app.screen.query_one(PoolTable).focus()
+    await still.look()
+    for key, words in zip(task.keys, task.seen, strict=True):
+        await still.press(key)
+        await still.until(f"{words!r}: {task.name}", partial(sees, still, words))
+    await still.until(task.name, partial(task.done, still))
+
+
+@pytest.mark.slow(reason="tasks, key by key, in a console on a practice cluster")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+async def test_a_task_by_its_keys(task: Task, begun: tuple[Still, set[str]]) -> None:
+    still, done = begun
+    for each in TASKS:
+        if each is task or (each.name == task.after and each.name not in done):
+            await perform(each, still)
+            done.add(each.name)
