@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 MOMENT = datetime(2026, 11, 16, 9, 30, tzinfo=UTC).timestamp()
 STILL = 1e-9  # speed of the practice cluster at which nothing that is waited for ever comes
 QUICK = 1000.0  # speed at which what is asked of a container is answered at once
-LOOK = 0.05  # seconds between two looks at the screen
-SAME = 8  # looks that have to be alike until a screen is taken to be complete
+LOOK = 0.1  # seconds between two looks at the screen
+SAME = 4  # looks that have to be alike until a screen is taken to be complete
 PATIENCE = 30.0
 OURS = {"console", "screens", "practice", "tests"}
 READ = ("stalled", "loss is NaN", "step time up", "peak 657 GB/s", "peak 700 GB/s")
 """What the list of jobs says once the logs of all jobs have been read."""
+TOLD = "|".join(READ)
 LAST_STEP = "4113/"
 """What the last line of the longest log says, which a pane shows."""
 OWN_CLOCKS = ("console.logs.stream", "console.logs.container_log", "screens.wording")
@@ -106,7 +107,7 @@ class Still:
     async def read_through(self) -> None:
         """Wait until the console has found in the logs of all jobs what there is to be found."""
         await self.app.switch_mode("jobs")
-        await self.until("what logs tell", lambda: all(words in self.text() for words in READ))
+        await self.until("what logs tell", lambda: {*READ} <= {*re.findall(TOLD, self.text())})
         measures = self.app.session.measures.find_followed(("default", "llama-70b"))
         if measures is not None:
             await self.until("its last step", lambda: any(LAST_STEP in line for line in measures.last_lines(1)))

@@ -157,7 +157,7 @@ async def drawn(kept: Kept) -> dict[str, str]:
                 await view.open(still, complete=kept.complete)
                 await still.settled()
                 await still.app.session.measures.expected_starts()
-                await asyncio.sleep(10 * LOOK)
+                await asyncio.sleep(5 * LOOK)
                 await still.settled()
                 pages[view.name] = shown(still)
     return pages
