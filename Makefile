@@ -63,7 +63,7 @@ alone: .venv/.compiled  ## the fast tests one after another: the 30 slowest, and
 	$(PYTHON) $(TESTS) -m "$(FAST)" -n 0 --durations 30
 
 nightly: .venv/.compiled  ## all of it: every Python, all rehearsals, new random input, benchmarks; and a table
-	$(PYTHON) -m tests.parts nightly
+	$(PYTHON) -m tests.stages nightly
 
 size: .venv/.ready  ## lines of each package, beside their bounds in tests/architecture/size.toml
 	@$(PYTHON) -m tests.architecture

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from console.metrics.diagnosis import Diagnosis
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.loss import SeenFolder
+    from console.metrics.lost_work import SeenFolder
     from console.metrics.measures import MeasureService
     from console.metrics.seen_time import Span
     from console.metrics.training.run import Slowdown
@@ -344,7 +344,7 @@ class Session:
 
     def has_checkpoint(self, jobset: JobSet) -> bool | None:
         """Whether a launch could go on from a checkpoint of a job, by its log and its folder; None: not known."""
-        from console.metrics.loss import has_checkpoint
+        from console.metrics.lost_work import has_checkpoint
 
         return has_checkpoint(jobset, self.measures.find_followed(jobset.key), self._seen_folder(*jobset.key))
 

@@ -28,7 +28,7 @@ from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import split_timestamps
 from console.logs.store import logs_folder
-from console.metrics.loss import has_checkpoint
+from console.metrics.lost_work import has_checkpoint
 from console.metrics.measures import MeasureService
 from console.settings import Settings
 from tests.fakes_google import FakeGoogle

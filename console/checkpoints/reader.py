@@ -17,7 +17,7 @@ from console.checkpoints.saved import SavedState
 from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
 from console.google.storage import CloudStorage, GcsPlace, parse_gcs_address
 from console.kube.find_job import find_job
-from console.metrics.loss import saved_folder
+from console.metrics.lost_work import saved_folder
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:

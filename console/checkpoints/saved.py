@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
-from console.metrics.loss import IN_PODS, SeenFolder
+from console.metrics.lost_work import IN_PODS, SeenFolder
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value

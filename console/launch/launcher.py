@@ -23,7 +23,7 @@ from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
 from console.kube.objects.on_demand import AdmissionCheckWire, read_object
 from console.metrics.alarm import Alarm
-from console.metrics.loss import find_followed_loss, find_loss, unread_words
+from console.metrics.lost_work import find_followed_lost_work, find_lost_work, unread_words
 from console.metrics.step_cadence import format_duration
 from console.settings import login_name
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from console.launch.value_checks import MeasuredSaves
     from console.metrics.alarm import Alarm
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.loss import Loss, SeenFolder
+    from console.metrics.lost_work import LostWork, SeenFolder
     from console.metrics.seen_time import Span
     from console.scheduling.what_if import Consequence, WhatIf
     from console.scheduling.why_answer import Why
@@ -130,29 +130,29 @@ class LaunchService:
 
         return JobStopper(self._cluster, self._launcher, self.find_unsaved)
 
-    async def find_loss(self, namespace: str, name: str) -> Loss | None:
+    async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
         """What the end of a job now would lose, by its log, which is read if nobody follows it, and by its folder."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get((namespace, name))
         folder = self._folder(namespace, name)
-        if jobset is None or find_loss(jobset, fleet, (), now, folder=folder) is None:
+        if jobset is None or find_lost_work(jobset, fleet, (), now, folder=folder) is None:
             return None
         try:
             async with asyncio.timeout(LOG_SECONDS):
                 measures = await self._read_log(namespace, name)
             if any(measures.tracks) or measures.tests or not measures.unread:
-                return find_followed_loss(jobset, fleet, measures, folder, now)
+                return find_followed_lost_work(jobset, fleet, measures, folder, now)
             unread = unread_words(measures.unread[0])
         except TimeoutError:
             unread = f"its log could not be read in {LOG_SECONDS:g} s"
         except ConsoleError as error:
             unread = unread_words(error)
         spans = await self.runs.read_spans(namespace, name)  # what consoles saw of it before
-        return find_loss(jobset, fleet, spans, now, folder=folder, unread="" if spans else unread)
+        return find_lost_work(jobset, fleet, spans, now, folder=folder, unread="" if spans else unread)
 
     async def find_unsaved(self, namespace: str, name: str) -> str:
         """The same as a sentence without its end; empty: it would lose nothing."""
-        loss = await self.find_loss(namespace, name)
+        loss = await self.find_lost_work(namespace, name)
         return loss.sentence(time.time()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:

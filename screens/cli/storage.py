@@ -17,7 +17,7 @@ from console.checkpoints.reader import find_saved_folder, survey_bucket, survey_
 from console.checkpoints.saved import SavedState
 from console.errors import BadInput, NotFound, NotThere
 from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
-from console.metrics.loss import Loss
+from console.metrics.lost_work import LostWork
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
@@ -161,7 +161,7 @@ async def checkpoints(options: CheckpointsOptions) -> int:
                 raise NotFound(told, hint) from error
         key = session.namespace, place.job
         session.checkpoints.known[key] = SavedState(now, folder, found)
-        return _print_survey(found, options, now, await session.launch.find_loss(*key))
+        return _print_survey(found, options, now, await session.launch.find_lost_work(*key))
 
 
 async def _told_by_log(session: Session, job: str) -> RemotePath:
@@ -178,7 +178,7 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
 PROBLEMS = 5  # of one checkpoint that are printed
 
 
-def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: Loss | None = None) -> int:
+def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: LostWork | None = None) -> int:
     last = found.last_complete
     lost = loss.gpu_hours(now) if loss is not None else None
     if options.json:

@@ -16,7 +16,7 @@ from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
-from console.metrics.loss import find_followed_loss, saved_folder
+from console.metrics.lost_work import find_followed_lost_work, saved_folder
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.metrics.training.steps import METRICS
@@ -306,7 +306,7 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     if measures.is_reading_old_lines:
         return []
     saved = line.saved
-    loss = find_followed_loss(line.jobset, line.fleet, measures, saved.in_folder if saved else None, now)
+    loss = find_followed_lost_work(line.jobset, line.fleet, measures, saved.in_folder if saved else None, now)
     if loss is None:
         return []
     runs = [Span("at risk  ", "dim"), Span(f"{loss.sentence(now)}. ", "" if loss.saved else "waits")]

@@ -15,7 +15,7 @@ from console.errors import Unreachable
 from console.kube.objects.jobset import Mount
 from console.launch.launcher import LaunchService
 from console.metrics.job_measures import JobMeasures
-from console.metrics.loss import IN_PODS, SeenFolder
+from console.metrics.lost_work import IN_PODS, SeenFolder
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step, Steps
 from console.scheduling.what_if import Consequence, WhatIf
@@ -79,7 +79,7 @@ def fleet_with(*mounts: Mount) -> Fleet:
 )  # fmt: skip
 async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, absent: str, words: str) -> None:
     """Stop and `stop --dry-run` ask by `find_unsaved`, `whatif` and `W` by `add_losses`, a report of a node by
-    `list_unsaved`, `a4 checkpoints` by `find_loss`, and the page of the job and its pane by `saved_runs`.
+    `list_unsaved`, `a4 checkpoints` by `find_lost_work`, and the page of the job and its pane by `saved_runs`.
     """
     fleet, now = fleet_with(mount), time.time()
     log = measured(now, saved=saved)
@@ -89,7 +89,7 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
     assert answer.startswith(words)
     if not words.endswith("GPU-hours"):
         assert answer.endswith("69.3 GPU-hours"), "of its 64 GPUs for the 65 minutes that its pods run"
-    loss = await launch.find_loss(*LLAMA)
+    loss = await launch.find_lost_work(*LLAMA)
     assert loss is not None
     assert loss.sentence(time.time()) == answer
     node = next(pod.node for pod in fleet.pods.values() if pod.jobset == LLAMA[1])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.kube.objects.meta import short_name
-from console.metrics.loss import IN_PODS
+from console.metrics.lost_work import IN_PODS
 from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.lists import LISTS, layout_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.attach.exec_many import OutputGroup
-from console.metrics.loss import IN_PODS
+from console.metrics.lost_work import IN_PODS
 from screens.cli.exec import show_group
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from msgspec import structs
 from console.kube.objects.jobset import JobSet, Mount
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Box
-from console.metrics.loss import IN_PODS, Loss, SeenFolder, find_loss, has_checkpoint
+from console.metrics.lost_work import IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
 from console.metrics.seen_time import Span, SpanKind
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step, Steps
@@ -39,10 +39,10 @@ def trained(save: int = 0, more: int = 30) -> Script:
 
 def loss_of(
     run: Script, *mounts: Mount, ran: float = 7200.0, place: str = "/out", folder: SeenFolder | None = None
-) -> Loss | None:
+) -> LostWork | None:
     made = job(*mounts)
     pods = [rank(made, number, f"n{number}", started=run.now - ran, containers=()) for number in range(2)]
-    return find_loss(made, fleet_of(made, *pods), run.read(), run.now, place=place, folder=folder)
+    return find_lost_work(made, fleet_of(made, *pods), run.read(), run.now, place=place, folder=folder)
 
 
 def told(
@@ -119,7 +119,9 @@ def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved()
     ended = Span(failed.now, failed.now, SpanKind.ENDED, last=1)
     pod = rank(made, 0, "n0", started=failed.now - 7200)
     spans = [*failed.read(), ended]
-    assert find_loss(made, fleet_of(made, pod), spans, failed.now, place="/out") is None, "kept pods do no more work"
+    assert find_lost_work(made, fleet_of(made, pod), spans, failed.now, place="/out") is None, (
+        "kept pods do no more work"
+    )
     loss = loss_of(run := _over(), SCRATCH)
     assert loss is not None
     assert loss.gpu_hours(run.now) == loss.gpu_hours(run.now + 3600), "its idle pods do no work"
@@ -152,13 +154,13 @@ def test_what_is_not_known_is_said_as_that() -> None:
     made = job(DISK)
     pods = [rank(made, number, f"n{number}", started=NOW - 3600, containers=()) for number in range(2)]
     fleet = fleet_of(made, *pods)
-    quiet = find_loss(made, fleet, (), NOW)
+    quiet = find_lost_work(made, fleet, (), NOW)
     assert quiet is not None
     assert quiet.sentence(NOW) == "its log tells of no step: up to 16.0 GPU-hours"
-    unread = find_loss(made, fleet, (), NOW, unread="its log could not be read in 10 s")
+    unread = find_lost_work(made, fleet, (), NOW, unread="its log could not be read in 10 s")
     assert unread is not None
     assert unread.sentence(NOW) == "its log could not be read in 10 s: up to 16.0 GPU-hours"
-    hidden = find_loss(made, fleet_of(made), (), NOW)
+    hidden = find_lost_work(made, fleet_of(made), (), NOW)
     assert hidden is not None
     assert (hidden.gpus, hidden.sentence(NOW)) == (16, "its log tells of no step: how much is not known")
 
@@ -166,10 +168,10 @@ def test_what_is_not_known_is_said_as_that() -> None:
 def test_what_holds_no_gpu_or_is_a_test_of_nccl_loses_nothing() -> None:
     made = job(DISK)
     pod = rank(made, 0, "n0", phase="Succeeded")
-    assert find_loss(made, fleet_of(made, pod), (), NOW) is None
-    assert find_loss(structs.replace(made, suspended=True), fleet_of(made), (), NOW) is None
+    assert find_lost_work(made, fleet_of(made, pod), (), NOW) is None
+    assert find_lost_work(structs.replace(made, suspended=True), fleet_of(made), (), NOW) is None
     test = structs.replace(made, recipe="nccl-all-reduce")
-    assert find_loss(test, fleet_of(test, rank(made, 0, "n0")), (), NOW) is None
+    assert find_lost_work(test, fleet_of(test, rank(made, 0, "n0")), (), NOW) is None
 
 
 def test_whether_there_is_a_checkpoint_is_known_by_the_folder_and_by_a_log_that_was_read() -> None:

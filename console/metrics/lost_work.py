@@ -31,7 +31,7 @@ class SeenFolder(NamedTuple):
     absent: str = ""  # why none counts, a sentence without its end; empty: one does, or it is not known
 
 
-class Loss(NamedTuple):
+class LostWork(NamedTuple):
     """The work that would be lost: never more than the job did since its pods run."""
 
     gpus: int
@@ -72,10 +72,10 @@ class Loss(NamedTuple):
 IN_PODS = "its checkpoints are in the pods and go with them"
 
 
-def find_loss(
+def find_lost_work(
     jobset: JobSet, fleet: Fleet, spans: Sequence[Span], now: float, *,
     place: str = "", folder: SeenFolder | None = None, unread: str = "",
-) -> Loss | None:  # fmt: skip
+) -> LostWork | None:  # fmt: skip
     """What a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.
 
     `spans`: what its log told of its time; `place`: where it saves by that; `unread`: why the log, or a part of it, was
@@ -86,10 +86,10 @@ def find_loss(
     if not gpus or (jobset.recipe.startswith("nccl") and not complete):
         return None
     if unread:
-        return Loss(gpus, started, why=unread)
+        return LostWork(gpus, started, why=unread)
     steps = [span for span in spans if span.kind is SpanKind.FIRST or span.steps > 0]
     if not steps and not complete:
-        return Loss(gpus, started, why="its log tells of no step")
+        return LostWork(gpus, started, why="its log tells of no step")
     over = next((span.start for span in spans if span.kind in {SpanKind.IDLE, SpanKind.ENDED}), 0.0)
     told = next((span for span in reversed(spans) if span.kind is SpanKind.SAVED), None)
     if told is not None and folder is not None and told.start <= folder.read and (folder.complete or folder.absent):
@@ -101,7 +101,7 @@ def find_loss(
         return None  # what was not saved then is gone already
     stays = jobset.keeps((folder.place if folder is not None else "") or place)
     if last is not None and stays:
-        return Loss(gpus, max(last[0], containers), last[1], last[0], by_folder=told is None) if not over else None
+        return LostWork(gpus, max(last[0], containers), last[1], last[0], by_folder=told is None) if not over else None
     if last is not None:
         why = IN_PODS if stays is False else "whether its checkpoints outlive its pods is not known"
     elif folder is not None and folder.absent:
@@ -109,12 +109,12 @@ def find_loss(
     else:
         heard = format_duration(max(0.0, now - max(steps[0].start, containers)))
         why = f"its log tells of no checkpoint in the last {heard}"
-    return Loss(gpus, started or (steps[0].start if steps else 0.0), why=why, until=over)
+    return LostWork(gpus, started or (steps[0].start if steps else 0.0), why=why, until=over)
 
 
-def find_followed_loss(
+def find_followed_lost_work(
     jobset: JobSet, fleet: Fleet, measures: JobMeasures, folder: SeenFolder | None, now: float
-) -> Loss | None:
+) -> LostWork | None:
     """The same of a job whose log is followed, or was read to its end."""
     unread = "its log of before is still being read" if measures.is_reading_old_lines else ""
     if measures.unread and not any(measures.tracks):
@@ -122,7 +122,7 @@ def find_followed_loss(
     if measures.tests and not (folder is not None and folder.complete):
         return None
     spans = measures.list_spans(now, config_in_force().config.alarms)
-    return find_loss(jobset, fleet, spans, now, place=saved_folder(measures), folder=folder, unread=unread)
+    return find_lost_work(jobset, fleet, spans, now, place=saved_folder(measures), folder=folder, unread=unread)
 
 
 def unread_words(error: ConsoleError) -> str:

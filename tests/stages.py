@@ -1,6 +1,6 @@
-"""Runs parts of what is checked one after another and says what each took: `python3 -m tests.parts ci`, or names.
+"""Runs stages of what is checked one after another and says what each took: `python3 -m tests.stages ci`, or names.
 
-A part is a target of the Makefile. One that fails does not stop the next ones, so that one run tells all that is wrong.
+A stage is a target of the Makefile. One that fails does not stop the next ones: one run tells all that is wrong.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Took:
-    """How one part ended, and the seconds it took: of the wall clock, and of processors."""
+    """How one stage ended, and the seconds it took: of the wall clock, and of processors."""
 
-    part: str
+    stage: str
     code: int
     wall: float
     processor: float
 
     def __str__(self) -> str:
         ended = "FAILED" if self.code else "passed"
-        return f"{self.part[:42]:42}{ended:>8}{self.wall:>9.0f}{self.processor:>13.0f}"
+        return f"{self.stage[:42]:42}{ended:>8}{self.wall:>9.0f}{self.processor:>13.0f}"
 
 
-def run(part: str) -> Took:
-    """Run one part; what it prints goes where ours goes."""
+def run(stage: str) -> Took:
+    """Run one stage; what it prints goes where ours goes."""
     began = time.monotonic()
-    process = subprocess.Popen(["make", "--no-print-directory", *shlex.split(part)], cwd=ROOT)
+    process = subprocess.Popen(["make", "--no-print-directory", *shlex.split(stage)], cwd=ROOT)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return Took(part, process.returncode, time.monotonic() - began, used.ru_utime + used.ru_stime)
+    return Took(stage, process.returncode, time.monotonic() - began, used.ru_utime + used.ru_stime)
 
 
 def main(words: Sequence[str]) -> int:
     if not words:
-        sys.stderr.write(f"usage: python3 -m tests.parts {{{'|'.join(GROUPS)}|TARGET}} ...\n")
+        sys.stderr.write(f"usage: python3 -m tests.stages {{{'|'.join(GROUPS)}|TARGET}} ...\n")
         return 2
     took = []
-    for part in [part for word in words for part in GROUPS.get(word, (word,))]:
-        sys.stdout.write(f"── {part}\n")
+    for stage in [stage for word in words for stage in GROUPS.get(word, (word,))]:
+        sys.stdout.write(f"── {stage}\n")
         sys.stdout.flush()
-        took.append(run(part))
-    lines = [f"{'part':42}{'':>8}{'wall s':>9}{'processor s':>13}", *map(str, took)]
+        took.append(run(stage))
+    lines = [f"{'stage':42}{'':>8}{'wall s':>9}{'processor s':>13}", *map(str, took)]
     total = Took("in all", max(abs(each.code) for each in took),
                  sum(each.wall for each in took), sum(each.processor for each in took))  # fmt: skip
     sys.stdout.write("\n".join([*lines, str(total), ""]))
