@@ -264,7 +264,7 @@ def shortage(
     if evicted:
         words += f"; Kueue may evict {named_holders(evicted)} for it"
     elif unblocks:
-        words += f"; free when {named_holders(unblocks)} {'ends' if len(unblocks) == 1 else 'end'}"
+        words += f"; quota free when {named_holders(unblocks)} {'ends' if len(unblocks) == 1 else 'end'}"
     elif held:
         words += f"; biggest holder: {held[0].name} ({held[0].gpus})"
     return words, unblocks

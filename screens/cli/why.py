@@ -42,6 +42,9 @@ LISTENS = 3.0
 """Seconds for which a job that runs is listened to: what its log tells is known by then."""
 LONGEST = 5.0  # seconds that reading the end of the log of a job that is done may take
 
+MAX_AHEAD = 4
+"""Jobs that are named of those that are tried before it."""
+
 
 async def why(options: WhyOptions) -> int:
     async with open_session(
@@ -89,8 +92,7 @@ async def why(options: WhyOptions) -> int:
             await session.watch.me()  # without it nobody is "you"
             for words in _next_steps(session, options.job, reason, line, report):
                 print_hint(words)
-        if start is not None:
-            print_hint(f"Start: {start_words(start, fleet.at)}.")
+        _print_start(reason, start, fleet.at)
         if card is not None:
             for words in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
                 print_hint(words)
@@ -100,6 +102,15 @@ async def why(options: WhyOptions) -> int:
 def _says_more(health: Health, sentence: str) -> bool:
     """Whether how the job is says more than why it does not run."""
     return health.over or not sentence or health.state in NO_STEPS
+
+
+def _print_start(reason: Why | None, start: ExpectedStart | None, now: float) -> None:
+    """Who is tried before it, and when it would start."""
+    if reason is not None and reason.ahead:
+        ahead = ", ".join(reason.ahead[:MAX_AHEAD]) + (" …" if len(reason.ahead) > MAX_AHEAD else "")
+        print_hint(f"Position {reason.position} in its ClusterQueue, after {ahead}.")
+    if start is not None:
+        print_hint(f"Start: {start_words(start, now)}.")
 
 
 def _print_workload(name: str, workload: Workload, reason: Why) -> None:

@@ -146,7 +146,7 @@ def test_the_numbers_behind_the_sentence() -> None:
     assert [each.name for each in found.unblocks] == ["small"]
     assert [each.name for each in found.ahead] == ["first"]
     assert found.sentence == (
-        "needs 16 GPUs of flavor a4; 32 own - 24 used = 8 free, 8 more needed; free when small (8) ends; "
+        "needs 16 GPUs of flavor a4; 32 own - 24 used = 8 free, 8 more needed; quota free when small (8) ends; "
         "1 ahead in the queue"
     )
 

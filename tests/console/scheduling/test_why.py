@@ -91,7 +91,7 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
     found = why(mine, fleet)
     assert (
         found.sentence
-        == "needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed; free when one (8) ends"
+        == "needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed; quota free when one (8) ends"
     )
     assert (found.category, found.need, found.short_by, found.flavor) == (Category.QUOTA, 32, 8, "a4")
     assert [(each.name, each.gpus) for each in found.holders] == [("two", 32), ("one", 8)]
@@ -130,7 +130,7 @@ def test_what_is_borrowed_and_lent_is_said() -> None:
     found = why(mine, fleet)
     assert found.sentence == (
         "needs 32 GPUs of flavor a4; 32 own - 16 used - 8 lent = 8 free, 24 more needed; what is lent has research; "
-        "free when theirs (40) ends"
+        "quota free when theirs (40) ends"
     )
     assert [each.name for each in found.unblocks] == ["theirs"]
 
