@@ -16,19 +16,15 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, TypeVar
 
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
 
 T = TypeVar("T")
-AnswerT = TypeVar("AnswerT")
 Exec = Callable[["Pod", Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
 """Runs a command in a pod with that input, passes its output on (1 output, 2 errors) and returns its exit code."""
 
@@ -41,10 +37,6 @@ GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
 STARTING = 10.0  # seconds that the gateway has beside those of the commands
 MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may print
 MAX_TOGETHER = 64 << 20  # bytes that all pods may print
-MAX_DECODED = 48 << 20  # bytes of memory; the times of 8 ranks in 20 groups take 15 MB
-_COSTS = {b"{": 160, b"[": 64, b",": 40}  # bytes of memory for each, as objects, lists and their elements
-MAX_PROCESSES = 64  # of a pod, as the scripts have it
-Text = Annotated[str, msgspec.Meta(max_length=2000)]  # the scripts cut theirs to some hundred characters
 _STDOUT, _STDERR = 1, 2
 _MAGIC, _MAX_NOISE, _MAX_HEADER = b"a4-gateway\n", 1 << 16, 32
 _NO_GATEWAY, _TIMED_OUT, _SSH_FAILED = 44, 124, 255
@@ -103,20 +95,6 @@ async def run_and_collect(
     if code:
         raise _failure(code, said.errors)
     return bytes(said.output)
-
-
-def decode_answer(said: bytes, kind: type[AnswerT], what: str) -> AnswerT:
-    """The last object in the JSON that a script of ours printed; Unreadable if there is none.
-
-    Or if it would take far more memory than such answers do. `what` begins the sentence.
-    """
-    line = said[max(0, said.rfind(b"\n{") + 1) :]
-    if sum(line.count(mark) * cost for mark, cost in _COSTS.items()) > MAX_DECODED:
-        raise Unreadable(f"{what} is far more than a pod has to tell.")
-    try:
-        return msgspec.json.decode(line, type=kind)
-    except UNREADABLE as error:
-        raise Unreadable(f"{what} cannot be parsed.") from error
 
 
 async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:

@@ -8,26 +8,27 @@ numbers is not noticed.
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
-import pickle
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, islice, product, zip_longest
+from itertools import chain, islice, zip_longest
 from posixpath import basename, dirname
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
+from console.checkpoints.plain_pickle import Built, Pairs, read_pickle
+from console.decoding import check_cost, decode_apart
 from console.errors import Unreadable
 
 POINTERS = ("latest_checkpointed_iteration.txt", "latest")  # name the one to go on from: Megatron's and DeepSpeed's
 WRITING_SECONDS = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
+JUDGING_SECONDS = 60.0  # after which judging 100,000 files is given up
 MAX_METADATA = 16 << 20  # bytes of the largest that is read: that of a model of some 100,000 shards has 10 MB
 MAX_JSON_BYTES = 4 << 20
-MAX_MISSING = 1000  # files of one folder that are named as missing: names can announce 99,999 each
+MAX_MISSING = 1000  # files of all checkpoints together that are named as missing: names can announce 99,999 each
 MAX_SIZE, MAX_NAME = 1 << 62, 4096  # bytes of a file, and characters of its name, that are believed
 MAX_HEADER_BYTES = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
 _STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
@@ -64,7 +65,6 @@ _NUMBERED_FILE = re.compile(  # one for each rank: what stands before, the numbe
 )
 _WORLD = re.compile(r"_world_size_(\d{1,5})_rank_$")
 _END_OF_ZIP = 22
-_CONTAINERS = pickle.MARK, pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_SET
 _FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
 
 
@@ -118,9 +118,10 @@ async def survey_checkpoints(
     files: Sequence[StoredFile], reader: FileReader, now: float, name: str = "", folders: Iterable[str] = ()
 ) -> Survey:
     """Judge the checkpoints among these files; `name` is that of the folder looked through, `folders` those in it."""
-    homes = await asyncio.to_thread(_group_by_checkpoint, files, name, folders)
+    what = "What the folder holds"
+    homes = await decode_apart(what, lambda: _group_by_checkpoint(files, name, folders), JUDGING_SECONDS)
     contents = await _read_ends(homes, files, reader)
-    return await asyncio.to_thread(_judge_all, homes, files, contents, now, name)
+    return await decode_apart(what, lambda: _judge_all(homes, files, contents, now, name), JUDGING_SECONDS)
 
 
 def _judge_all(
@@ -130,7 +131,7 @@ def _judge_all(
     now: float,
     name: str,
 ) -> Survey:
-    usual = _common_files(homes)
+    lacking, room = _common_files(homes), _Room()
     marked = {file.path.removesuffix(_UNFINISHED_MARK) for file in files if file.path.endswith(_UNFINISHED_MARK)}
     committed = {dirname(home) for home, held in homes.items() if _COMMITTED in held}
     found = []
@@ -140,7 +141,7 @@ def _judge_all(
         )
         if dirname(path) in committed and _COMMITTED not in held and _detect_format(held) == "Orbax":
             told.append(f"{_COMMITTED} is missing: it is written last, so the save did not finish")
-        found.append(_judge_checkpoint(path, held, contents, usual.get(path, set()), now, name, told))
+        found.append(_judge_checkpoint(path, held, contents, lacking[path], room, now, name, told))
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
     return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
 
@@ -236,8 +237,21 @@ async def _read_ends(
     return found
 
 
-def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, set[str]]:
-    """For each checkpoint the files of a training state that all others of its kind beside it have."""
+class _Room:
+    """How many files may still be named as missing in the whole answer; of each checkpoint one is."""
+
+    def __init__(self) -> None:
+        self.left = MAX_MISSING
+
+    def take(self, missing: Iterable[str], *, named: bool) -> list[str]:
+        """The first of these; `named`: whether something of that checkpoint is wrong already."""
+        found = list(islice(missing, max(self.left, not named)))
+        self.left = max(0, self.left - len(found))
+        return found
+
+
+def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, Sequence[str]]:
+    """For each checkpoint the files of a training state that it lacks and all others of its kind beside it have."""
     kinds = {home: _weights_kind(held) for home, held in homes.items()}
     beside: dict[str, set[str]] = defaultdict(set)
     for home, kind in kinds.items():
@@ -246,7 +260,7 @@ def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, se
     for home, kind in kinds.items():
         of = beside[dirname(home)]
         families[dirname(home), kind or (min(of) if len(of) == 1 else "")].append(home)
-    usual: dict[str, set[str]] = {}
+    lacking: dict[str, Sequence[str]] = {}
     for members in families.values():
         states = {
             home: {path for path in homes[home] if _TRAINING_STATE.search(path) or _NUMBERED_FILE.match(path)}
@@ -254,11 +268,11 @@ def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, se
         }
         counts = Counter(path for held in states.values() for path in held)
         filled = sum(map(bool, states.values()))
-        often = {path for path, count in counts.items() if count >= max(1, filled - 1)}
+        everywhere = sorted(path for path, count in counts.items() if count == filled)
+        but_one = sorted(path for path, count in counts.items() if count == filled - 1)
         for home, held in states.items():
-            others = filled - bool(held)
-            usual[home] = {path for path in often if others and counts[path] - (path in held) == others}
-    return usual
+            lacking[home] = [path for path in but_one if path not in held] if held else everywhere
+    return lacking
 
 
 def _weights_kind(held: Mapping[str, StoredFile]) -> str:
@@ -270,8 +284,8 @@ def _weights_kind(held: Mapping[str, StoredFile]) -> str:
 
 
 def _judge_checkpoint(
-    home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], usual: set[str], now: float, name: str,
-    told: Sequence[str],
+    home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], lacking: Sequence[str], room: _Room,
+    now: float, name: str, told: Sequence[str],
 ) -> Checkpoint:  # fmt: skip
     problems: list[str] = [*told]
     unknown: list[str] = []
@@ -285,7 +299,7 @@ def _judge_checkpoint(
         folders[dirname(path)][basename(path)] = file
     for folder, inside in sorted(folders.items()):
         _judge_dcp(folder, inside, contents, problems, unknown)
-        _judge_shards(folder, inside, contents, problems)
+        _judge_shards(folder, inside, contents, problems, room)
     for path, file in held.items():
         too_large = path.endswith(".metadata") and file.size > MAX_METADATA  # that is told already
         if file.size and file.path not in contents and _READ.search(path) and not too_large:
@@ -297,9 +311,10 @@ def _judge_checkpoint(
         step = int(basename(home).partition(".")[0]) if step is None else step
         if _COMMITTED not in held:
             unknown.append(_STEP_ALONE[kind])
-    named = {each.partition(" is ")[0] for each in problems}
-    gone = dict.fromkeys([*sorted(usual - held.keys()), *islice(_missing_numbered_files(held), MAX_MISSING)])
-    problems += [f"{path} is missing" for path in gone if path not in named]
+    named, known = {each.partition(" is ")[0] for each in problems} | held.keys(), frozenset(lacking)
+    gone = chain(lacking, (each for each in _missing_numbered_files(held) if each not in known))
+    absent = room.take((each for each in gone if each not in named), named=bool(problems))
+    problems += [f"{path} is missing" for path in absent]
     modified = max((file.modified for file in held.values()), default=0.0)
     if problems:
         state = CheckpointState.WRITING if now - modified < WRITING_SECONDS else CheckpointState.INCOMPLETE
@@ -386,7 +401,7 @@ def _judge_dcp(
 
 
 def _judge_shards(
-    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str]
+    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str], room: _Room
 ) -> None:
     """Files that an index of Hugging Face names, or the numbers in their names announce."""
     wanted: dict[str, None] = {}
@@ -398,7 +413,9 @@ def _judge_shards(
             announced[stem, count, end] = None
             indexes[stem] = f"{stem}{end}.index.json"
         if name.endswith(".index.json"):
-            table = _parse_json(contents.get(inside[name].path, b""))
+            table = None
+            with suppress(Unreadable):  # that is told of the file itself
+                table = _parse_json(name, contents.get(inside[name].path, b""))
             named = table.get("weight_map") if isinstance(table, dict) else None
             if isinstance(named, dict):
                 wanted.update((each, None) for each in named.values() if isinstance(each, str))
@@ -407,7 +424,8 @@ def _judge_shards(
     numbered = (
         f"{stem}-{each:05}-of-{count}{end}" for stem, count, end in announced for each in range(1, int(count) + 1)
     )
-    missing = dict.fromkeys(islice((each for each in chain(numbered, wanted) if each not in inside), MAX_MISSING))
+    absent = (each for each in chain(numbered, wanted) if each not in inside)
+    missing = dict.fromkeys(room.take(absent, named=bool(problems)))
     problems += [f"{_join(folder, each[:MAX_NAME])} is missing" for each in sorted(missing)]
 
 
@@ -417,11 +435,14 @@ def _judge_file(
     data = contents.get(file.path)
     if not file.size or data is None:
         return
-    if path.endswith(".json"):
-        if file.size <= MAX_JSON_BYTES and _parse_json(data) is None:
-            problems.append(f"{path} is no JSON: it is damaged or cut off")
-    elif path.endswith(".safetensors"):
-        _judge_safetensors(path, file, data, problems, unknown)
+    if path.endswith((".json", ".safetensors")):
+        try:
+            if path.endswith(".safetensors"):
+                _judge_safetensors(path, file, data, problems, unknown)
+            elif file.size <= MAX_JSON_BYTES and _parse_json(path, data) is None:
+                problems.append(f"{path} is no JSON: it is damaged or cut off")
+        except Unreadable as error:
+            unknown.append(error.message.rstrip("."))
     elif _SAVED_BY_TORCH.search(path) and not any(data):
         problems.append(f"{path} begins with zeros: its content was never written")
     elif _ZIP_SUFFIXES.search(path) and data.startswith(b"PK\3\4"):
@@ -438,7 +459,7 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
     if length > MAX_HEADER_BYTES:
         unknown.append(f"{path} has a header of {length >> 20} MiB, at most {MAX_HEADER_BYTES >> 20} are read")
         return
-    table = _parse_json(head[8 : 8 + length])
+    table = _parse_json(path, head[8 : 8 + length])
     if not isinstance(table, dict):
         problems.append(f"{path} has a damaged header")
         return
@@ -473,8 +494,15 @@ def _missing_numbered_files(held: Mapping[str, StoredFile]) -> Iterator[str]:
             sizes = (int(world[1]),)
         elif len(present) < 2:
             continue
-        every = product(*map(range, sizes))
-        yield from (f"{before}{form.format(*each)}{after}" for each in every if each not in present)
+        yield from (f"{before}{form.format(*each)}{after}" for each in _count_through(sizes) if each not in present)
+
+
+def _count_through(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All places of a grid, of which only the next one is in memory."""
+    if not sizes:
+        yield ()
+        return
+    yield from ((each, *rest) for each in range(sizes[0]) for rest in _count_through(sizes[1:]))
 
 
 def _pointer_notes(
@@ -509,63 +537,24 @@ def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _parse_json(data: bytes) -> Any:
-    """What it says; None where it is no JSON."""
+def _parse_json(path: str, data: bytes) -> Any:
+    """What it says; None where it is no JSON, Unreadable where that would take far too much memory."""
+    check_cost(data, path)
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
         return None
 
 
-class _Inert:
-    """Stands for every object of the pickle, whatever class or function it names, and only keeps what it is given."""
-
-    def __new__(cls, *_: object) -> _Inert:
-        return super().__new__(cls)
-
-    def __init__(self, *_: object) -> None:
-        self.state: object = None
-
-    def __setstate__(self, state: object) -> None:
-        self.state = state
-
-    def __setitem__(self, key: object, value: object) -> None:
-        """As of an OrderedDict."""
-
-    def append(self, value: object) -> None:
-        """As of a subclass of list."""
-
-    def get(self, name: str) -> object:
-        return self.state.get(name) if isinstance(self.state, dict) else None
-
-
-class _Unpickler(pickle._Unpickler):
-    """In Python: the one in C reserves as much memory as the pickle tells it to. This one does so for bytearrays."""
-
-    dispatch: ClassVar = {
-        code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        del module, name
-        return _Inert
-
-
 def read_needed_sizes(data: bytes) -> dict[str, int]:
     """Bytes that each file must have by a DCP's `.metadata`, a pickle of which nothing is run; Unreadable."""
-    # A byte may ask for a list or dict of 64: those of real metadata are one for 30 bytes.
-    if sum(data.count(each) for each in _CONTAINERS) > 1000 + len(data) // 8:
-        raise Unreadable("It is damaged: it consists of empty lists.")
-    try:
-        whole = _Unpickler(io.BytesIO(data)).load()
-    except Exception as error:  # a damaged pickle may raise anything
-        raise Unreadable("It is damaged or cut off.") from error
-    places = whole.get("storage_data") if isinstance(whole, _Inert) else None
-    if not isinstance(places, dict) or not places:
+    whole = read_pickle(data)
+    places = whole.find("storage_data") if isinstance(whole, Built) else None
+    if not isinstance(places, Pairs) or not places:
         raise Unreadable("It names no files.")
     sizes: dict[str, int] = {}
     for place in places.values():
-        path, offset, length = (place.get(name) if isinstance(place, _Inert) else None for name in _FIELDS)
+        path, offset, length = (place.find(name) if isinstance(place, Built) else None for name in _FIELDS)
         if not (isinstance(path, str) and isinstance(offset, int) and isinstance(length, int)):
             raise Unreadable("It names no files in a form that is known here.")
         if not (0 <= offset + length <= MAX_SIZE and len(path) <= MAX_NAME):

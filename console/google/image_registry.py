@@ -13,10 +13,11 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 import pycurl
 
+from console.decoding import UNREADABLE
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.google.builds import ImageFacts, ImageReference
 from console.kube.http import AGENT, use_system_certificates
-from console.kube.objects.meta import UNREADABLE, Wire
+from console.kube.objects.meta import Wire
 
 TIMEOUT = 12.0
 _KINDS = ", ".join(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import structs
 
+from console.decoding import UNREADABLE
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
 from console.kube.find_job import require_listed
-from console.kube.objects.meta import UNREADABLE, parse_time
+from console.kube.objects.meta import parse_time
 from console.kube.objects.node import Node, Provisioning
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +18,9 @@ from typing import Annotated
 
 import msgspec
 
-from console.attach.many_pods import MAX_PROCESSES, Text, decode_answer
+from console.decoding import MAX_PROCESSES, Count, RankNumber, Signed, Text, decode_answer
 from console.errors import ConsoleError
-from console.hang.flight_recorder import GroupRanks
+from console.hang.flight_recorder import Group, GroupRanks, GroupTable
 from console.hang.host_or_gpu import RankLaunches, is_late_by_host
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
@@ -34,22 +35,18 @@ MIN_TRIP, TRIP_FACTOR = 0.00015, 3
 MIN_COLLECTIVE_SHARE = 0.05  # of the time in collectives beside all waiting, without which a link is harmless
 
 
-Microseconds = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""As many as a float holds: with larger numbers arithmetic fails."""
-
-
 class RankTimes(msgspec.Struct):
     """Of each group the collectives of a rank: number, when it was launched and how long it took, in microseconds.
 
     Launches count from `since`, which is of the clock of the pod's machine.
     """
 
-    rank: int
-    why: str = ""  # why there are none
+    rank: RankNumber
+    why: Text = ""  # why there are none
     groups: dict[str, GroupRanks] = {}
-    times: dict[str, list[tuple[int, Microseconds, Microseconds]]] = {}
-    since: Microseconds | None = None
-    queued: dict[str, list[Microseconds]] = {}
+    times: dict[str, list[tuple[Count, Signed, Signed]]] = {}
+    since: Signed | None = None
+    queued: dict[str, list[Signed]] = {}
     """For how long the oldest collective that was not over had been launched, at several moments."""
 
 
@@ -63,10 +60,10 @@ class PodTimes(msgspec.Struct):
     """What one pod tells."""
 
     ranks: Annotated[list[RankTimes], msgspec.Meta(max_length=MAX_PROCESSES)]
-    links: list[tuple[str, Microseconds, Microseconds]] = []
+    links: list[tuple[Text, Signed, Signed]] = []
     """Peer, and the round trip: smoothed, and the least."""
     rdma: list[RdmaDevice] = []
-    no_links: str = ""
+    no_links: Text = ""
     clock: Text = ""  # names the machine whose clock launches are timed by
 
 
@@ -105,9 +102,6 @@ class TimesReport:
     busy: float = 0.0  # share of the time in which all ranks are in a collective
 
 
-_Group = tuple[str, tuple[int, ...]]
-
-
 def parse_times(said: bytes) -> PodTimes:
     """What a pod printed; Unreadable if it is no such answer."""
     return decode_answer(said, PodTimes, "What the pod tells of times")
@@ -133,12 +127,13 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     """Who is late by the answers of pods, by their numbers; `addresses` tells which pod has which."""
     ranks = [each for pod in pods.values() for each in pod.ranks]
     clocks = {each.rank: pod.clock for pod in pods.values() for each in pod.ranks}
-    several: dict[_Group, dict[int, RankLaunches]] = defaultdict(dict)
+    several: dict[Group, dict[int, RankLaunches]] = defaultdict(dict)
     spans: list[float] = []
+    table = GroupTable()
     for each in ranks:
         for name, group in each.groups.items():
             if len(group.ranks) > 1 and (rows := each.times.get(name)):
-                several[name, tuple(group.ranks)][each.rank] = RankLaunches(
+                several[table.find(name, group)][each.rank] = RankLaunches(
                     {number: at + (each.since or 0) for number, at, _ in rows},
                     {number: took for number, _, took in rows},
                     clocks[each.rank] if each.since is not None else "",
@@ -188,10 +183,10 @@ class _Lateness:
     common: float  # share of the time in which all are in its collectives
 
     @staticmethod
-    def of(group: _Group, launches: Mapping[int, RankLaunches], span: float) -> _Lateness | None:
+    def of(group: Group, launches: Mapping[int, RankLaunches], span: float) -> _Lateness | None:
         """None if too little is known of the group; `span`: of all launches of the job, in microseconds."""
         times = {rank: each.on_gpu for rank, each in launches.items()}
-        told = [rank for rank in group[1] if rank in times]
+        told = [rank for rank in group.ranks if rank in times]
         if len(told) < 2 or span <= 0:
             return None
         numbers = sorted(set[int]().union(*(times[rank] for rank in told)))
@@ -214,15 +209,20 @@ class _Lateness:
         size = sorted(max(0.0, share) for share in shares.values())
         late = frozenset(
             rank for rank, share in shares.items()
-            if lows[rank] > max(MIN_SHARE, ABOVE_OTHERS * statistics.median(_without(size, max(0.0, share))))
+            if lows[rank] > max(MIN_SHARE, ABOVE_OTHERS * median_of_others(size, max(0.0, share)))
         )  # fmt: skip
         return _Lateness(shares, lows, highs, late, common)
 
 
-def _without(values: Sequence[float], one: float) -> list[float]:
-    rest = list(values)
-    rest.remove(one)
-    return rest
+def median_of_others(values: Sequence[float], own: float, zeros: int = 0) -> float:
+    """The median of all sorted values but one that is `own`; `zeros` more of them are zero and not listed."""
+    gone, rest = zeros + bisect_left(values, own), zeros + len(values) - 1
+
+    def at(place: int) -> float:
+        place += place >= gone
+        return values[place - zeros] if place >= zeros else 0.0
+
+    return (at((rest - 1) // 2) + at(rest // 2)) / 2
 
 
 def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
@@ -233,28 +233,30 @@ def _mean_and_half(values: Sequence[float], part: float) -> tuple[float, float]:
     return statistics.fmean(values) / part, STUDENT * statistics.stdev(means) / len(means) ** 0.5
 
 
-def _root_causes(judged: Mapping[_Group, _Lateness]) -> dict[int, tuple[_Group, LateOnGpu]]:
+def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, LateOnGpu]]:
     """The late ranks that wait for nobody themselves, and are no stage of a pipeline, and in which group."""
-    own: dict[int, list[_Group]] = defaultdict(list)
-    for group in judged:
-        for rank in group[1]:
-            own[rank].append(group)
-    found: dict[int, tuple[_Group, LateOnGpu]] = {}
+    own: dict[int, list[frozenset[int]]] = defaultdict(list)  # the members of each group of a rank
+    waits: dict[int, float] = {}
+    for group, lateness in judged.items():
+        members = frozenset(group.ranks)
+        for rank in members:
+            own[rank].append(members)
+            waits[rank] = min(lateness.shares.get(rank, 0.0), waits.get(rank, math.inf))
+    found: dict[int, tuple[Group, LateOnGpu]] = {}
     for group, lateness in judged.items():
         if lateness.late and _is_stage(group, lateness.late, own):
             continue
         for rank in lateness.late:
             share = lateness.shares[rank]
-            waits = min(judged[each].shares.get(rank, 0.0) for each in own[rank])
-            if waits > -WAITS_ITSELF * share and (rank not in found or found[rank][1].share < share):
+            if waits[rank] > -WAITS_ITSELF * share and (rank not in found or found[rank][1].share < share):
                 low, high = lateness.lows[rank], lateness.highs[rank]
                 found[rank] = group, LateOnGpu(rank, min(1.0, share), min(1.0, low), min(1.0, high))
     return found
 
 
-def _is_stage(group: _Group, late: frozenset[int], own: Mapping[int, Iterable[_Group]]) -> bool:
+def _is_stage(group: Group, late: frozenset[int], own: Mapping[int, Iterable[frozenset[int]]]) -> bool:
     """Whether the late ranks are several that belong together: with each all of its smaller groups."""
-    smaller = [set(each[1]) for rank in late for each in own[rank] if len(each[1]) < len(group[1])]
+    smaller = [each for rank in late for each in own[rank] if len(each) < len(group.ranks)]
     return len(late) > 1 and bool(smaller) and all(each <= late for each in smaller)
 
 
@@ -275,20 +277,11 @@ def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> Sl
                     _first_rank(pods[odd[0]]),
                     f"its {nic.name} has {nic.rate} ({nic.state}), unlike those of the other pods",
                 )
-    trips: dict[frozenset[int], dict[int, float]] = defaultdict(dict)
-    for number, pod in pods.items():
-        for peer, trip, _ in pod.links:
-            other = addresses.get(peer)
-            if other is not None and other != number:
-                measured = trips[frozenset((number, other))]
-                measured[number] = min(trip / 1e6, measured.get(number, math.inf))
-    # One long round trip is chance: where a pod's link is slow, those of all its connections are. The end that receives
-    # most measures shorter ones than the end that sends, so that their geometric mean counts.
-    least_trips = {ends: _geometric_mean(measured.values()) for ends, measured in trips.items()}
-    of_pod = {
-        number: min(own) for number in pods
-        if (own := [trip for ends, trip in least_trips.items() if number in ends])
-    }  # fmt: skip
+    least_trips = _least_trips(pods, addresses)
+    of_pod: dict[int, float] = {}
+    for ends, trip in least_trips.items():
+        for end in ends:
+            of_pod[end] = min(trip, of_pod.get(end, math.inf))
     if len(of_pod) < 3:
         return None
     worst = max(of_pod, key=lambda number: of_pod[number])
@@ -299,6 +292,20 @@ def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> Sl
         return None
     said = f"its packets take {of_pod[worst] * 1000:.2g} ms there and back, those of the others {usual_trip * 1000:.2g}"
     return SlowLink(worst, _first_rank(pods[worst]), f"{said} ms")
+
+
+def _least_trips(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> dict[frozenset[int], float]:
+    """The least round trip between two pods, in seconds."""
+    trips: dict[frozenset[int], dict[int, float]] = defaultdict(dict)
+    for number, pod in pods.items():
+        for peer, trip, _ in pod.links:
+            other = addresses.get(peer)
+            if other is not None and other != number:
+                measured = trips[frozenset((number, other))]
+                measured[number] = min(trip / 1e6, measured.get(number, math.inf))
+    # One long round trip is chance: where a pod's link is slow, those of all its connections are. The end that receives
+    # most measures shorter ones than the end that sends, so that their geometric mean counts.
+    return {ends: _geometric_mean(measured.values()) for ends, measured in trips.items()}
 
 
 def _geometric_mean(values: Iterable[float]) -> float:

@@ -10,10 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 
-from console.attach.many_pods import decode_answer
+from console.decoding import MAX_PROCESSES, Count, RankNumber, Text, decode_answer
 from console.errors import ConsoleError
 from console.hang.slow_rank_words import LateRank, format_share
 from console.hang.slow_ranks import SlowReport
@@ -30,13 +31,13 @@ _FRAME = re.compile(r"(\S.{0,300}?) \(([^()]{1,500}?)(?::(\d{1,9}))?\)")
 class RankSamples(msgspec.Struct):
     """Where the main thread of a rank was: how often, and the calls, the outermost first, separated by semicolons."""
 
-    rank: int
-    why: str = ""  # why there is none
-    stacks: list[tuple[int, str]] = []
+    rank: RankNumber
+    why: Text = ""  # why there is none
+    stacks: list[tuple[Count, str]] = []
 
 
 class _PodSamples(msgspec.Struct):
-    ranks: list[RankSamples]
+    ranks: Annotated[list[RankSamples], msgspec.Meta(max_length=MAX_PROCESSES)]
 
 
 def parse_samples(said: bytes) -> list[RankSamples]:

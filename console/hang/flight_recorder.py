@@ -13,22 +13,30 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from console.attach.many_pods import Text
+from console.decoding import RankNumber, Signed, Text
 from console.hang.collective_history import Call, RankHistory, collective_kind, find_mismatch
 from console.scheduling.ranks import format_ranges
+
+MAX_KINDS, MAX_HISTORY = 100, 501  # of a rank, and of one of its groups, as the script has them
 
 
 class GroupRanks(Struct):
     desc: Text = ""
-    ranks: list[int] = []
+    ranks: list[RankNumber] = []
+
+    def __post_init__(self) -> None:
+        """Refuse a group that has a rank twice."""
+        if len(set(self.ranks)) < len(self.ranks):
+            raise ValueError("a rank is in a group once")
 
 
 class Operation(Struct):
     group: Text
-    seq: int
+    seq: Signed
     op: Text
     state: Text = ""  # scheduled, started or completed
     sizes: Text = ""
@@ -43,13 +51,15 @@ class Operation(Struct):
 class RankDump(Struct):
     """What the recorder of one rank holds: the last operations of each group, and those that have not ended."""
 
-    rank: int
-    why: str = ""  # why there is none
+    rank: RankNumber
+    why: Text = ""  # why there is none
     version: Text = ""  # of the format of its dump
     groups: dict[str, GroupRanks] = {}
     operations: list[Operation] = []
-    kinds: list[Call] = []
-    history: dict[str, list[int]] = {}  # of each group the number of the first collective, then places in `kinds`
+    kinds: Annotated[list[Call], Meta(max_length=MAX_KINDS)] = []
+    history: dict[
+        str, Annotated[list[Signed], Meta(max_length=MAX_HISTORY)]
+    ] = {}  # of each group the number of the first collective, then places in `kinds`
 
 
 class Desync(StrEnum):
@@ -103,7 +113,24 @@ NAMES = (
 )  # fmt: skip
 _PEER = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
 
-Group = tuple[str, tuple[int, ...]]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """A process group. Each is there once (`GroupTable`): comparing and hashing its ranks anew each time is slow."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
+class GroupTable:
+    """The groups that several ranks tell of."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, tuple[int, ...]], Group] = {}
+
+    def find(self, name: str, of: GroupRanks) -> Group:
+        key = name, tuple(of.ranks)
+        return self._known.setdefault(key, Group(*key))
 
 
 class _Waits:
@@ -120,8 +147,9 @@ class _Waits:
         self._absent: dict[tuple[Group, int], frozenset[int]] = {}
         # NCCL launches ahead: where it is told what a GPU has begun, the rest of what its host launched does not count.
         timed = any(each.state == "started" for dump in self.known.values() for each in dump.operations)
+        table = GroupTable()
         for rank, dump in self.known.items():
-            groups = {name: (name, tuple(each.ranks)) for name, each in dump.groups.items()}
+            groups = {name: table.find(name, each) for name, each in dump.groups.items()}
             self.descs |= {groups[name]: each.desc for name, each in dump.groups.items()}
             self.pending[rank] = []
             for name, told in dump.history.items():
@@ -153,7 +181,7 @@ class _Waits:
         key = group, at.seq
         if key not in self._absent:
             entered = self.entered[group]
-            absent = frozenset(each for each in group[1] if entered.get(each, -1) < at.seq)
+            absent = frozenset(each for each in group.ranks if entered.get(each, -1) < at.seq)
             self._absent[key] = absent - self.trusted
         return self._absent[key]
 
@@ -169,7 +197,7 @@ class _Waits:
         """The rank to which a point-to-point operation sends, or from which it receives."""
         found = _PEER.search(at.op)
         number = int(found[4]) if found else -1
-        return group[1][number] if 0 <= number < len(group[1]) else None
+        return group.ranks[number] if 0 <= number < len(group.ranks) else None
 
     def count_through(self, name: str, seq: int, apart: Collection[Group]) -> int:
         """How many ranks have that collective behind them in groups of that name, other than those `apart`."""
@@ -179,7 +207,7 @@ class _Waits:
         )  # fmt: skip
 
     def named(self, group: Group) -> str:
-        return describe_group(self.descs.get(group, ""), len(group[1]))
+        return describe_group(self.descs.get(group, ""), len(group.ranks))
 
 
 def describe_group(desc: str, ranks: int) -> str:
@@ -264,7 +292,7 @@ def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
     # Who is awaited in turn waits nearest to it; and a small group says more than that of all ranks.
     waiter = min(
         (rank for rank, those in waits.of.items() if those & found),
-        key=lambda rank: (rank not in awaited, len(waits.of[rank] & found), len(waits.blocked[rank][0][1]), rank),
+        key=lambda rank: (rank not in awaited, len(waits.of[rank] & found), len(waits.blocked[rank][0].ranks), rank),
     )
     group, at = waits.blocked[waiter]
     ranks = tuple(sorted(waits.of[waiter] & found))

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from console.attach.many_pods import (
     run_and_collect,
     run_in_pods,
 )
+from console.decoding import MAX_PROCESSES, decode_apart
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.folders import check_new_file, write_new_file
 from console.hang.collective_times import read_times
@@ -81,6 +83,7 @@ RAS_LIMIT = 45.0  # seconds for NCCL's answer, which waits itself for ranks that
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
 END_TOLD = 3.0  # seconds within which the cluster tells that a pod has ended whose command broke off
 FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
+WHAT, WHAT_NCCL = "What the pods tell", "What the pod tells of NCCL"
 MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
 _POLL_RAS = Path(__file__).with_name("poll_ras.py")
@@ -190,21 +193,23 @@ class HangProbe:
             + ["no-recorder"] * (not recorder)
         )
         said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
-        answers = refuse_foreign_ranks([(rank, parse_or_explain(said.found[rank.number])) for rank in every])
+        answers = await decode_apart(
+            WHAT, lambda: refuse_foreign_ranks([(rank, parse_or_explain(said.found[rank.number])) for rank in every])
+        )
         refusals = [each for each in said.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
         ras, problem = await self._query_ras(able[:RAS_TRIES])
-        pods, processes = list_processes(answers)
+        _, processes = await decode_apart(WHAT, partial(list_processes, answers))
         ras = ras.with_job_ranks(rank_by_process(processes, every, ras))
         answers = await self._ask_suspects(answers, processes, ras)
-        pods, processes = list_processes(answers)
+        pods, processes = await decode_apart(WHAT, partial(list_processes, answers))
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
         dumps = list_dumps(answers)
-        found = await asyncio.to_thread(_judge, dumps, processes)
+        found = await decode_apart(WHAT, partial(_judge, dumps, processes))
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
@@ -239,19 +244,19 @@ class HangProbe:
         spared = list_spared(answers)
         if not spared:
             return answers
-        found = await asyncio.to_thread(_judge, list_dumps(answers), processes)
+        found = await decode_apart(WHAT, partial(_judge, list_dumps(answers), processes))
         recorded = found is not None and found.kind is not Desync.NETWORK
         named = set(found.ranks) if found is not None and recorded else list_named_by_nccl(processes, ras)
         if named:
             answers = await self._add_stacks(answers, named & spared)
-            whole = list_processes(answers)[1]
+            _, whole = await decode_apart(WHAT, partial(list_processes, answers))
             suspects = [each for each in whole if each.rank in named]
             if not recorded:
                 enough = any(_explains_wait(each) for each in suspects)
             else:
                 # Who seems to have skipped a collective may itself wait for somebody in what is not recorded.
                 waits = any(each.where.doing.waits_for_ranks for each in suspects)
-                again = await asyncio.to_thread(_judge, list_dumps(answers), whole)
+                again = await decode_apart(WHAT, partial(_judge, list_dumps(answers), whole))
                 enough = again == found and not (found is not None and found.kind is Desync.MISSED and waits)
             if enough:
                 return answers
@@ -268,12 +273,15 @@ class HangProbe:
         numbers = ",".join(map(str, sorted(ranks)))
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "stacks", numbers)
         said = await run_in_pods(self._run, wanted, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
-        return [
-            (rank, answer.add_stacks(parse_or_explain(said.found[rank.number]), ranks))
-            if isinstance(answer, PodAnswer) and rank.number in said.found
-            else (rank, answer)
-            for rank, answer in answers
-        ]
+        return await decode_apart(
+            WHAT,
+            lambda: [
+                (rank, answer.add_stacks(parse_or_explain(said.found[rank.number]), ranks))
+                if isinstance(answer, PodAnswer) and rank.number in said.found
+                else (rank, answer)
+                for rank, answer in answers
+            ],
+        )
 
     async def find_slow_ranks(
         self,
@@ -296,7 +304,7 @@ class HangProbe:
         every, reports = self.running_ranks(namespace, name), self.slow_reports
         read = await self._poll_nccl(namespace, name, every, seconds, most)
         report = add_locations(
-            await asyncio.to_thread(find_slow_ranks, read), lambda late: locate_late_rank(late, every)
+            await decode_apart(WHAT_NCCL, partial(find_slow_ranks, read)), lambda late: locate_late_rank(late, every)
         )
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
@@ -317,6 +325,9 @@ class HangProbe:
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
         words = (str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS), str(MIN_POLLS))
+        # Pods that do not run count too; and a pod may have more processes than GPUs.
+        pods = ranks(find_job(self._cluster.fleet, namespace, name), self._cluster.fleet)
+        most_ranks = sum(max(rank.gpus, MAX_PROCESSES) for rank in pods)
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
@@ -324,7 +335,7 @@ class HangProbe:
                     self._run, rank.pod, ("sh", "-c", PYTHON_FROM_INPUT, "sh", *words), script,
                     max(seconds, most) + PROBE_TIMEOUT, flow=FLOW_SECONDS,
                 )  # fmt: skip
-                read = await asyncio.to_thread(parse_polls, said)
+                read = await decode_apart(WHAT_NCCL, partial(parse_polls, said, most_ranks))
             except ConsoleError as error:
                 if ended := await self._how_it_ended(namespace, name, rank):
                     raise NotFound(f"{name} ended while it was measured: {ended}.", f"a4 why {name}") from error
@@ -339,9 +350,8 @@ class HangProbe:
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         whole = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), *argv)
         said = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
-        times = await asyncio.to_thread(
-            read_times, said.found, {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
-        )
+        addresses = {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
+        times = await decode_apart("What the pods tell of times", partial(read_times, said.found, addresses))
         return add_times(report, times, {rank.number: rank.node for rank in every})
 
     async def _add_data_waits(self, report: SlowReport, every: Sequence[Rank], seconds: float) -> SlowReport:
@@ -353,8 +363,9 @@ class HangProbe:
                 ",".join(map(str, numbers)))  # fmt: skip
         wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
         said = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
-        samples, why = await asyncio.to_thread(read_samples, said.found)
-        return await asyncio.to_thread(add_data_waits, report, samples, why)
+        return await decode_apart(
+            "What py-spy told in the pods", lambda: add_data_waits(report, *read_samples(said.found))
+        )
 
     def running_ranks(self, namespace: str, name: str) -> list[Rank]:
         """The ranks of a job whose pods run; NotFound if there are none."""
@@ -396,27 +407,32 @@ class HangProbe:
         """NCCL's RAS report, from the first of these pods that has one, and why there is none."""
         problem = ""
         for rank in every:
-            found = await self._ask_ras(rank)
-            if found.text:
-                first = parse_ras(found.text)
+            first, why = await self._ask_ras(rank)
+            if first is not None:
                 if not first.behind:
                     return first, ""
                 # A moment later who is behind by chance has moved on.
                 await asyncio.sleep(RAS_PAUSE)
-                text = (await self._ask_ras(rank)).text
-                return parse_ras(text).compare_with(first) if text else first, ""
-            problem = problem or found.why
+                again, _ = await self._ask_ras(rank)
+                return again.compare_with(first) if again is not None else first, ""
+            problem = problem or why
         return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
 
-    async def _ask_ras(self, rank: Rank) -> RasAnswer:
+    async def _ask_ras(self, rank: Rank) -> tuple[RasReport | None, str]:
+        """NCCL's report from that pod; or None, and why there is none."""
         assert rank.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "ras-only")
+
+        def decode(said: bytes) -> tuple[RasReport | None, str]:
+            answer = parse_answer(said).ras or RasAnswer()
+            return (parse_ras(answer.text), "") if answer.text else (None, answer.why)
+
         try:
             said = await run_and_collect(self._run, rank.pod, argv, probe, RAS_LIMIT, flow=FLOW_SECONDS)
-            return parse_answer(said).ras or RasAnswer()
+            return await decode_apart(WHAT_NCCL, partial(decode, said))
         except ConsoleError as error:
-            return RasAnswer(why=error.message.rstrip("."))
+            return None, error.message.rstrip(".")
 
     # what changes or takes long
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from console.errors import Unreadable
 from console.scheduling.ranks import format_ranges
 
 
@@ -126,6 +127,7 @@ class RasReport:
         return f"{name}{where} {verb} launched {odd.operations:,} {odd.collective or 'operations'}{beside}"
 
 
+MAX_LINES = 100_000
 MAX_RANKS = 50_000  # that a report may list: a line of ranges names millions
 _N = r"(\d{1,18})"
 _VERSION = re.compile(r"NCCL version (\S{1,40})")
@@ -218,9 +220,12 @@ class _RasParser:
 
 
 def parse_ras(text: str) -> RasReport:
-    """The report in that text; an empty one if there is none."""
+    """The report in that text; an empty one if there is none. Unreadable if it has far too many lines."""
     read = _RasParser()
-    for line in text.splitlines():
+    lines = text.split("\n", MAX_LINES)
+    if len(lines) > MAX_LINES:
+        raise Unreadable(f"NCCL's report has more than {MAX_LINES:,} lines.")
+    for line in lines:
         if not read.parse_table_line(line):
             read.parse_warning(line)
     read.close_section()

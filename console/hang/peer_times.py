@@ -17,7 +17,8 @@ from typing import Annotated
 
 import msgspec
 
-from console.attach.many_pods import MAX_PROCESSES, PYTHON_FROM_INPUT, Answer, Exec, Text, decode_answer, run_in_pods
+from console.attach.many_pods import PYTHON_FROM_INPUT, Answer, Exec, run_in_pods
+from console.decoding import MAX_PROCESSES, Count, Text, decode_answer, decode_apart
 from console.errors import ConsoleError
 from console.scheduling.ranks import Rank
 
@@ -29,29 +30,29 @@ MAX_TOLD = 4096  # pairs
 LIMIT, FLOW = 90.0, 6.0  # seconds for a pod's answer, and from its first byte to its last
 _SCRIPT = Path(__file__).with_name("read_comma.py")
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_WHAT = "What the pod tells of CoMMA"
 _Hash = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{16}$", max_length=18)]
 
 
 class PeerRow(msgspec.Struct, array_like=True, frozen=True):
-    communicator: _Count  # its place in the list of these
-    peer: _Count
+    communicator: Count  # its place in the list of these
+    peer: Count
     send: bool
-    step_bytes: _Count  # at least, a power of two
-    steps: _Count
-    bytes: _Count
+    step_bytes: Count  # at least, a power of two
+    steps: Count
+    bytes: Count
     per_mib: Annotated[float, msgspec.Meta(ge=0, le=1e12)]  # microseconds, of the median step
-    worst: _Count  # microseconds
+    worst: Count  # microseconds
 
 
 class RankPeers(msgspec.Struct):
-    pid: _Count
-    rank: _Count | None = None
-    gpu: _Count | None = None
+    pid: Count
+    rank: Count | None = None
+    gpu: Count | None = None
     why: Text = ""  # why it tells nothing
-    span: _Count = 0  # microseconds from its first line to its last
-    busy: _Count = 0  # of these with an operation in the network
-    communicators: Annotated[list[tuple[_Hash, _Count]], msgspec.Meta(max_length=64)] = []
+    span: Count = 0  # microseconds from its first line to its last
+    busy: Count = 0  # of these with an operation in the network
+    communicators: Annotated[list[tuple[_Hash, Count]], msgspec.Meta(max_length=64)] = []
     peers: Annotated[list[PeerRow], msgspec.Meta(max_length=512)] = []
 
 
@@ -117,15 +118,16 @@ async def ask_peer_times(run: Exec, every: Sequence[Rank]) -> PeerTimes | None:
     argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)))
     found = (await run_in_pods(run, every[:1], argv, script, LIMIT, flow=FLOW)).found
     first = found[every[0].number]
-    if isinstance(first, bytes) and await asyncio.to_thread(_has_none, first):
+    if isinstance(first, bytes) and await decode_apart(_WHAT, lambda: _has_none(first)):
         return None
     found |= (await run_in_pods(run, every[1:], argv, script, LIMIT, flow=FLOW)).found
-    return await asyncio.to_thread(read_peer_times, found, {rank.number: rank.node for rank in every})
+    nodes = {rank.number: rank.node for rank in every}
+    return await decode_apart(_WHAT, lambda: read_peer_times(found, nodes))
 
 
 def parse_peers(said: bytes) -> list[RankPeers]:
     """What a pod printed; Unreadable if it is no such answer."""
-    return decode_answer(said, _PodPeers, "What the pod tells of CoMMA").ranks
+    return decode_answer(said, _PodPeers, _WHAT).ranks
 
 
 def _has_none(said: bytes) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import structs
 
-from console.attach.many_pods import MAX_PROCESSES, PodAnswers, Text, decode_answer
+from console.attach.many_pods import PodAnswers
+from console.decoding import MAX_PROCESSES, Count, Percent, RankNumber, Text, decode_answer
 from console.errors import Unreadable
 from console.hang.flight_recorder import RankDump
 from console.hang.nccl_ras import RasReport
@@ -24,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class ProcessAnswer(msgspec.Struct):
-    pid: int
+    pid: Count
     command: Text = ""
     state: Text = ""
-    threads: int | None = None
-    wchan: str = ""
-    cpu: float | None = None
-    program: str = ""
-    rank: int | None = None
-    local_rank: int | None = None
+    threads: Count | None = None
+    wchan: Text = ""
+    cpu: Percent | None = None
+    program: Text = ""
+    rank: RankNumber | None = None
+    local_rank: RankNumber | None = None
     dump: str = ""
     error: str = ""
     asked: bool = True  # whether py-spy was to look at it
 
 
 class MasterAnswer(msgspec.Struct):
-    address: str
-    port: int
+    address: Text
+    port: Count
     ok: bool
-    why: str = ""
+    why: Text = ""
 
 
 class RasAnswer(msgspec.Struct):
@@ -51,9 +52,9 @@ class RasAnswer(msgspec.Struct):
 
 
 class RdmaAnswer(msgspec.Struct):
-    name: str
-    state: str = ""
-    rate: str = ""
+    name: Text
+    state: Text = ""
+    rate: Text = ""
 
 
 class PodAnswer(msgspec.Struct):

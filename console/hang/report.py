@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from console.decoding import Count, Percent, Text
 from console.hang import flight_recorder
 from console.hang.flight_recorder import Desync, Finding, RankDump
 from console.hang.nccl_ras import RasReport
@@ -142,12 +143,12 @@ class TracedProcess:
 class Launcher:
     """An MPI launcher process: mpirun in the first pod, orted in the others."""
 
-    program: str
-    pid: int
-    state: str = ""
-    wchan: str = ""
-    threads: int | None = None
-    cpu: float | None = None
+    program: Text
+    pid: Count
+    state: Text = ""
+    wchan: Text = ""
+    threads: Count | None = None
+    cpu: Percent | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,17 @@ A slow GPU is not seen where the loss is read in every step: then all hosts laun
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import msgspec
 
+from console.decoding import UNREADABLE, Count, RankNumber, Seconds, Signed, Text, check_cost
 from console.errors import Unreadable
-from console.hang.collective_times import LateOnGpu, TimesReport
+from console.hang.collective_times import LateOnGpu, TimesReport, median_of_others
 from console.hang.peer_times import PeerTimes
 from console.hang.slow_rank_words import (
     ASK_RECORDERS,
@@ -34,7 +37,6 @@ from console.hang.slow_rank_words import (
     format_rank,
     format_share,
 )
-from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank
 
 MIN_POLLS = 100
@@ -52,7 +54,7 @@ LARGEST_BOUND = 0.05  # a slower rank than that has to be ruled out before none 
 STUDENT = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
 """Student's factors of 95 % for the means of 8 to 20 blocks into which the polls are cut: a step each, or more."""
 NORMAL = 1.96
-MOST_FLAGS = 20_000_000  # of processes and polls together: those of 10,000 ranks in 2,000 polls
+MOST_RANKS = 10_000_000  # where nothing tells how many a job can have
 
 ASKED_STEPS = 12  # steps for which NCCL is asked who is late
 MIN_ASKED_SECONDS, MAX_ASKED_SECONDS = 10.0, 300.0
@@ -62,36 +64,36 @@ LateProcesses = dict[int, dict[int, set[int]]]
 
 
 class PolledProcess(msgspec.Struct, array_like=True, frozen=True):
-    number: int
-    host: str
-    pid: int
-    gpu: int
-    rank: int | None
-    communicators: list[int] | None = None  # None: not told, as in text
+    number: Count
+    host: Text
+    pid: Count
+    gpu: Signed
+    rank: RankNumber | None
+    communicators: list[Count] | None = None  # None: not told, as in text
 
 
 class Late(msgspec.Struct, array_like=True, frozen=True):
-    communicator: int
-    size: int
-    processes: list[tuple[int, int]]  # numbers, and how many operations behind the foremost
+    communicator: Count
+    size: RankNumber
+    processes: list[tuple[Count, Count]]  # numbers, and how many operations behind the foremost
 
 
 class Poll(msgspec.Struct, array_like=True, frozen=True):
-    at: float
-    took: float  # seconds in which the ranks were asked
-    progress: int | None  # operations launched in all communicators; None: not told
+    at: Seconds
+    took: Seconds  # in which the ranks were asked
+    progress: Count | None  # operations launched in all communicators; None: not told
     late: list[Late]
 
 
 class _PollHeader(msgspec.Struct):
     """What poll_ras.py prints before NCCL's answers."""
 
-    version: str = ""
-    form: str = ""
-    ranks: int = 0
+    version: Text = ""
+    form: Text = ""
+    ranks: RankNumber = 0
     process: PolledProcess | None = None
-    over: str | None = None
-    active: list[int] = []
+    over: Text | None = None
+    active: list[Count] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +194,9 @@ class SlowReport:
         )
 
 
-def parse_polls(output: bytes) -> RasPolls:
-    """Parse the script's output; Unreadable if it is invalid."""
+def parse_polls(output: bytes, most_ranks: int = MOST_RANKS) -> RasPolls:
+    """Parse the script's output; Unreadable if it is invalid, or tells of more ranks than the job's pods can have."""
+    check_cost(output, "What the pod tells of NCCL")
     head, over, active = _PollHeader(), "", frozenset[int]()
     processes: list[PolledProcess] = []
     polls: list[Poll] = []
@@ -216,8 +219,8 @@ def parse_polls(output: bytes) -> RasPolls:
     known = {each.number for each in processes}
     if any(number not in known for poll in polls for late in poll.late for number, _ in late.processes):
         raise Unreadable("What the pod tells of NCCL names processes that it does not describe.")
-    if len(known) < len(processes) or len(processes) * len(polls) > MOST_FLAGS:
-        raise Unreadable("What the pod tells of NCCL is of more processes than a job has.")
+    if len(known) < len(processes) or max(len(processes), head.ranks) > most_ranks:
+        raise Unreadable(f"What the pod tells of NCCL is of more processes than the job has ({most_ranks:,} at most).")
     return RasPolls(head.version, head.form, head.ranks, tuple(processes), tuple(polls), over, active)
 
 
@@ -241,12 +244,15 @@ def find_slow_ranks(read: RasPolls) -> SlowReport:
         for each in poll.late:
             for number, _ in each.processes:
                 late_of.setdefault(number, {}).setdefault(at, set()).add(each.communicator)
-    late = [_measure_lateness(process, late_of, read, launches) for process in read.processes]
+    usual = sum(known) / len(known) if known else 0.0
+    late = [_measure_lateness(each, late_of, read, launches, report.steps, usual) for each in read.processes]
     shares = sorted(rank.share for rank, _ in late)
-    shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
-    judged = [_judge_rank(each, times, smallest, _median_of_others(shares, each.share)) for each, times in late]
+    never = max(0, max(read.ranks, 2) - len(shares))
+    judged = [
+        _judge_rank(each, times, smallest, median_of_others(shares, each.share, zeros=never)) for each, times in late
+    ]
     judged.sort(key=lambda each: (not each.suspect, -each.share))
-    never_late = _confidence_interval([False] * len(polls), 0.0, report.steps)[1]
+    never_late = _confidence_interval([], len(polls), report.steps)[1]
     bound = max((each.high for each in judged if not each.suspect), default=never_late)
     return replace(report, late=tuple(judged), bound=max(bound, never_late))
 
@@ -284,34 +290,28 @@ def _has_progressed(before: Poll, after: Poll) -> bool | None:
     return after.progress != before.progress
 
 
-def _median_of_others(shares: Sequence[float], own: float) -> float:
-    """The share of the median rank other than one with that share; `shares` is sorted."""
-    others = list(shares)
-    others.remove(own)
-    return statistics.median(others)
-
-
 def _measure_lateness(
     process: PolledProcess,
     late_of: LateProcesses,
     read: RasPolls,
     launches: Sequence[bool | None],
+    steps: int | None,
+    usual: float,
 ) -> tuple[LateRank, int]:
     """How late a process is, and how often it was.
 
-    `launches`: whether the job launched operations between two answers; None: not told.
+    `launches`: whether the job launched operations between two answers; None: not told. `usual`: in what share it did.
     """
-    known = [each for each in launches if each is not None]
     times_late = late_of.get(process.number, {})
     everywhere = _is_late_everywhere(process, times_late, read.active)
-    flags = [at in times_late for at in range(len(read.polls))]
-    share = statistics.fmean(flags)
-    low, high = _confidence_interval(flags, share, sum(known) if known else None)
+    when = sorted(times_late)
+    share = len(when) / len(read.polls)
+    low, high = _confidence_interval(when, len(read.polls), steps)
     # Not the very next interval: the others may be amid a burst of launches.
-    meanwhile = [each for late, each in zip(flags, launches[1:], strict=False) if late and each is not None]
-    expected = statistics.fmean(known) * len(meanwhile) if known else 0.0
+    meanwhile = [each for at in when if at + 1 < len(launches) and (each := launches[at + 1]) is not None]
+    expected = usual * len(meanwhile)
     ahead = sum(meanwhile) >= 3 and 2 * sum(meanwhile) >= expected
-    times = sum(now and not before for before, now in zip([False, *flags], flags, strict=False))
+    times = sum(at - 1 not in times_late for at in when)
     found = LateRank(
         process.rank, process.host, process.pid, process.gpu, share, low, high,
         runs_ahead=ahead, partly=everywhere is False,
@@ -339,23 +339,25 @@ def _is_late_everywhere(
     """
     if process.communicators is None:
         return None
-    late = times_late.values()
-    own = [each for each in process.communicators if each in active]
-    return all(2 * sum(each in several for several in late) >= len(late) for each in own)
+    counts = Counter(each for several in times_late.values() for each in several)
+    return all(2 * counts[each] >= len(times_late) for each in active.intersection(process.communicators))
 
 
-def _confidence_interval(flags: Sequence[bool], share: float, steps: int | None) -> tuple[float, float]:
-    """Where the share is with 95 % confidence: Wilson's interval, or what the means of blocks tell, if that is wider.
+def _confidence_interval(when: Sequence[int], count: int, steps: int | None) -> tuple[float, float]:
+    """Where the share of late answers is with 95 % confidence: Wilson's interval, or what the means of blocks tell.
 
-    Answers that follow each other are of the same step, so that they are fewer than they seem.
+    The wider one counts. `when`: which of the `count` answers are late, in order. Answers that follow each
+    other are of the same step, so that they are fewer than they seem.
     """
-    count = len(flags)
+    share = len(when) / count
     middle = (share + NORMAL**2 / (2 * count)) / (1 + NORMAL**2 / count)
     half = NORMAL / (1 + NORMAL**2 / count) * (share * (1 - share) / count + NORMAL**2 / (4 * count**2)) ** 0.5
     most = len(STUDENT) + MIN_STEPS - 1
     blocks = most if steps is None else max(MIN_STEPS, min(most, steps))
-    means = [statistics.fmean(flags[at * count // blocks : (at + 1) * count // blocks]) for at in range(blocks)]
-    scatter = STUDENT[blocks - MIN_STEPS] * statistics.stdev(means) / blocks**0.5
+    ends = [at * count // blocks for at in range(blocks + 1)]
+    means = [(bisect_left(when, to) - bisect_left(when, at)) / (to - at) for at, to in pairwise(ends)]
+    mean = sum(means) / blocks
+    scatter = STUDENT[blocks - MIN_STEPS] * (sum((each - mean) ** 2 for each in means) / (blocks - 1) / blocks) ** 0.5
     return max(0.0, min(middle - half, share - scatter)), min(1.0, max(middle + half, share + scatter))
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from console.attach.many_pods import PYTHON_FROM_INPUT, Exec, Text, decode_answer, run_and_collect
+from console.attach.many_pods import PYTHON_FROM_INPUT, Exec, run_and_collect
+from console.decoding import Count, RankNumber, Signed, Text, decode_answer, decode_apart
 from console.errors import ConsoleError
 from console.hang.collective_history import Call, collective_kind
-from console.hang.flight_recorder import Group, RankDump, describe_group
+from console.hang.flight_recorder import Group, GroupTable, RankDump, describe_group
 from console.scheduling.ranks import format_ranges
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ _Tensors = tuple[_Sizes, _Sizes, tuple[str, ...], tuple[str, ...]]  # inputs, ou
 
 
 class _Found(msgspec.Struct):
-    group: int
-    seq: int
+    group: Count
+    seq: Signed
     op: Text
-    missing: Annotated[list[int], msgspec.Meta(max_length=100_000)] = []
-    culprits: dict[int, Text] = {}
+    missing: Annotated[list[RankNumber], msgspec.Meta(max_length=100_000)] = []
+    culprits: dict[RankNumber, Text] = {}
 
 
 class _Entries(msgspec.Struct):
@@ -117,7 +118,7 @@ class TorchAnalysis:
 
 async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> TorchAnalysis | None:
     """Ask it in that pod; None where no collective of a whole group is known. What fails is in the answer."""
-    asked, groups = await asyncio.to_thread(build_question, dumps)
+    asked, groups = await decode_apart("What the pods tell", lambda: build_question(dumps))
     if not groups:
         return None
     script = await asyncio.to_thread(_SCRIPT.read_bytes)
@@ -125,7 +126,7 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
     argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", length, length, str(len(script) + len(asked)))
     try:
         said = await run_and_collect(run, pod, argv, script + script + asked, LIMIT)
-        return await asyncio.to_thread(read_answer, said, groups)
+        return await decode_apart("What the pod tells of PyTorch's analyser", lambda: read_answer(said, groups))
     except ConsoleError as error:
         return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
 
@@ -138,18 +139,20 @@ def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, 
     """
     members: dict[Group, dict[int, RankDump]] = defaultdict(dict)
     descs: dict[Group, str] = {}
+    table = GroupTable()
     for dump in dumps:
         for name, of in dump.groups.items():
             if len(dump.history.get(name, ())) > 1:
-                members[name, tuple(of.ranks)][dump.rank] = dump
-                descs[name, tuple(of.ranks)] = of.desc
+                group = table.find(name, of)
+                members[group][dump.rank] = dump
+                descs[group] = of.desc
     most = max(SHORTEST, MAX_ASKED // max(1, sum(map(len, members.values()))))
     kinds = _Kinds()
     asked, groups = [], []
-    for group in sorted(members, key=lambda each: (len(each[1]), each)):
-        entries = _build_entries(group[0], members[group], most, kinds)
+    for group in sorted(members, key=lambda each: (len(each.ranks), each.name, each.ranks)):
+        entries = _build_entries(group.name, members[group], most, kinds)
         if entries:
-            asked.append({"name": group[0], "desc": descs[group], "ranks": group[1], "entries": entries})
+            asked.append({"name": group.name, "desc": descs[group], "ranks": group.ranks, "entries": entries})
             groups.append((group, descs[group]))
     version = next((dump.version for dump in dumps if dump.version), "")
     return msgspec.json.encode({"version": version, "kinds": list(kinds.places), "groups": asked}), groups
@@ -204,15 +207,18 @@ def _list_calls(dump: RankDump, places: Sequence[int], kinds: _Kinds) -> list[in
 def read_answer(said: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnalysis:
     """What the script printed; Unreadable if it is no such answer."""
     answer = decode_answer(said, _Answer, "What the pod tells of PyTorch's analyser")
+    known = {
+        number: (describe_group(desc, len(group.ranks)), frozenset(group.ranks))
+        for number, (group, desc) in enumerate(groups)
+    }
     found = tuple(
         TorchFinding(
-            describe_group(desc, len(ranks)), len(ranks), each.seq, each.op,
-            tuple(sorted(set(each.missing) & set(ranks))),
+            name, len(ranks), each.seq, each.op, tuple(sorted(ranks.intersection(each.missing))),
             {rank: why for rank, why in sorted(each.culprits.items()) if rank in ranks},
         )
         for each in answer.found
-        if 0 <= each.group < len(groups)
-        for (_, ranks), desc in (groups[each.group],)
+        if each.group in known
+        for name, ranks in (known[each.group],)
     )  # fmt: skip
     return TorchAnalysis(
         answer.torch, answer.why, tuple(each for each in found if each.ranks), len(groups),

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import msgspec
 import yaml
 
+from console.decoding import UNREADABLE
 from console.errors import BadInput, NotFound, Refused, Unreadable
 from console.kube.kinds import KINDS, Kind, KindReader, W, reader_of
-from console.kube.objects.meta import UNREADABLE
 from console.kube.objects.node import CORDON_REASON
 from console.kube.objects.on_demand import read_object
 

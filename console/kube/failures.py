@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.decoding import UNREADABLE
 from console.errors import (
     TRY_AGAIN,
     BadKubeconfig,
@@ -25,7 +26,7 @@ from console.errors import (
     Refused,
     Unreachable,
 )
-from console.kube.objects.meta import UNREADABLE, Wire
+from console.kube.objects.meta import Wire
 from console.kube.objects.pod import AFTER_THE_END
 from console.patterns import lazy_pattern
 

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from console.decoding import UNREADABLE
 from console.errors import Unreadable
 from console.kube.failures import StatusWire
-from console.kube.objects.meta import UNREADABLE, Meta, ObjectWire, Wire
+from console.kube.objects.meta import Meta, ObjectWire, Wire
 
 W = TypeVar("W", bound=ObjectWire)
 M = TypeVar("M")

@@ -40,7 +40,7 @@ def fuzz(name: str, target: Target, seconds: float, seed: int, folder: Path = Pa
     documents = documents_of(target.seeds)
     runs, slowest, until = 0, 0.0, time.monotonic() + seconds
     while time.monotonic() < until:
-        data = changed(source, target.seeds, documents)
+        data = changed(source, target.seeds, documents, target.grammar)
         began = time.process_time()
         try:
             run(target, data)

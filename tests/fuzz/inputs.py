@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LONGEST = 200_000
 DICTIONARY = (
@@ -25,8 +28,21 @@ VALUES = tuple(json.dumps(value) for value in _PLAIN)
 """What is put in the place of a value, as JSON, so that each is a value of its own."""
 
 
-def changed(source: random.Random, seeds: list[bytes], documents: list[str]) -> bytes:
-    """An input like the seeds; half of those that are JSON stay JSON, with other values in it."""
+def changed(
+    source: random.Random,
+    seeds: list[bytes],
+    documents: list[str],
+    grammar: Callable[[random.Random], bytes] | None = None,
+) -> bytes:
+    """An input like the seeds; half of those that are JSON stay JSON, with other values in it.
+
+    Of those with a grammar two in three are made by it, and half of these are changed afterwards.
+    """
+    if grammar is not None and source.random() < 0.67:
+        made = grammar(source)
+        if source.random() < 0.5:
+            return made
+        seeds, documents = [made], documents_of([made])
     if documents and source.random() < 0.5:
         return _other_values(source, source.choice(documents))[:LONGEST]
     data = bytearray(source.choice(seeds))

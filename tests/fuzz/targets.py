@@ -6,9 +6,11 @@ told. Anything else is a defect.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 import tempfile
-from collections.abc import Callable  # of the dataclass below
+from collections.abc import Callable, Mapping  # of the dataclass below
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +20,20 @@ from rich.cells import cell_len
 
 from console.attach.files import scripts
 from console.attach.ssh.pod_facts import parse_probe
+from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_checkpoints
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
+from console.hang.collective_times import read_times
+from console.hang.data_waits import add_data_waits, read_samples
+from console.hang.flight_recorder import describe_dumps, judge
 from console.hang.nccl_ras import parse_ras
-from console.hang.pod_answers import parse_answer
+from console.hang.peer_times import read_peer_times
+from console.hang.pod_answers import PodAnswer, list_processes, parse_answer, parse_or_explain, refuse_foreign_ranks
+from console.hang.report import HangReport
+from console.hang.report_lines import format_report, format_slow_report, report_to_json, slow_report_to_json
+from console.hang.slow_rank_words import LateRank
+from console.hang.slow_ranks import SlowReport, add_peer_times, add_times, find_slow_ranks, parse_polls
+from console.hang.torch_analysis import build_question, read_answer
 from console.kube import websocket
 from console.kube.exec import exit_code
 from console.kube.failures import error_from_status
@@ -40,13 +52,14 @@ from console.metrics.log_results import LogResults
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.quota_accounts import queue_account
-from console.scheduling.ranks import ranks
+from console.scheduling.ranks import Rank, ranks
 from console.scheduling.topology import floor, pools
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
 from practice.api.spdy import FrameReader as SpdyReader
 from screens.sanitize import for_terminal, one_line
 from screens.widgets.line import fit, wrap
+from tests.fuzz import grammar
 from tests.hostile.payloads import PAYLOADS, RAW
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -196,6 +209,71 @@ def _answers(data: bytes) -> None:
     exit_code(data, "run a command")
 
 
+def _hang(data: bytes) -> None:
+    """The whole way from what two pods print to the page: the second tells the recording."""
+    other = PodAnswer([])
+    answers = refuse_foreign_ranks([(Rank(0, "w", 0, 0, 8), parse_or_explain(data)), (Rank(1, "w", 0, 1, 8), other)])
+    pods, processes = list_processes(answers)
+    dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
+    question, groups = build_question(dumps)
+    assert question
+    read_answer(b'{"found":[{"group":0,"seq":1,"op":"x","missing":[0,1]}]}', groups)
+    report = HangReport(
+        "job", tuple(pods), tuple(processes), recorded=judge(dumps), recorder_words=describe_dumps(dumps)
+    )
+    assert report.verdict
+    report_to_json(report)
+    format_report(report, stacks=True)
+
+
+def _polls(data: bytes) -> None:
+    _show_slow(find_slow_ranks(parse_polls(data, 1024)))
+
+
+def _times(data: bytes) -> None:
+    polls = SlowReport(ranks=16, polls=200, seconds=20.0, steps=20)
+    _show_slow(add_times(polls, read_times({0: data, 1: data}, {"10.0.0.1": 0, "10.0.0.2": 1}), {0: "a", 1: "b"}))
+
+
+def _peers(data: bytes) -> None:
+    _show_slow(add_peer_times(SlowReport(steps=20), read_peer_times({0: data, 1: data}, {0: "a", 1: "b"})))
+
+
+def _samples(data: bytes) -> None:
+    late = LateRank(0, "10.0.0.1", 7, 0, 0.3, 0.2, 0.4, slow=True)
+    _show_slow(add_data_waits(SlowReport(late=(late,)), *read_samples({0: data})))
+
+
+def _show_slow(report: SlowReport) -> None:
+    assert report.words
+    json.dumps(slow_report_to_json(report))
+    format_slow_report(report)
+
+
+class _Folder:
+    """A checkpoint folder in which every file begins and ends with the input."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    async def read_heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+        return {path: self.data[:size] for path, size in wanted.items()}
+
+    async def read_tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+        return {path: self.data[-size:] for path, size in wanted.items()}
+
+
+def _checkpoint(data: bytes) -> None:
+    names = ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "a.pt", ".metadata", "latest")
+    files = [StoredFile(f"checkpoint-{number}/{name}", len(data), 1.0) for number in (1, 2) for name in names]
+    for each in asyncio.run(survey_checkpoints(files, _Folder(data), 1e9, "run")).checkpoints:
+        assert len(each.problems) < 2000
+
+
+def _metadata(data: bytes) -> None:
+    assert read_needed_sizes(data)
+
+
 def _refused(data: bytes) -> None:
     error_from_status(403, data, doing="try")
 
@@ -210,10 +288,11 @@ def _text(function: Callable[[str], Any], data: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Reads bytes; `seeds` are what the random inputs are made of."""
+    """Reads bytes; `seeds` are what the random inputs are made of, or `grammar` makes whole ones."""
 
     read: Callable[[bytes], object]
     seeds: list[bytes]
+    grammar: Callable[[random.Random], bytes] | None = None
 
 
 KUBECONFIG = """
@@ -249,6 +328,15 @@ TARGETS: dict[str, Target] = {
     "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE)),
     "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x")),
     "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG)),
+    "hang answers": Target(
+        _hang, [*fixtures("h200/hang_rank*.json", 4000), grammar.hang(random.Random(1))], grammar.hang
+    ),
+    "polls of NCCL": Target(_polls, [grammar.polls(random.Random(1))], grammar.polls),
+    "times": Target(_times, [grammar.times(random.Random(1))], grammar.times),
+    "CoMMA": Target(_peers, [grammar.peers(random.Random(1))], grammar.peers),
+    "samples": Target(_samples, [grammar.samples(random.Random(1))], grammar.samples),
+    "checkpoints": Target(_checkpoint, [grammar.header(random.Random(1))], grammar.header),
+    "metadata": Target(_metadata, [grammar.metadata(random.Random(1))], grammar.metadata),
     "RAS": Target(partial(_text, parse_ras), fixtures("h200/hang_ras*.txt")),
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),

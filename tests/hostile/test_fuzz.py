@@ -24,7 +24,7 @@ def test_recordings_and_some_inputs_like_them_end_in_an_answer(name: str) -> Non
         run(target, seed)
     source, documents = random.Random(name), documents_of(target.seeds)
     for _ in range(40):
-        run(target, changed(source, target.seeds, documents))
+        run(target, changed(source, target.seeds, documents, target.grammar))
 
 
 @pytest.mark.parametrize("joint", [",", "."])

@@ -12,11 +12,12 @@ from urllib.parse import quote
 import msgspec
 
 from console.attach.ssh.identities import parse_public_key, public_key_of
+from console.decoding import UNREADABLE
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
 from console.kube.actions import pod_path
 from console.kube.kinds import reader_of
-from console.kube.objects.meta import UNREADABLE, ObjectWire, Wire
+from console.kube.objects.meta import ObjectWire, Wire
 from console.kube.objects.on_demand import read_object
 from console.kube.objects.pod import Pod
 

@@ -105,9 +105,6 @@ KUEUE = "kueue.x-k8s.io/"
 OURS = "a4.console/"
 
 
-UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
-
-
 class Wire(msgspec.Struct, rename="camel", gc=False):
     """An API object, or a part of one, with the fields that are used; fields that are missing or null are None."""
 

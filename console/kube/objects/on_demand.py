@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
+from console.decoding import UNREADABLE
 from console.errors import Unreadable
-from console.kube.objects.meta import UNREADABLE, ConditionWire, ObjectWire, Wire
+from console.kube.objects.meta import ConditionWire, ObjectWire, Wire
 
 _T = TypeVar("_T")
 

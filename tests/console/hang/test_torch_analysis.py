@@ -19,7 +19,7 @@ import pytest
 
 from console.hang import inspection, run_torch_analyser, torch_analysis
 from console.hang.collective_history import Call
-from console.hang.flight_recorder import GroupRanks, Operation, RankDump
+from console.hang.flight_recorder import Group, GroupRanks, Operation, RankDump
 from console.hang.report_lines import describe_analysis, format_report, report_to_json
 from console.hang.torch_analysis import TorchAnalysis, ask_torch_analyser, build_question, read_answer
 from tests.bench.ranks.judge import ANALYSER, Gathered, inspect
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "gloo" / "torch-analyser.tar.gz"
 TENSORS = '[[[512]],[[512]],["Float"],["Float"]]'
-GROUPS = [(("1", (0, 1)), "TENSOR_PARALLEL")]
+GROUPS = [(Group("1", (0, 1)), "TENSOR_PARALLEL")]
 
 
 def read_member(name: str) -> bytes:

@@ -1,0 +1,120 @@
+"""The one place where bytes from pods and buckets become objects: within bytes, items, depth and range, and in time.
+
+JSON is decoded into schemas whose numbers are finite and in their range, and only if its objects would take little
+memory. What is computed from it costs time that grows with the bytes. It runs in a thread that is given up after some
+seconds, or when nobody waits for it any more: such a thread is told to end between two steps of Python, so that no
+single step may be long, as the hash of nested tuples is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+from console.errors import ConsoleError, Unreadable
+
+T = TypeVar("T")
+
+DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer sends takes one or two on an idle machine
+MAX_DECODED = 48 << 20  # bytes of memory; the times of 8 ranks in 20 groups take 15 MB
+_COSTS = {b"{": 160, b"[": 64, b",": 40}  # bytes of memory for each, as objects, lists and their elements
+MAX_PROCESSES = 64  # of a pod, as the scripts have it
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
+
+Text = Annotated[str, msgspec.Meta(max_length=2000)]  # the scripts cut theirs to some hundred characters
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]  # as many as a float holds: with more arithmetic fails
+Signed = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
+RankNumber = Annotated[int, msgspec.Meta(ge=0, lt=10_000_000)]  # the scripts read seven digits
+Percent = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
+
+
+def check_cost(data: bytes, what: str) -> None:
+    """Unreadable if JSON would take far more memory than such answers do. `what` begins the sentence."""
+    if sum(data.count(mark) * cost for mark, cost in _COSTS.items()) > MAX_DECODED:
+        raise Unreadable(f"{what} holds far more than is read here.")
+
+
+def decode_answer(said: bytes, kind: type[T], what: str) -> T:
+    """The last object in the JSON that a script of ours printed; Unreadable if there is none, or it costs too much."""
+    line = said[max(0, said.rfind(b"\n{") + 1) :]
+    check_cost(line, what)
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except UNREADABLE as error:
+        raise Unreadable(f"{what} cannot be parsed.") from error
+
+
+class _GivenUp(BaseException):
+    """Raised in the thread of a decoder for which nobody waits any more."""
+
+
+async def decode_apart(what: str, decode: Callable[[], T], seconds: float = DECODING_SECONDS) -> T:
+    """What a decoder makes of bytes from outside; Unreadable if it fails, whatever the failure, or takes too long.
+
+    `what` begins the sentence, as "What the pods tell of NCCL". When the caller is cancelled, the decoder ends too.
+    """
+    apart = _Apart(decode, asyncio.get_running_loop())
+    try:
+        async with asyncio.timeout(seconds):
+            return await apart.done
+    except TimeoutError:
+        raise Unreadable(f"{what} cannot be read within {seconds:.0f} s.") from None
+    except ConsoleError:
+        raise
+    except Exception as error:
+        raise Unreadable(f"{what} cannot be read ({describe_fault(error)}).", "Please report this fault.") from error
+    finally:
+        apart.give_up()
+
+
+class _Apart(Generic[T]):
+    """A decoder in a thread of its own, for which the end of the program does not wait."""
+
+    def __init__(self, decode: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
+        self.done: asyncio.Future[T] = loop.create_future()
+        self._decode, self._loop = decode, loop
+        self._lock, self._over = threading.Lock(), False
+        self._thread = threading.Thread(target=self._work, name="decoder", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            try:
+                result = self._decode()
+            except Exception as error:  # noqa: BLE001 - passed on
+                found: Callable[[], None] = partial(self.done.set_exception, error)
+            else:
+                found = partial(self.done.set_result, result)
+            with self._lock:
+                self._over = True
+            self._loop.call_soon_threadsafe(self._finish, found)
+        except (_GivenUp, RuntimeError):
+            return  # nobody waits, or the loop has ended
+
+    def _finish(self, found: Callable[[], None]) -> None:
+        if not self.done.done():
+            found()
+
+    def give_up(self) -> None:
+        with self._lock:
+            if not self._over:
+                import ctypes
+
+                number = ctypes.c_ulong(self._thread.ident or 0)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(_GivenUp))
+
+
+def describe_fault(error: BaseException) -> str:
+    """What kind of an error it is and where it arose, without any value."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" in {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+    return f"{type(error).__name__}{where}"
