@@ -33,6 +33,7 @@ class Source(random.Random):
     def __init__(self, source: random.Random) -> None:
         super().__init__(source.getrandbits(64))
         self.odd = source.choice((0.0, 0.0, 0.0, 0.001, 0.03))
+        self.groups: dict[str, Any] = {}  # that most ranks agree on
 
 
 def number(source: Source, usual: int) -> int:
@@ -55,7 +56,11 @@ def members(source: Source) -> list[int]:
 
 
 def groups(source: Source) -> dict[str, Any]:
-    return {name: {"desc": source.choice(NAMES), "ranks": members(source)} for name in source.sample(NAMES[:4], 3)}
+    if not source.groups or source.random() < 0.05:
+        source.groups = {
+            name: {"desc": source.choice(NAMES), "ranks": members(source)} for name in source.sample(NAMES[:4], 3)
+        }
+    return source.groups
 
 
 def packed(value: object) -> bytes:

@@ -168,5 +168,5 @@ async def test_of_each_incomplete_checkpoint_something_is_named_however_many_the
     empty = [f"checkpoint-{at}" for at in range(1, 2000)]
     found = await survey_checkpoints(lies.files, lies, time.time(), "run", empty)
     assert len(found.checkpoints) == 2000
-    assert sum(len(each.problems) for each in found.checkpoints) < 5000
+    assert sum(len(each.problems) for each in found.checkpoints) < 6000  # not millions
     assert all(each.problems for each in found.checkpoints if each.path != "checkpoint-0")
