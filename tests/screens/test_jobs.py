@@ -131,7 +131,6 @@ async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
         assert screen.table.cursor != new.key
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_only_mine_and_everything_again() -> None:
     fleet = queue_scene()
     owners = {key: "anna" if key[1] == "llama" else "bob" for key in fleet.jobsets}
@@ -174,7 +173,6 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
         await until(pilot, lambda: "Service llama" in toasts(app))
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama",))
@@ -254,7 +252,6 @@ async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
         assert session.called("shell") == []
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_n_goes_to_launch_and_l_to_the_log() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         screen = await to_jobs(app, pilot)
@@ -323,7 +320,6 @@ async def test_job_header_ranks_and_first_failure() -> None:
         await until(pilot, lambda: "pod 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(("size", "oldest"), [((80, 24), 13), ((140, 42), 9)])
 async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, int], oldest: int) -> None:
     session = FakeSession(queue_scene())
@@ -469,7 +465,6 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
         assert {mark.ink for number, mark in enumerate(marks) if number not in {7, 9}} == {"ok"}
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
     session = FakeSession(queue_scene())
     for number in range(6):
@@ -505,7 +500,6 @@ async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
     assert (tmp_path / "out.log").read_text() == "hello 0\nhello 1\nhello 2\n"
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(
     ("width", "shown"),
     [
@@ -600,7 +594,6 @@ async def test_tabs_by_key_and_bracket() -> None:
         assert screen.switcher.current == "log"
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_filter_of_a_tab_is_kept_and_shown_on_that_tab_only() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await to_job(app, pilot, "llama")
@@ -645,7 +638,6 @@ async def test_stop_from_the_job_reports_a_conflict() -> None:
         await until(pilot, lambda: "Somebody else is stopping it." in toasts(app))
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
 async def test_every_tab_draws_at_every_size(size: tuple[int, int]) -> None:
     session = FakeSession(queue_scene())

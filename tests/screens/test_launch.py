@@ -120,7 +120,6 @@ async def test_the_main_job_form_look_launch_job() -> None:
         assert "me-nccl is launched" in toasts(app)
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -141,7 +140,6 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
         assert session.called("launch") == []
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -216,7 +214,6 @@ async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_key
         assert screen.form.texts["name"] == "llama-2", "a digit is a page again, not a letter of the name"
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_escape_at_the_look_launches_nothing() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -228,7 +225,6 @@ async def test_escape_at_the_look_launches_nothing() -> None:
         assert session.called("launch") == []
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> None:
     session = session_of()
     bucket = "The bucket gs://gone does not exist."
@@ -325,7 +321,6 @@ async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -
         assert session.called("launch") == []
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("refused", [True, False])
 async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(
     refused: bool, monkeypatch: pytest.MonkeyPatch
@@ -463,7 +458,6 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
         await until(pilot, lambda: app.screen is screen)
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_each_recipe_keeps_its_own_values() -> None:
     other = (Field("tries", "Tries", "How often.", FieldKind.INTEGER, 1, group="Job"),)
     fields: Mapping[str, Any] = {"nccl-all-reduce": FIELDS, "ddp-smoke": other}
@@ -563,7 +557,6 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
         assert (screen.form.texts["gpus"], screen.form.texts["restarts"]) == ("8", "0")
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_values_file_goes_through_the_dialog() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -700,7 +693,6 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
         assert planned[0].values["patience"] == 7
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
     error = ReleaseFailed("me-nccl could not be installed; the server went away.")
     error.half_made = ("default", "me-nccl")
@@ -733,7 +725,6 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
         await until(pilot, lambda: "You may not list Secrets in default." in screen_text(app))
 
 
-@pytest.mark.slow(reason="many keys in a whole app")
 async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits() -> None:
     async with console(session_of()) as (app, pilot, _):
         screen = await to_form(app, pilot)

@@ -363,7 +363,6 @@ def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
     assert told.startswith("a4: There is no job no-such-job in namespace default. There are: ddp-ablation, ")
 
 
-@pytest.mark.slow(reason="commands as processes on a practice cluster")
 @pytest.mark.parametrize("name", ["pods", "nodes", "queues"])
 def test_a_list_loads_one_http_library_and_no_parser_of_logs(a4: Commands, name: str) -> None:
     modules = loaded(name, "--kubeconfig", str(a4.kubeconfig))
