@@ -105,7 +105,7 @@ def _find_share(stacks: Iterable[tuple[int, str]]) -> tuple[float, str] | None:
         if count <= 0 or not frames:
             continue
         every += count
-        where = locate_thread(ThreadStack("", "MainThread", frozenset({"idle"}), frames))
+        where = locate_thread(ThreadStack("", "MainThread", ("idle",), frames))
         if where.doing is Activity.DATA:
             frame = where.frame
             lines[f" ({frame.file}:{frame.line})" if frame is not None and frame.line else ""] += count

@@ -30,6 +30,9 @@ from console.kube.target import Cluster, Secret, Target, User, is_loopback, prox
 
 LIMIT = 60.0  # seconds a credential plugin may take
 AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
+_GKE_PLUGIN = (
+    "Install gke-gcloud-auth-plugin, then write the entry again: gcloud container clusters get-credentials CLUSTER."
+)
 _LONGEST = 300  # characters of a program's complaint that are shown
 
 
@@ -88,6 +91,11 @@ async def _ask_provider(provider: dict[str, Any]) -> Credential:
         async with asyncio.timeout(LIMIT):
             await KubeConfigLoader(kubeconfig).load_and_set(found)
     except (config.ConfigException, ValueError, KeyError, binascii.Error, OSError, TimeoutError) as error:
+        if name == "gcp":
+            why = (
+                'The kubeconfig logs in by the auth provider "gcp", which Kubernetes has removed, and it gave no token.'
+            )
+            raise NotLoggedIn(why, _GKE_PLUGIN) from error
         raise NotLoggedIn(f'The auth provider "{name}" of the kubeconfig failed: {error}.', AGAIN) from error
     token = found.api_key.get("BearerToken", "")
     if not token:
@@ -180,6 +188,16 @@ class Login:
         self._certificates: Certificates | None = None
         self._renewing = asyncio.Lock()
         self._ready = False
+        self._asked: tuple[str, float] | None = None  # the plugin that runs, and since when
+
+    @property
+    def unanswered(self) -> NotLoggedIn | None:
+        """The error of a credential plugin that has not answered yet; None while none runs."""
+        if self._asked is None:
+            return None
+        program, since = self._asked
+        words = f"The credential plugin {program} has not answered for {self._clock() - since:.0f} s."
+        return NotLoggedIn(words, AGAIN)
 
     def __repr__(self) -> str:
         return f"<Login {self.target.context} {self.server}>"
@@ -260,7 +278,11 @@ class Login:
     async def _ask_plugin(self, user: User) -> None:
         given: Credential
         if user.exec:
-            given = await run_program(user.exec, self.target.cluster)
+            self._asked = str(user.exec.get("command") or ""), self._clock()
+            try:
+                given = await run_program(user.exec, self.target.cluster)
+            finally:
+                self._asked = None
         else:
             given = await _ask_provider(user.auth_provider or {})
         self._authorization = Secret(given.authorization)
@@ -278,6 +300,10 @@ class Login:
         if authority and cluster.insecure_skip_tls_verify:
             why = f'Context "{self.target.context}" sets both a certificate authority and insecure-skip-tls-verify.'
             raise BadKubeconfig(why, "Remove one of the two from the kubeconfig.")
+        if authority and not _holds_certificate(authority):
+            what = f'The certificate authority of context "{self.target.context}"'
+            why = f"{what} is no certificate: it is cut off or damaged."
+            raise BadKubeconfig(why, "Write the kubeconfig again (for GKE: gcloud container clusters get-credentials).")
         return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
 
     def _make_tls(self) -> ssl.SSLContext:
@@ -326,6 +352,14 @@ class Login:
             return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
         except ValueError:
             return None
+
+
+def _holds_certificate(pem: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
 
 
 def _read_secret(path: str) -> Secret:

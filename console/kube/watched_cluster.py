@@ -289,6 +289,8 @@ class WatchedCluster:
         except TimeoutError as error:
             from console.kube.failures import CHECK, unreachable_error
 
+            if (asked := self.current_connection.client.login.unanswered) is not None:
+                raise asked from error
             late = ", ".join(
                 kind for kind in dict.fromkeys(wanted) if self._store.link(kind).state is WatchState.LISTING
             )

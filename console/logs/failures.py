@@ -199,12 +199,11 @@ class FailureParser:
         if self._opens_report(text, label, number):
             return
         line = number if raising is None else raising.line
-        if self._add_named(text, bare, number, line, at) or raising is None or own is None:
-            return
-        if raised := _parse_exception(own, line):
+        raised = _parse_exception(own, line) if raising is not None and own is not None else None
+        if not self._add_named(text, bare, number, line, at, raised) and raised is not None:
             self._add_failure(raised, label + text, at)
 
-    def _add_named(self, text: str, bare: str, number: int, line: int, at: int) -> bool:
+    def _add_named(self, text: str, bare: str, number: int, line: int, at: int, raised: LogFailure | None) -> bool:
         """Add what the line names by itself; a form's failure is of `line`. Returns whether there is any."""
         found = [
             each
@@ -215,7 +214,8 @@ class FailureParser:
             named, form = told
             self._naming = form if form.names else None
             hint = HINTS.get(named.hint, named.hint)
-            found = [LogFailure(named.kind, named.text[:_MAX_TEXT], line, named.rank, named.host, hint)]
+            words = raised.text if raised is not None and named.text in raised.text else named.text
+            found = [LogFailure(named.kind, words[:_MAX_TEXT], line, named.rank, named.host, hint)]
         for each in found:
             self._add_failure(each, text, at)
         return bool(found)

@@ -27,7 +27,7 @@ class ThreadStack:
 
     id: str
     name: str = ""
-    state: frozenset[str] = frozenset()  # "active" or "idle", and "gil" for the one that holds it
+    state: tuple[str, ...] = ()  # sorted: "active" or "idle", and "gil" for the one that holds it
     frames: tuple[Frame, ...] = ()
 
 
@@ -42,7 +42,8 @@ class ProcessStacks:
 
 _PROCESS = re.compile(r"\s*Process (\d{1,10}): ?(.*)")
 _STACK = re.compile(r"\s*Stack dump for (?:(?:process|pid|PID) )?(?:(\d{1,10})\b)?[^\n]{0,300}$")
-_LABEL = re.compile(r"\[(?:pod/[^\]\s]{1,300}|rank\d{1,7})\]:? ?")
+_LABEL = re.compile(r"\[(?:pod/[^\]\s]{1,300}|rank\d{1,7})\]:? ?|\d{1,7}: ")
+_HEAD = re.compile(r"\s*== pid (\d{1,10}) ==\s*$")  # before the dump of a process, or the error instead of it
 _PYTHON = re.compile(r"\s*Python v(\S{1,40})")
 _THREAD = re.compile(r"\s*Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20})(?: \(([a-z+]{1,60})\))?(?:: \"(.{0,300})\")?\s*$")
 _FRAME = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
@@ -74,12 +75,12 @@ class _JsonThread(msgspec.Struct):
     frames: list[_JsonFrame] = []
     process_info: _JsonInfo | None = None
 
-    def to_thread(self) -> tuple[str, str, frozenset[str], list[Frame]]:
+    def to_thread(self) -> tuple[str, str, tuple[str, ...], list[Frame]]:
         state = {"active" if self.active else "idle", *(["gil"] if self.owns_gil else [])}
         name = f"{self.os_thread_id}" if self.os_thread_id is not None else f"0x{self.thread_id:X}"
         # Native code has line 0.
         frames = [Frame(each.name, each.short_filename or each.filename, each.line or None) for each in self.frames]
-        return name, self.thread_name or "", frozenset(state), frames
+        return name, self.thread_name or "", tuple(sorted(state)), frames
 
 
 _DUMP = msgspec.json.Decoder(list[_JsonThread])
@@ -91,7 +92,7 @@ class _Process:
     command: str = ""
     python: str = ""
     error: str = ""
-    threads: list[tuple[str, str, frozenset[str], list[Frame]]] = field(default_factory=list)
+    threads: list[tuple[str, str, tuple[str, ...], list[Frame]]] = field(default_factory=list)
 
     def to_process_stacks(self) -> ProcessStacks:
         threads = tuple(ThreadStack(id_, name, state, tuple(frames)) for id_, name, state, frames in self.threads)
@@ -105,6 +106,7 @@ class PySpyParser:
         self._lines = TextLineSplitter(LONGEST_JSON)
         self._read: list[_Process] = []
         self._indent = 0
+        self._headed: int | None = None  # the process whose head came last
         self._json: list[str] | None = None  # lines of a dump in JSON, from its first on
         self._kept = 0
         self.open = False  # whether the last line was one of a dump in text, so that the next may be one too
@@ -122,12 +124,12 @@ class PySpyParser:
             self._parse_line(line)
 
     def _parse_line(self, line: str) -> None:
+        if self._json is None and (found := _LABEL.match(line)):
+            line = line[found.end() :]
         if self._json is not None or line.startswith("["):
             self._parse_json_line(line)
         else:
             line = line[:LONGEST]
-            if found := _LABEL.match(line):
-                line = line[found.end() :]
             self.open = self._parse_text_line(line) or (self.open and not line[:1].strip())
 
     def _parse_json_line(self, line: str) -> None:
@@ -159,12 +161,14 @@ class PySpyParser:
 
     def _parse_text_line(self, line: str) -> bool:
         """Parse a line of a text dump; returns whether it is one."""
-        if found := _PROCESS.match(line):
+        if found := _HEAD.match(line):
+            self._headed = int(found.group(1))
+        elif found := _PROCESS.match(line):
             self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
         elif found := _STACK.match(line):
             self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
         elif found := _THREAD.match(line):
-            state = frozenset((found.group(2) or "").split("+")) - {""}
+            state = tuple(sorted({*(found.group(2) or "").split("+")} - {""}))
             if len(self._current_process().threads) < MAX_THREADS:
                 self._current_process().threads.append((found.group(1), found.group(3) or "", state, []))
             self._indent = 0
@@ -178,10 +182,15 @@ class PySpyParser:
         elif (found := _PYTHON.match(line)) and self._read:
             self._read[-1].python = found.group(1)
         elif found := _ERROR.match(line):
-            self._current_process().error = found.group(1).strip()
+            self._add_error(found.group(1).strip())
         else:
             return False
         return True
+
+    def _add_error(self, error: str) -> None:
+        if not self._read or self._read[-1].threads or self._read[-1].error:  # what is there is another process
+            self._read.append(_Process(self._headed))
+        self._read[-1].error, self._headed = error, None
 
     def _current_process(self) -> _Process:
         if not self._read:

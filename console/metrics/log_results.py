@@ -109,7 +109,9 @@ class LmEvalParser:
         return cells[at] if at is not None and at < len(cells) else ""
 
 
-_STACKS = WordSearch(b"Thread 0x", b"Stack dump for", b"Python v")  # in every dump of py-spy, below its process
+_STACKS = WordSearch(
+    b"Thread 0x", b"Stack dump for", b"Python v", b"== pid "
+)  # in every dump of py-spy, below its process
 _PROCESS = WordSearch(b"Process ")
 
 
@@ -167,7 +169,8 @@ class LogResults:
     @property
     def stacks(self) -> tuple[ProcessStacks, ...]:
         """Processes whose stacks py-spy has printed so far."""
-        return self._of_json or tuple(each for each in self._stacks.processes if each.threads)
+        of_text = (each for each in self._stacks.processes if each.threads or (each.error and each.pid is not None))
+        return self._of_json or tuple(of_text)
 
     @property
     def ended(self) -> str:

@@ -368,8 +368,9 @@ def _score(score: EvalScore) -> str:
 
 def _stacks(process: ProcessStacks) -> str:
     said = [f"process {'without a number' if process.pid is None else process.pid}: {process.command}".rstrip(" :")]
+    said += [f"  could not be read: {process.error}"] if process.error else []
     for thread in process.threads:
-        state = f" ({', '.join(sorted(thread.state))})" if thread.state else ""
+        state = f" ({', '.join(thread.state)})" if thread.state else ""
         said.append(f"  {thread.name or thread.id}{state}")
         said += [f"    {each.function} ({each.file}{f':{each.line}' if each.line else ''})" for each in thread.frames]
     return "\n".join(said)

@@ -236,6 +236,9 @@ def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, st
     yield "ForwardAgent", "no"
     yield "ForwardX11", "no"
     yield "PermitLocalCommand", "no"
+    # What a person's `Host *` starts on machines would come instead of the command that is asked for.
+    yield "RemoteCommand", "none"
+    yield "RequestTTY", "auto"
     # `a4 proxy` waits up to a minute for a pod that is being replaced.
     yield "ConnectTimeout", "90"
     yield "ServerAliveInterval", "10"
@@ -244,6 +247,8 @@ def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, st
         yield "ControlMaster", "auto"
         yield "ControlPath", paths.quote_word(places.sockets)
         yield "ControlPersist", "60"
+    else:  # a master of the person's own would be one for all pods whose names look alike to it
+        yield "ControlPath", "none"
 
 
 def proxy_command(entry: SshHostEntry, rank: int) -> list[str]:

@@ -74,7 +74,7 @@ def test_dead_processes_of_nccl() -> None:
 
 def stack(*calls: tuple[str, str], state: str = "idle", name: str = "MainThread") -> ProcessStacks:
     frames = tuple(Frame(function, file, 1) for function, file in calls)
-    return ProcessStacks(1, threads=(ThreadStack("1", name, frozenset({state}), frames),))
+    return ProcessStacks(1, threads=(ThreadStack("1", name, (state,), frames),))
 
 
 @pytest.mark.parametrize(

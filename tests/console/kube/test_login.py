@@ -131,12 +131,16 @@ async def test_a_program_is_ended_with_whoever_waits_for_it(tmp_path: Path) -> N
     started = tmp_path / "started"
     os.mkfifo(started)
     body = f"open({str(started)!r}, 'w').write(str(os.getpid())); os.read(os.pipe()[0], 1)"
-    waiting = asyncio.create_task(login(User(exec=program(tmp_path, body))).headers())
+    asked = login(User(exec=program(tmp_path, body)))
+    waiting = asyncio.create_task(asked.headers())
     number = int(await asyncio.to_thread(started.read_text))
+    assert asked.unanswered is not None
+    assert "has not answered for " in asked.unanswered.message
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+    assert asked.unanswered is None
 
 
 async def test_a_program_that_is_not_installed_says_how_to_get_it() -> None:
@@ -214,8 +218,19 @@ async def test_certificates_are_loaded_and_broken_ones_named() -> None:
     assert found is not None
     with pytest.raises(BadKubeconfig, match="is not valid base64"):
         await login(User(), certificate_authority_data="???!").tls()
-    with pytest.raises(BadKubeconfig, match="cannot be used"):
-        await login(User(), certificate_authority_data=base64.b64encode(b"no certificate").decode()).tls()
+    for cut in (b"no certificate", b"-----BEGIN CERTIFICATE-----\n"):
+        data = base64.b64encode(cut).decode()
+        with pytest.raises(BadKubeconfig, match='authority of context "ctx" is no certificate'):
+            await login(User(), certificate_authority_data=data).tls()
+        with pytest.raises(BadKubeconfig, match="is no certificate"):
+            await login(User(), certificate_authority_data=data).certificates()
+
+
+async def test_the_removed_provider_of_gke_names_what_came_after_it() -> None:
+    provider = {"name": "gcp", "config": {"cmd-path": "/nonexistent/gcloud", "expiry": "2023-01-01T00:00:00Z"}}
+    with pytest.raises(NotLoggedIn, match='auth provider "gcp", which Kubernetes has removed') as caught:
+        await login(User(auth_provider=provider)).headers()
+    assert "gke-gcloud-auth-plugin" in caught.value.hint
 
 
 async def test_a_login_shows_no_secret() -> None:

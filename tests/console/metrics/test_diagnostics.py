@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from console.logs.failure_kinds import NcclMessage, Xid, parse_nccl_message, parse_xid
 from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, parse_pyspy
 from console.metrics.gpu_metrics import Gpu, NvidiaSmiParser, parse_nvidia_smi
-from console.metrics.log_results import EvalScore, LmEvalParser
+from console.metrics.log_results import EvalScore, LmEvalParser, LogResults
 from tests.parsing import LauncherStep, StepState, parse_launcher_step, parse_lm_eval
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_stacks_of_processes() -> None:
     main, pin, bare = first.threads
     assert (first.pid, first.command, first.python) == (41, "python3 -u train.py --lr 1e-4", "3.12.3")
     assert main == ThreadStack(
-        "0x7F1A2B3C", "MainThread", frozenset({"active", "gil"}),
+        "0x7F1A2B3C", "MainThread", ("active", "gil"),
         (
             Frame("all_reduce", "torch/distributed/distributed_c10d.py", 2991), Frame("<listcomp>", "train.py", 40),
             Frame("main", "train.py", 88), Frame("0x55f0", "python3.12"),
@@ -71,7 +71,7 @@ def test_stacks_of_processes() -> None:
     )  # fmt: skip
     assert (pin.name, pin.state, pin.frames) == (
         "pin memory",
-        frozenset({"idle"}),
+        ("idle",),
         (Frame("wait", "threading.py", 355),),
     )
     assert (bare.id, bare.name, bare.frames) == ("58", "", ())
@@ -108,8 +108,8 @@ def test_stacks_in_json(indent: int | None) -> None:
     main, idle = first.threads
     assert (first.pid, first.command, second.pid, second.command) == (41, "", 42, "python3 -u train.py")
     frames = (Frame("ncclKernel", "libnccl.so"), Frame("Trainer.step", "train.py", 31))
-    assert main == ThreadStack("410", "MainThread", frozenset({"active", "gil"}), frames)
-    assert idle == ThreadStack("0x7F07FBC30B80", "", frozenset({"idle"}))
+    assert main == ThreadStack("410", "MainThread", ("active", "gil"), frames)
+    assert idle == ThreadStack("0x7F07FBC30B80", "", ("idle",))
 
 
 def test_what_is_no_dump_in_json_hides_none_behind_it() -> None:
@@ -296,3 +296,16 @@ def test_no_text_breaks_them(text: str) -> None:
         parse_xid("NVRM: Xid (PCI:0000:04:00): " + line)
         parse_launcher_step("step 3 " + line)
         parse_nccl_message(line + " NCCL INFO " + line)
+
+
+DUMP = 'Process {0}: python\nPython v3.11.9 (/p)\n\nThread {0} (active+gil): "MainThread"\n    run (train.py:4)\n'
+
+
+@pytest.mark.parametrize("label", ["", "[pod/train-w-0-0-abcde/main] ", "3: "])
+def test_dumps_behind_labels_and_errors_between_them(label: str) -> None:
+    log = f"== pid 1 ==\n{DUMP.format(1)}== pid 2 ==\nError: Permission Denied\n== pid 3 ==\n{DUMP.format(3)}"
+    results = LogResults()
+    results.feed("".join(f"{label}{line}\n" for line in log.splitlines()).encode())
+    results.close()
+    found = [(each.pid, [thread.state for thread in each.threads], each.error) for each in results.stacks]
+    assert found == [(1, [("active", "gil")], ""), (2, [], "Permission Denied"), (3, [("active", "gil")], "")]

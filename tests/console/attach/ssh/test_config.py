@@ -110,6 +110,15 @@ def test_ssh_reads_our_hosts_before_the_persons_own(places: SshPaths, name: str)
 
 
 @pytest.mark.programs("ssh")
+def test_what_a_person_starts_on_every_host_is_not_started_in_pods(places: SshPaths) -> None:
+    written(places, b"Host *\n  RemoteCommand tmux new -A\n  RequestTTY force\n  ControlPath ~/.ssh/%C\n")
+    found = read_by_ssh(places, "a4-train-2")
+    assert found.get("remotecommand", "none") == "none"
+    assert found["requesttty"] == "auto"
+    assert found.get("controlpath", "none") == "none"
+
+
+@pytest.mark.programs("ssh")
 @pytest.mark.parametrize(
     "context",
     [
