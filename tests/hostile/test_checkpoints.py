@@ -166,12 +166,12 @@ NAMES = {
 }
 
 
-@pytest.mark.slow(reason="ten thousand names, whose time is measured", fast_rows=5)
+@pytest.mark.slow(reason="twenty thousand names, whose time is measured", fast_rows=3)
 @pytest.mark.parametrize("kind", NAMES)
-async def test_names_of_ten_thousand_files_are_judged_in_seconds(kind: str) -> None:
-    lies = Lies({NAMES[kind](at): (12, header(b"{}")) for at in range(10_000)})
+async def test_names_of_twenty_thousand_files_are_judged_in_seconds(kind: str) -> None:
+    lies = Lies({NAMES[kind](at): (12, header(b"{}")) for at in range(20_000)})
     begun = time.process_time()
     found = await lies.survey()
-    assert time.process_time() - begun < 3, "each name compared with each other one takes longer"
+    assert time.process_time() - begun < 4, "each name compared with each other one takes longer"
     assert found.checkpoints
-    assert sum(len(each.problems) for each in found.checkpoints) < 50_000
+    assert sum(len(each.problems) for each in found.checkpoints) < 100_000
