@@ -11,6 +11,10 @@ import math
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SLICE_SECONDS = 0.005
 """Seconds of work before others get their turn."""
@@ -95,3 +99,25 @@ class WorkSlices:
             if rest := rest_seconds(worked, self._rests):
                 _NEVER.wait(rest)
             self._begun = time.monotonic()
+
+
+_finishing = 0
+_finished = threading.Condition()
+
+
+def finish(work: Callable[[], T]) -> T:
+    """Do what the program's end waits for: cut off, it would leave something half made."""
+    global _finishing
+    with _finished:
+        _finishing += 1
+    try:
+        return work()
+    finally:
+        with _finished:
+            _finishing -= 1
+            _finished.notify_all()
+
+
+def wait_until_finished() -> None:
+    with _finished:
+        _finished.wait_for(lambda: not _finishing)

@@ -9,11 +9,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from console import yielding
 from console.errors import BadInput, ConsoleError
 from screens.cli import crash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from screens.cli.arguments import Options
     from screens.cli.command_line import ConfigOptions, ConsoleOptions, PracticeOptions, TourOptions, ViewOptions
@@ -25,6 +26,7 @@ them after each 700 new ones, which costs a quarter of the time in which the lis
 than some 50,000 at once, keys wait for it.
 """
 COMMAND_COLLECTION = 200_000  # new objects after which a plain command looks for what to free: most make fewer
+LEAVING = 0.5  # seconds after Ctrl-C in which threads may end by themselves
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
@@ -94,18 +96,38 @@ def run(options: Options) -> int:
     done = command_line.command_of(options.command).run(options)
     if isinstance(done, int):
         return done
-    import asyncio
+    return run_to_end(done)
 
-    return asyncio.run(done)
+
+def run_to_end(done: Coroutine[Any, Any, int]) -> int:
+    """Run a plain command; Ctrl-C ends it within a second, whatever a thread of it computes."""
+    import asyncio
+    import threading
+
+    def leave() -> None:
+        yielding.wait_until_finished()  # what would stay half made, as a release
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(INTERRUPTED)
+
+    runner = asyncio.Runner()
+    leaving = threading.Timer(LEAVING, leave)
+    leaving.daemon = True
+    try:
+        return runner.run(done)
+    except KeyboardInterrupt:
+        leaving.start()
+        raise
+    finally:
+        runner.close()  # waits for threads
+        leaving.cancel()
 
 
 def open_console(options: ConsoleOptions) -> int:
     if options.plain:
-        import asyncio
-
         from screens.cli.plain import follow
 
-        return asyncio.run(follow(options))
+        return run_to_end(follow(options))
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise BadInput(
             "The console needs a terminal.", "Without one: `a4 --plain`, or a command such as `a4 jobs --json`."

@@ -29,8 +29,9 @@ from textual.command import CommandPalette
 from textual.filter import LineFilter
 from textual.message_pump import MessagePump
 from textual.widgets import Input, TextArea
-from textual.worker import Worker, active_worker
+from textual.worker import Worker, WorkerFailed, active_worker
 
+from console.decoding import describe_fault
 from screens.cli.crash import report
 from screens.sanitize import one_line
 from screens.widgets.line import DARK, LIGHT, call_after
@@ -263,6 +264,21 @@ class KeyOrderedApp(App[int]):
         if (error := sys.exc_info()[1] or self._exception) is not None:
             renderables = (Text(report(error)),)
         super().panic(*renderables)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Go on when a worker fails: its failure is said, and reported when the app ends."""
+        if not isinstance(error, WorkerFailed) or not isinstance(error.error, Exception):
+            super()._handle_exception(error)
+            return
+        if self._exception is None:  # a test that drives the app raises it
+            self._exception = error.error
+            self._exception_event.set()
+            self._return_code = 1
+            self._exit_renderables.append(Text(report(error.error)))
+        self.notify(
+            f"A part of the console failed ({describe_fault(error.error)}). The rest goes on; quit for the report.",
+            severity="error",
+        )
 
     def _fatal_error(self) -> None:
         # Textual's own prints every variable of every frame.

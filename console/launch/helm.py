@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import yaml
 
+from console import yielding
 from console.errors import (
     BadInput,
     Conflict,
@@ -388,7 +389,7 @@ def _kubeconfig_arguments(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]
 async def _run_serialized(work: Callable[[], T], failed: str) -> T:
     # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
     try:
-        return await asyncio.to_thread(work)
+        return await asyncio.to_thread(yielding.finish, work)
     except _helm_error_type() as error:
         raise translate_error(str(error), type(error).__name__, failed) from error
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ def test_a_report_has_an_end() -> None:
     assert len(cleaned("x" * 10 * LONGEST)) < LONGEST + 10
 
 
-@pytest.mark.parametrize("where", ["worker", "key", "mount", "timer", "draw"])
+@pytest.mark.parametrize("where", ["key", "mount", "timer", "draw"])
 def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFixture[str]) -> None:
     session = FakeSession(scene())
 
@@ -71,8 +73,6 @@ def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFi
 
         def on_ready(self) -> None:
             match where:
-                case "worker":
-                    self.run_worker(self.work_that_fails(), name="a worker")
                 case "key":
                     self.call_later(fail)
                 case "mount":
@@ -83,15 +83,72 @@ def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFi
                     self.screen.render = fail  # type: ignore[method-assign,assignment]
                     self.screen.refresh()
 
+    app = Failing(Settings(), connect=connect)
+    app.run(headless=True, size=(100, 30))
+    assert app.return_code == 1
+    check(capfd.readouterr().err)
+
+
+def test_a_worker_that_fails_is_said_and_reported_and_the_console_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
+    session, said = FakeSession(scene()), list[str]()
+
+    async def connect() -> Any:
+        return session
+
+    class Failing(ConsoleApp):
+        CSS_PATH = str(Path(sys.modules[ConsoleApp.__module__].__file__ or "").with_name("app.tcss"))
+
+        def on_ready(self) -> None:
+            self.run_worker(self.work_that_fails(), name="a worker")
+
         async def work_that_fails(self) -> None:
             token = PLANTED
             assert token
             fail()
 
+        def notify(self, message: str, **_: Any) -> None:
+            said.append(message)
+            if "failed" in message:
+                self.call_later(self.exit, 0)  # it still handles messages
+
     app = Failing(Settings(), connect=connect)
     app.run(headless=True, size=(100, 30))
-    assert app.return_code == 1
+    assert app.return_code == 0
+    assert any(re.match(r"A part of the console failed \(RuntimeError in test_crashes.py:\d+\)\. The rest", each)
+               for each in said)  # fmt: skip
     check(capfd.readouterr().err)
+
+
+COMPUTING = """
+import asyncio, sys
+from screens.__main__ import main
+import screens.__main__ as program
+
+async def compute():
+    print("computing", flush=True)
+    def endless():
+        while True:
+            pass
+    await asyncio.to_thread(endless)
+
+program.run = lambda _: program.run_to_end(compute())
+sys.exit(main(["jobs"]))
+"""
+
+
+@pytest.mark.slow(reason="starts a program of its own")
+def test_ctrl_c_ends_a_plain_command_whatever_its_threads_compute() -> None:
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", COMPUTING], stdout=subprocess.PIPE, cwd=root) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"computing\n"
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        try:
+            assert process.wait(20) == 130
+        finally:
+            process.kill()
+        assert time.monotonic() - began < 5, "a second on an idle machine"
 
 
 SCRIPT = """
