@@ -128,7 +128,9 @@ def why_refused(event: Event, now: float) -> Why:
         words, category, otherwise = "its pods were refused and are tried again", Category.STARTING, ""
     else:
         words, category, otherwise = "its pods are refused", Category.REFUSED, "Change what it names, then launch again"
-    step = _next_step(said, event.namespace) or otherwise
+    # A webhook that does not know the job yet denies it once or twice: nothing has to be changed for that.
+    passing = category is Category.STARTING and "admission webhook" in said
+    step = "" if passing else _next_step(said, event.namespace) or otherwise
     return Why(f"{words}: {short}", category, api_text=said, next=step)
 
 

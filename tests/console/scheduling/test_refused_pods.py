@@ -11,7 +11,7 @@ from console.kube.objects.event import Event
 from console.kube.objects.jobset import Job
 from console.metrics.health import HealthLevel, job_health
 from console.scheduling.why_answer import Category
-from console.scheduling.why_job import latest_refusal, why_jobset
+from console.scheduling.why_job import latest_refusal, why_jobset, why_refused
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -69,6 +69,15 @@ def test_a_refusal_is_final_once_it_has_lasted(reason: str, seconds: float, last
     fleet = dataclasses.replace(fleet_of(TRAIN, JOB, event), at=10.0 + seconds)
     assert why_jobset(TRAIN, fleet).category is category
     assert (job_health(TRAIN, fleet).state == "refused") == (category is Category.REFUSED)
+
+
+def test_a_webhook_that_does_not_know_the_job_yet_asks_for_no_change() -> None:
+    message = 'job "q-workload-0" creation failed with error: admission webhook "mjob.kb.io" denied the request: "q" not found'
+    refusal = Event("default", "e", kind="JobSet", object_name="q", type="Warning", reason="JobCreationFailed",
+                    message=message, first=100.0, last=101.0)  # fmt: skip
+    passing, lasting = why_refused(refusal, 103.0), why_refused(refusal, 140.0)
+    assert (passing.category, passing.next) == (Category.STARTING, "")
+    assert (lasting.category, "(mjob.kb.io)" in lasting.next) == (Category.REFUSED, True)
 
 
 def test_what_was_refused_before_is_over_once_its_pods_are_made() -> None:
