@@ -72,7 +72,7 @@ def test_a_refusal_is_final_once_it_has_lasted(reason: str, seconds: float, last
 
 
 def test_a_webhook_that_does_not_know_the_job_yet_asks_for_no_change() -> None:
-    message = 'job "q-workload-0" creation failed with error: admission webhook "mjob.kb.io" denied the request: "q" not found'
+    message = 'creation failed with error: admission webhook "mjob.kb.io" denied the request: JobSet "q" not found'
     refusal = Event("default", "e", kind="JobSet", object_name="q", type="Warning", reason="JobCreationFailed",
                     message=message, first=100.0, last=101.0)  # fmt: skip
     passing, lasting = why_refused(refusal, 103.0), why_refused(refusal, 140.0)
