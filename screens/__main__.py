@@ -9,7 +9,6 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from console import yielding
 from console.errors import BadInput, ConsoleError
 from screens.cli import crash
 
@@ -103,6 +102,8 @@ def run_to_end(done: Coroutine[Any, Any, int]) -> int:
     """Run a plain command; Ctrl-C ends it within a second, whatever a thread of it computes."""
     import asyncio
     import threading
+
+    from console import yielding
 
     def leave() -> None:
         yielding.wait_until_finished()  # what would stay half made, as a release

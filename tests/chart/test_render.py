@@ -441,6 +441,7 @@ async def test_your_own_script_is_laid_beside_its_launcher() -> None:
     assert not {"own-script-before", "own-script-config"} & set(plain["ConfigMap"]["data"])
 
 
+@pytest.mark.slow(reason="renders the whole chart by Helm again and again", fast_rows=4)
 @pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])
 async def test_shared_launchers_go_with_the_recipes_that_source_them(recipe: str) -> None:
     data = (await render(recipe))["ConfigMap"]["data"]

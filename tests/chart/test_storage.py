@@ -168,6 +168,7 @@ def test_a_bucket_is_a_name_alone(bucket: str) -> None:
     assert "without gs://" in problem.message
 
 
+@pytest.mark.slow(reason="renders the whole chart by Helm again and again", fast_rows=4)
 @pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])
 async def test_recipes_mount_shared_storage_when_they_need_it_and_only_then(recipe: str) -> None:
     found = {

@@ -271,6 +271,7 @@ async def test_lustre_fills_the_form_that_is_open(monkeypatch: pytest.MonkeyPatc
         assert problems == ()
 
 
+@pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
 async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

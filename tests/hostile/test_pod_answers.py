@@ -127,6 +127,7 @@ RAS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(reason="very long answers, whose time is measured", fast_rows=2)
 @pytest.mark.parametrize("kind", RAS)
 def test_a_report_of_ras_that_has_no_end_takes_no_more_than_its_size(kind: str) -> None:
     text = RAS[kind] * (MIB // 2 // len(RAS[kind]))

@@ -72,6 +72,8 @@ def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     wait_until(lambda: not is_alive(child), "the child of a killed parent is gone")
 
 
+@pytest.mark.slow(reason="starts programs of its own")
+@pytest.mark.slow(reason="waits until a process is killed")
 def test_stop_ends_what_ignores_the_polite_signal(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     processes.start("stubborn", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")

@@ -36,6 +36,7 @@ def expected(recipe: str) -> list[str]:
     return [decided.get(number, word) for number, word in enumerate(documents.TRAINING[recipe], 1)]
 
 
+@pytest.mark.slow(reason="runs a launcher as a process", fast_rows=2)
 @pytest.mark.parametrize("recipe", documents.TRAINING)
 def test_training_gets_the_documents_27_arguments(launch: Launch, recipe: str) -> None:
     pod = launch(recipe, **ONE_NODE)
@@ -84,6 +85,7 @@ def test_conversion_settings_reach_the_script(launch: Launch) -> None:
     assert pod.environment_of("run_8xH20.sh")["MODEL_PARALLEL_ARGS"] == "--tensor-model-parallel-size 2"
 
 
+@pytest.mark.slow(reason="runs a launcher as a process", fast_rows=2)
 @pytest.mark.parametrize("size", ["0.6B", "1.7B", "4B", "8B", "14B", "32B", "A3B", "A22B"])
 def test_all_model_sizes_reach_the_scripts(launch: Launch, size: str) -> None:
     pod = launch("qwen3-30b-pretrain-pai", gpus=16, recipe={"model": {"size": size}})
@@ -129,6 +131,7 @@ def test_data_that_were_not_built_stop_the_job_and_are_built_the_next_time(launc
     assert "build-data done" in pod.steps(lines)
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_data_that_are_gone_are_built_again(launch: Launch) -> None:
     pod = launch("qwen3-sft", **ONE_NODE)
     assert pod.run("qwen3-sft.sh")[0] == 0
@@ -158,6 +161,7 @@ def test_flags_of_an_earlier_run_go_and_those_of_other_jobs_stay(launch: Launch)
     assert flags(pod) == [f"sync_flags_{name}" for name in others]
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_evaluation_uses_the_archives_that_it_loads(launch: Launch) -> None:
     """The harness of that revision reads /workspace/ceval, /workspace/cmmlu and /workspace/evaluate."""
     pod = launch("qwen3-eval")
@@ -332,6 +336,7 @@ def test_run_keeps_pods_that_have_nothing_to_do(launch: Launch) -> None:
         assert process.wait(timeout=20) == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_a_second_run_finds_what_the_first_has_made(launch: Launch) -> None:
     pod = launch("qwen3-30b-pretrain", **ONE_NODE)
     assert pod.run("qwen3-30b-pretrain.sh")[0] == 0
@@ -386,6 +391,7 @@ def test_a_training_that_fails_fails_the_pod(launch: Launch) -> None:
     assert lines[-1] == "step 5 train: failed with exit code 7"
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_other_pods_wait_for_index_0_and_take_part(launch: Launch) -> None:
     first, second = launch("qwen3-30b-pretrain-pai"), launch("qwen3-30b-pretrain-pai", 1)
     with second.start("qwen3-30b-pretrain-pai.sh") as waiting:
@@ -408,6 +414,7 @@ def test_other_pods_wait_for_index_0_and_take_part(launch: Launch) -> None:
         assert (given["WORLD_SIZE"], given["RANK"]) == ("2", rank)
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_flags_of_an_earlier_run_are_not_this_runs(launch: Launch) -> None:
     first, second = launch("qwen3-30b-pretrain-pai"), launch("qwen3-30b-pretrain-pai", 1)
     first.environment |= {"JOB_IDENTIFIER": "anna-0", "SKIP_TRAINING": "true"}

@@ -246,6 +246,7 @@ LACKING = {
 """Program -> a recipe that needs it."""
 
 
+@pytest.mark.slow(reason="runs a launcher as a process", fast_rows=2)
 @pytest.mark.parametrize("program", LACKING)
 def test_a_program_that_the_image_lacks_is_named(launch: Launch, program: str) -> None:
     pod = launch(LACKING[program], gpus=8 if LACKING[program] != "qwen3-download" else 0)

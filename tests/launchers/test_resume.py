@@ -41,6 +41,7 @@ def trained(pod: Sandbox, *flags: str) -> tuple[list[str], list[str]]:
 BUILT = ("--no-load-optim", "--no-load-rng", "--no-save-optim")
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 @pytest.mark.parametrize(
     ("steps", "given", "told"),
     [
@@ -82,6 +83,7 @@ def test_pai_saves_the_optimizer_when_it_is_asked_to(launch: Launch) -> None:
     assert trained(pod, *BUILT)[0] == ["--no-load-optim", "--no-load-rng", "--exit-signal-handler"]
 
 
+@pytest.mark.slow(reason="runs a launcher as a process")
 def test_all_pods_begin_where_index_0_does(launch: Launch) -> None:
     first, second = (launch("qwen3-30b-pretrain-pai", index, gpus=16) for index in (0, 1))
     saved(first.root / "mnt" / SAVE, 15)

@@ -149,6 +149,7 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
         assert [name for name, _ in session.calls if name in {"cordon", "stop_job", "report"}] == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_at_80x24_the_list_tells_the_cause_and_all_that_can_be_done_is_readable() -> None:
     session = stalled()
     session.alarms.latest_alarms[:] = [replace(session.alarms.latest_alarms[0], nodes=(NODE,))]

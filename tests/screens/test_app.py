@@ -95,6 +95,7 @@ async def test_a_long_way_leaves_room_for_where_it_led() -> None:
         await until(pilot, lambda: "Fleet › clusters" in text_of(app.screen.query_one(TitleBar)))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_key_line_shows_what_works_and_a_click_does_it() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("4")
@@ -420,6 +421,7 @@ async def test_the_palette_offers_what_contains_the_words_and_each_page_once() -
         assert "page" not in told
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_colon_before_the_words_in_the_palette_is_left_out() -> None:
     async with console(FakeSession(scene())) as (app, pilot, _):
         await pilot.press("colon", *":pods")

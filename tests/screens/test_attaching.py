@@ -139,6 +139,7 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
         assert "Created the key pair." in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:
     lacking = replace(READY, adds_key=True, key=f"a4's own key (SHA256:{'k' * 43})", pod=f"llama-70b-{'x' * 30}")
     async with job_page(FakeAttach(lacking)) as (app, pilot, _):

@@ -57,6 +57,7 @@ async def test_start_page_theme_keys_and_columns_are_the_persons() -> None:
         assert app.theme == "solarized-light"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_columns_of_ones_own_without_room_are_named() -> None:
     names = "JOB", "NAMESPACE", "OWNER", "RECIPE", "STATE", "PODS", "GPUS", "ATTEMPT", "QUEUE", "STATUS", "AGE"
     write(f'start = "jobs"\n[lists.jobs]\ncolumns = {json.dumps(names)}\n')
@@ -77,6 +78,7 @@ async def test_columns_of_ones_own_without_room_are_named() -> None:
         assert "No room for" not in toasts(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_with_its_line() -> None:
     async with console() as (app, pilot, _):
         assert toasts(app) == ""
@@ -95,6 +97,7 @@ async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_wi
         await until(pilot, lambda: "Settings that do not hold" not in toasts(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs() -> None:
     write('start = "jobs"\n[panes]\nright = 30\n')
     async with console(size=(200, 40)) as (app, pilot, _):
@@ -225,6 +228,7 @@ def command(key: str, name: str, about: str) -> str:
     return f'[[commands]]\nkey = "{key}"\nname = "{name}"\ncommand = "echo {about}"\nchanges = false\n'
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_command_takes_no_key_of_a_page_its_list_or_the_console_and_leaves_none_behind() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("3")

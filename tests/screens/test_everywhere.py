@@ -92,6 +92,7 @@ async def test_the_key_of_only_mine_works_in_lists_of_pods_and_alarms_too() -> N
             await until(pilot, lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("width", [100, 120, 140, 200])
 async def test_the_owner_is_a_column_from_100_columns_on(width: int) -> None:
     async with console(owned(queue_scene(), "llama"), size=(width, 40)) as (app, pilot, _):

@@ -167,6 +167,7 @@ async def test_a_subblock_is_a_mark_that_tells_the_worst_of_it_and_enter_zooms_i
         assert "0012  ········" in text_of(floor)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(
     "node", [Node("bare"), Node("", gpus=3, gpu_capacity=8), Node("[b]🚀", gpus=8, block="[x]", pool="[/]")]
 )

@@ -74,6 +74,7 @@ async def test_i_asks_the_container_and_each_answer_appears() -> None:
         await until(pilot, lambda: len(session.called("facts")) == 2)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_question() -> None:
     session = FakeSession(scene())
     session.answers["facts"] = facts()
@@ -227,6 +228,7 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
         assert called[2:] == ("out", "./", "main")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
     session = FakeSession(scene())
     session.answers["hold"] = asyncio.Event()

@@ -173,6 +173,7 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
         await until(pilot, lambda: "Service llama" in toasts(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama",))
@@ -252,6 +253,7 @@ async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
         assert session.called("shell") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_n_goes_to_launch_and_l_to_the_log() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         screen = await to_jobs(app, pilot)
@@ -304,6 +306,7 @@ async def test_without_jobs_it_says_why(link: WatchStatus, words: str) -> None:
 # one job
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_job_header_ranks_and_first_failure() -> None:
     session = FakeSession(queue_scene())
     session.printed["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "CUDA out of memory")]
@@ -465,6 +468,7 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
         assert {mark.ink for number, mark in enumerate(marks) if number not in {7, 9}} == {"ok"}
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
     session = FakeSession(queue_scene())
     for number in range(6):
@@ -534,6 +538,7 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
         assert "second life" not in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_progress_bar_is_shown_while_it_is_drawn() -> None:
     session = FakeSession(queue_scene())
     first, second = (f"llama-workload-0-{rank}-x7k{rank}" for rank in range(2))
@@ -594,6 +599,7 @@ async def test_tabs_by_key_and_bracket() -> None:
         assert screen.switcher.current == "log"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_filter_of_a_tab_is_kept_and_shown_on_that_tab_only() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await to_job(app, pilot, "llama")
@@ -638,6 +644,7 @@ async def test_stop_from_the_job_reports_a_conflict() -> None:
         await until(pilot, lambda: "Somebody else is stopping it." in toasts(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
 async def test_every_tab_draws_at_every_size(size: tuple[int, int]) -> None:
     session = FakeSession(queue_scene())

@@ -111,6 +111,7 @@ async def test_keys_right_after_a_reconnect_are_answered() -> None:
         await until(pilot, lambda: isinstance(app.screen, PodsScreen))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("asks", ["N", "C"])
 async def test_letters_right_after_a_key_that_asks_are_the_answer(asks: str) -> None:
     """`x`, `t`, `q` and digits are commands everywhere else."""

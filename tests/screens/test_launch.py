@@ -120,6 +120,7 @@ async def test_the_main_job_form_look_launch_job() -> None:
         assert "me-nccl is launched" in toasts(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -140,6 +141,7 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
         assert session.called("launch") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -225,6 +227,7 @@ async def test_escape_at_the_look_launches_nothing() -> None:
         assert session.called("launch") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> None:
     session = session_of()
     bucket = "The bucket gs://gone does not exist."
@@ -321,6 +324,7 @@ async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -
         assert session.called("launch") == []
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("refused", [True, False])
 async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(
     refused: bool, monkeypatch: pytest.MonkeyPatch
@@ -386,6 +390,7 @@ async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> N
         await until(pilot, lambda: "must be a whole number" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_default_takes_an_unreadable_number_and_its_error_away() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
@@ -458,6 +463,7 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
         await until(pilot, lambda: app.screen is screen)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_each_recipe_keeps_its_own_values() -> None:
     other = (Field("tries", "Tries", "How often.", FieldKind.INTEGER, 1, group="Job"),)
     fields: Mapping[str, Any] = {"nccl-all-reduce": FIELDS, "ddp-smoke": other}
@@ -557,6 +563,7 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
         assert (screen.form.texts["gpus"], screen.form.texts["restarts"]) == ("8", "0")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_values_file_goes_through_the_dialog() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -693,6 +700,7 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
         assert planned[0].values["patience"] == 7
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
     error = ReleaseFailed("me-nccl could not be installed; the server went away.")
     error.half_made = ("default", "me-nccl")
@@ -757,6 +765,7 @@ async def test_the_form_draws_at_every_size(size: tuple[int, int]) -> None:
         assert isinstance(app.screen, LaunchScreen)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_key_in_the_whole_form_of_the_chart_is_judged_once() -> None:
     catalogue = ChartCatalog.from_chart()
     judged: list[LaunchPlan] = []

@@ -58,6 +58,7 @@ async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
         assert session.called("follow_log")[-1][5] is False
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_pod_is_listed_with_its_node_and_its_address() -> None:
     async with console(size=(320, 35)) as (app, pilot, session):
         await pilot.press("4")

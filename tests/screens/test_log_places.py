@@ -107,6 +107,7 @@ async def test_an_alarm_of_which_no_pod_tells_shows_all_of_them(monkeypatch: pyt
         await until(pilot, lambda: screen.here.note == "all pods")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_first_error_is_looked_for_in_all_pods() -> None:
     session = session_of(*map(iteration, range(1, 20)), *(iteration(number, "", "nan") for number in range(20, 60)))
     async with console(session, size=(140, 35)) as (app, pilot, _):
@@ -153,6 +154,7 @@ async def test_keys_on_a_process_are_about_its_pod() -> None:
         await until(pilot, lambda: "I am pod 1" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_pods_agree_on_keeps_its_reading_place_after_a_reconnect() -> None:
     lines = [f"line {number}" for number in range(200)]
     async with page("log", lines=lines) as (screen, pilot, first, second):

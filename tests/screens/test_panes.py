@@ -45,6 +45,7 @@ async def test_a_node_is_shown_with_its_pods() -> None:
         assert "llama-70b-workload-0-0-x7k0" in text_of(screen.pane)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_its_size_is_that_of_every_page_and_off_is_off() -> None:
     async with console(FakeSession(queue_scene()), size=(160, 45)) as (app, pilot, _):
         await pilot.press("3", "z", "z")

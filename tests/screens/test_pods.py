@@ -133,6 +133,7 @@ async def test_a_pod_that_goes_while_its_page_is_open() -> None:
         assert isinstance(app.screen, PodScreen)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_its_log_is_followed() -> None:
     session = FakeSession(scene())
     session.printed["default", "dpo-[b]-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]

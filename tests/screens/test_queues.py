@@ -41,6 +41,7 @@ async def test_queues_with_bars_states_and_who_waits_why() -> None:
         assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_command_shows_it() -> None:
     fleet = queue_scene()
     door = LocalQueue("default", "lost", cluster_queue="ghost")
@@ -243,6 +244,7 @@ async def test_stale_rows_stay() -> None:
         await until(pilot, lambda: "lost: last known" not in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
 async def test_every_size_draws(size: tuple[int, int]) -> None:
     async with console(FakeSession(queue_scene()), size=size) as (app, pilot, _):

@@ -48,6 +48,7 @@ def session_of(outcome: Outcome = Outcome.SUCCEEDED) -> FakeSession:
     return session
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(140, 42), (80, 24)])
 async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, int]) -> None:
     keep(UID, *map(iteration, range(1, 30)), "its last words")

@@ -130,6 +130,7 @@ async def test_one_run_beside_the_last_that_succeeded() -> None:
         await until(pilot, lambda: isinstance(app.screen, RunsScreen))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_two_marked_runs_side_by_side() -> None:
     async with console(session_of()) as (app, pilot, _):
         await to_runs(app, pilot)
@@ -309,6 +310,7 @@ async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> N
         assert session.called("release_plan") == [("default", "llama-70b")]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_of_a_recipe_that_no_release_made_is_launched_again_with_what_it_tells() -> None:
     session = session_of()
     key = ("default", "llama-70b")

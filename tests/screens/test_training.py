@@ -84,6 +84,7 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
         assert panel.track.nan
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
     session = FakeSession(queue_scene())
     said(session, *training(60))
@@ -241,6 +242,7 @@ async def test_what_cannot_be_read_is_said() -> None:
         assert "loss is 2.6 this time" in screen_text(app)
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_without_a_step_it_says_what_it_waits_for() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await to_job(app, pilot, "dpo-b", "training")
@@ -323,6 +325,7 @@ async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other()
         await until(pilot, lambda: "at step 60, " in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_step() -> None:
     session = FakeSession(queue_scene())
     for number in range(1, 61):
@@ -342,6 +345,7 @@ def saved_state(*, ago: float) -> SavedState:
     return SavedState(time.time(), "/out", Survey((whole, cut)), by="5 files in 0.3 s, by commands in pod 0")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_would_be_lost() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
@@ -377,6 +381,7 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
         assert session.called("checkpoints") == [("default", "llama")]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() -> None:
     session = FakeSession(queue_scene())
     session.mine = session.fleet.jobsets["default", "llama"].owner
@@ -390,6 +395,7 @@ async def test_why_a_folder_could_not_be_read_is_readable_on_a_small_terminal() 
         assert not screen.saved.is_cut
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:
     session = FakeSession(queue_scene())
     said(session, "hello")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from textual.widgets import Input
 
 from console.attach.tunnel.published import Listener, Profile, Tunnel
@@ -129,6 +130,7 @@ async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
         assert fake.called("open_tunnel") == [(RankAddress("default", "llama-70b", 0), ("8888", "9000:6006"), True)]
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_f_on_a_job_opens_to_the_chosen_rank_and_says_why_it_cannot() -> None:
     async with console() as (app, pilot, fake):
         fake.answers["open_tunnel"] = BadInput("Port 8888 of this machine is taken by another program.")

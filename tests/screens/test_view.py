@@ -55,8 +55,8 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
     async with app.run_test(size=(80, 20)) as pilot:
         await until(pilot, lambda: "line 0 " in text_of(app.view.lines))
         type_at_once(app, "/", *"line 1999 ", "enter")
+        await until(pilot, lambda: app.view.lines.wanted == "line 1999 ")
         await until(pilot, lambda: "line 1999 " in text_of(app.view.lines))
-        assert app.view.lines.wanted == "line 1999 "
     text.close()
 
 

@@ -142,6 +142,7 @@ async def test_what_pytorchs_own_analyser_says_stands_under_the_report() -> None
         await until(pilot, lambda: "rank 9 misses all_gather #201 of the tensor group." in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() -> None:
     whole = report()
     spared = tuple(each if each.rank == 9 else replace(each, where=NOT_ASKED) for each in whole.processes)
@@ -377,6 +378,7 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         await until(pilot, lambda: "▲ stalled" in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_page_of_a_job_that_somebody_stopped_says_how_it_ended() -> None:
     async with console() as (app, pilot, session):
         await until(pilot, lambda: app.fleet.jobsets)
@@ -653,6 +655,7 @@ async def test_a_message_stands_once_beside_a_dialog() -> None:
         assert not rack.display, "a toast is visible in a rack that is not"
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_key_of_the_tab_that_is_not_possible_yet_opens_no_other_page() -> None:
     async with console(size=(160, 50)) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")

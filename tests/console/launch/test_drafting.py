@@ -162,6 +162,7 @@ MAPS = st.dictionaries(st.from_regex(r"[A-Z_]{1,3}", fullmatch=True), WORDS, max
 LISTS = st.lists(st.from_regex(r"n[0-9]", fullmatch=True), max_size=5, unique=True)
 
 
+@pytest.mark.slow(reason="many random examples")
 @settings(max_examples=60, deadline=None)
 @given(MAPS, LISTS, MAPS, LISTS)
 def test_any_change_of_any_text_says_what_was_meant(

@@ -110,6 +110,7 @@ def test_a_job_of_another_namespace_is_found_there(a4: Commands) -> None:
     assert "There is no job llama-70b in namespace kube-system. A job of that name is in namespace default" in told
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_forecast_has_the_position_in_the_queue(a4: Commands) -> None:
     table = a4.run("forecast")[1].splitlines()
     assert table[0].split() == ["JOB", "NAMESPACE", "QUEUE", "POSITION", "GPUS", "STARTS"]
@@ -124,6 +125,7 @@ def test_a_forecast_has_the_position_in_the_queue(a4: Commands) -> None:
     assert "llama-70b waits in no queue of namespace default." in told
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_the_record_of_forecasts_says_how_many_windows_held(a4: Commands) -> None:
     said = a4.json("forecast", "--record")
     assert said["kind"] == "forecast-record"
@@ -284,6 +286,7 @@ def test_a_launch_runs_to_its_end_and_its_log_has_the_table(a4: Commands) -> Non
     assert a4.run("stop", "cli-nccl")[0] == 1
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
     code, out, _ = a4.run("launch", "W03", "--name", "dry", "--set", "queue=research", "--dry-run", "--json")
     assert code == 0
@@ -347,6 +350,7 @@ def test_read_only_changes_nothing(a4: Commands) -> None:
     assert "nccl-0412" in {job["name"] for job in listed(a4, "jobs")}
 
 
+@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_job_of_somebody_else_is_not_stopped_without_a_question(a4: Commands) -> None:
     (row,) = (each for each in listed(a4, "jobs") if each["name"] == "llama-70b")
     code, out, told = a4.run("stop", "llama-70b")

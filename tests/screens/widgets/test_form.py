@@ -233,6 +233,7 @@ async def test_undo_takes_back_step_by_step_and_redo_makes_it_again() -> None:
         assert (form.texts["gpus"], form.texts["queue"]) == ("32", "")
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")

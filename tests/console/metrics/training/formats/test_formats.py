@@ -294,6 +294,7 @@ def other(chance: random.Random, number: str) -> str:
             return re.sub(r"\d", lambda _: str(chance.randint(0, 9)), number)
 
 
+@pytest.mark.slow(reason="many inputs, one after another", fast_rows=7)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_other_numbers_mean_the_same_many_at_once_and_by_themselves(
     program: str, monkeypatch: pytest.MonkeyPatch
