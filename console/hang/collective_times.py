@@ -18,7 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from console.decoding import MAX_PROCESSES, Count, RankNumber, Signed, Text, decode_answer
+from console.decoding import MAX_PROCESSES, RankNumber, Signed, Text, decode_answer
 from console.errors import ConsoleError
 from console.hang.flight_recorder import Group, GroupRanks, GroupTable
 from console.hang.host_or_gpu import RankLaunches, is_late_by_host
@@ -44,7 +44,7 @@ class RankTimes(msgspec.Struct):
     rank: RankNumber
     why: Text = ""  # why there are none
     groups: dict[str, GroupRanks] = {}
-    times: dict[str, list[tuple[Count, Signed, Signed]]] = {}
+    times: dict[str, list[tuple[Signed, Signed, Signed]]] = {}
     since: Signed | None = None
     queued: dict[str, list[Signed]] = {}
     """For how long the oldest collective that was not over had been launched, at several moments."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -149,7 +150,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
     await eventually(lambda: is_late(session, space), "the step is late", 90)
     assert session.alarms.active_alarms(space.name, "train") == (), "late is said before it is an alarm"
     stop = await session.launch.job_stopper.plan_stop(space.name, "train")
-    assert "GPU-minutes: its log tells of no checkpoint in the last " in stop.lost
+    assert re.fullmatch(r"its log tells of no checkpoint in the last \d+ s: up to [\d.]+ GPU-minutes", stop.lost)
     await session.launch.stop(space.name, "train")
     run = await remembered(session, space, Outcome.STOPPED)
     assert run.why.startswith("stopped while it was late: no step for ")

@@ -120,7 +120,8 @@ def test_a_worker_that_fails_is_said_and_reported_and_the_console_goes_on(capfd:
 
 
 COMPUTING = """
-import asyncio, sys
+import asyncio, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background has it ignored
 from screens.__main__ import main
 import screens.__main__ as program
 

@@ -124,7 +124,8 @@ async def test_what_waits_in_the_scene_starts_when_it_was_told(session: Session)
     told = await forecast(session, lambda told: 0 < told["dpo-b"].at - session.fleet.at < HOUR)
     assert told.keys() == WAITING
     assert told["dpo-b"].at
-    assert told["grpo-32"].unknown == "how long dpo-a3b, nccl-0412 still run is not known"
+    assert told["grpo-32"].latest
+    assert told["sweep-7"].unknown == "how long nccl-0412 still runs is not known"
     check(told, Truth().starts(told), opening)
     folder = session.watch.current_connection.target.cluster.practice_folder
     assert folder is not None
