@@ -62,8 +62,7 @@ async def test_under_an_alarm_the_log_opens_on_its_line() -> None:
     session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 90")
     async with console(session, size=(140, 35)) as (app, pilot, _):
         screen = await to_log(app, pilot)
-        await until(pilot, lambda: "nan: 1 of 60 matches" in screen_text(app))
-        assert screen.rank == 1
+        await until(pilot, lambda: screen.rank == 1 and "nan: 1 of 60 matches" in screen_text(app))
         await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
         assert screen.query_one(LogView).lines.match_line == 89, "iteration 90"
         assert not screen.query_one(LogView).lines.follow
