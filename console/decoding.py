@@ -41,9 +41,9 @@ def check_cost(data: bytes, what: str) -> None:
         raise Unreadable(f"{what} holds far more than is read here.")
 
 
-def decode_answer(said: bytes, kind: type[T], what: str) -> T:
+def decode_answer(output: bytes, kind: type[T], what: str) -> T:
     """The last object in the JSON that a script of ours printed; Unreadable if there is none, or it costs too much."""
-    line = said[max(0, said.rfind(b"\n{") + 1) :]
+    line = output[max(0, output.rfind(b"\n{") + 1) :]
     check_cost(line, what)
     try:
         return msgspec.json.decode(line, type=kind)

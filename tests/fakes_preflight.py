@@ -42,9 +42,9 @@ class FakePreflight:
                 well = Check(each.id, each.title, each.area, Result.OK, "It is well.", "", each.fix, at=1.0)
                 yield self.found.get(each.id, well)
 
-    async def before_launch(self, plan: Any, tell: Callable[[tuple[str, ...]], None]) -> tuple[Check, ...]:
+    async def before_launch(self, plan: Any, on_wait: Callable[[tuple[str, ...]], None]) -> tuple[Check, ...]:
         if self.awaited:
-            tell(self.awaited)
+            on_wait(self.awaited)
         return tuple([check async for check in self.run(plan)])
 
     async def recheck_after_repair(self, wish: Any, id_: str) -> Check:

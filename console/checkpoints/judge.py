@@ -136,12 +136,12 @@ def _judge_all(
     committed = {dirname(home) for home, held in homes.items() if _COMMITTED in held}
     found = []
     for path, held in homes.items():
-        told = (
+        reasons = (
             [f"{basename(path)}{_UNFINISHED_MARK} stands beside it: the save did not finish"] if path in marked else []
         )
         if dirname(path) in committed and _COMMITTED not in held and _detect_format(held) == "Orbax":
-            told.append(f"{_COMMITTED} is missing: it is written last, so the save did not finish")
-        found.append(_judge_checkpoint(path, held, contents, lacking[path], room, now, name, told))
+            reasons.append(f"{_COMMITTED} is missing: it is written last, so the save did not finish")
+        found.append(_judge_checkpoint(path, held, contents, lacking[path], room, now, name, reasons))
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
     return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
 
@@ -285,9 +285,9 @@ def _weights_kind(held: Mapping[str, StoredFile]) -> str:
 
 def _judge_checkpoint(
     home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], lacking: Sequence[str], room: _Room,
-    now: float, name: str, told: Sequence[str],
+    now: float, name: str, reasons: Sequence[str],
 ) -> Checkpoint:  # fmt: skip
-    problems: list[str] = [*told]
+    problems: list[str] = [*reasons]
     unknown: list[str] = []
     if _UNFINISHED.search(basename(home) or name):
         problems.append("its name says that the save did not finish")
@@ -301,7 +301,7 @@ def _judge_checkpoint(
         _judge_dcp(folder, inside, contents, problems, unknown)
         _judge_shards(folder, inside, contents, problems, room)
     for path, file in held.items():
-        too_large = path.endswith(".metadata") and file.size > MAX_METADATA  # that is told already
+        too_large = path.endswith(".metadata") and file.size > MAX_METADATA  # that is a reason already
         if file.size and file.path not in contents and _READ.search(path) and not too_large:
             unknown.append(f"{path} cannot be read")
         _judge_file(path, file, contents, problems, unknown)
@@ -342,10 +342,10 @@ _STEP_ALONE = {  # formats whose folders are called by the bare step, and what c
 def _wrong_pointers(held: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
     """What DeepSpeed's `latest` inside names and is not there."""
     for path, file in held.items():
-        said = contents.get(file.path, b"").decode("utf-8", "replace").strip() if basename(path) == "latest" else ""
-        inner = _join(dirname(path), said) + "/"
-        if re.fullmatch(r"global_step\d{1,12}", said) and not any(each.startswith(inner) for each in held):
-            yield f"{path} names {said}, which is not there"
+        pointer = contents.get(file.path, b"").decode("utf-8", "replace").strip() if basename(path) == "latest" else ""
+        inner = _join(dirname(path), pointer) + "/"
+        if re.fullmatch(r"global_step\d{1,12}", pointer) and not any(each.startswith(inner) for each in held):
+            yield f"{path} names {pointer}, which is not there"
 
 
 def _detect_format(held: Mapping[str, StoredFile]) -> str:

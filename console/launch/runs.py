@@ -480,8 +480,8 @@ class Runs:
         async def read(run: RunRecord, jobset: JobSet) -> None:
             async with gate:
                 found, _, spans, phases = await read_last_figures(self._cluster, jobset, fleet)
-            told = replace(run, why=found.get("why", run.why))
-            await self._write(run, update_seen(told, jobset, fleet, spans, phases))
+            explained = replace(run, why=found.get("why", run.why))
+            await self._write(run, update_seen(explained, jobset, fleet, spans, phases))
 
         open_runs = [(run, fleet.jobsets.get(run.key)) for run in await self._open_runs(fresh=True)]
         jobs = [(run, jobset) for run, jobset in open_runs if jobset is not None and is_run_of_job(run, jobset)]

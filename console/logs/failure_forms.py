@@ -192,12 +192,12 @@ def find_form(line: str) -> tuple[NamedForm, FailureForm] | None:
     """What the first form that stands in the line says, and the form."""
     for form in FORMS:
         if any(word in line for word in form.words) and (found := lazy_pattern(form.pattern).search(line)):
-            said = {name: value or "" for name, value in found.groupdict().items()}
-            if said.get("port"):
-                said["port"] = f":{said['port']}"
-            rank = int(said["rank"]) if said.get("rank") else None
-            text = form.text.format_map(said).strip().rstrip(".")
-            return NamedForm(form.kind, text, rank, said.get("host", ""), form.hint), form
+            fields = {name: value or "" for name, value in found.groupdict().items()}
+            if fields.get("port"):
+                fields["port"] = f":{fields['port']}"
+            rank = int(fields["rank"]) if fields.get("rank") else None
+            text = form.text.format_map(fields).strip().rstrip(".")
+            return NamedForm(form.kind, text, rank, fields.get("host", ""), form.hint), form
     return None
 
 

@@ -210,8 +210,8 @@ class FailureParser:
             for read in dict.fromkeys(read for word, read in _READERS if word in text)  # several may be in one line
             for each in read(bare if read is _parse_nccl_test_failure else text, number)
         ]
-        if not found and (told := find_form(text)) is not None:
-            named, form = told
+        if not found and (matched := find_form(text)) is not None:
+            named, form = matched
             self._naming = form if form.names else None
             hint = HINTS.get(named.hint, named.hint)
             words = raised.text if raised is not None and named.text in raised.text else named.text
@@ -242,13 +242,13 @@ class FailureParser:
         elif _TRACEBACK in text:
             before = text[: text.index(_TRACEBACK)]
             found = _BEFORE_TRACEBACK.search(before, max(0, len(before) - 200))
-            said = found.groupdict() if found else {}
-            rank, prefix = said.get("rank") or "", said.get("prefix") or ""
+            fields = found.groupdict() if found else {}
+            rank, prefix = fields.get("rank") or "", fields.get("prefix") or ""
             if rank and not _RANKED.search(label):
                 label += rank
             shape = re.compile(re.sub(r"\d+", r"\\d+", re.escape(prefix))) if prefix else None
             self._raising[label] = _Traceback(
-                number, shape, group=bool(said.get("gutter")) or "Exception Group" in before
+                number, shape, group=bool(fields.get("gutter")) or "Exception Group" in before
             )
         else:
             return False

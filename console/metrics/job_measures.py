@@ -538,15 +538,15 @@ class JobProgressReader:
                 if over:
                     self._over.add(jobset.uid)
                 return True
-        told = bool(ends) and self._store_progress(
+        changed = bool(ends) and self._store_progress(
             jobset.uid, JobProgress(end=combine_ends(ends), at=time.time(), printed=max(each.time for each in ends))
         )
         if not ends and not over and not failed:
-            told = await self._store_start(jobset, about.start)
+            changed = await self._store_start(jobset, about.start)
         self._failed[jobset.uid] += over and failed
         if over and (not failed or (in_time and self._failed[jobset.uid] >= MAX_FAILURES)):
             self._over.add(jobset.uid)
-        return told
+        return changed
 
     async def _store_start(self, jobset: JobSet, start: StartPhase | None) -> bool:
         """Store what a job does of which no step is known yet; returns whether that changed."""

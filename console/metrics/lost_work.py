@@ -91,24 +91,24 @@ def find_lost_work(
     if not steps and not complete:
         return LostWork(gpus, started, why="its log tells of no step")
     over = next((span.start for span in spans if span.kind in {SpanKind.IDLE, SpanKind.ENDED}), 0.0)
-    told = next((span for span in reversed(spans) if span.kind is SpanKind.SAVED), None)
-    if told is not None and folder is not None and told.start <= folder.read and (folder.complete or folder.absent):
-        told = None  # its folder tells more
-    last: tuple[float, int | None] | None = (told.start, told.last) if told is not None else None
+    saved = next((span for span in reversed(spans) if span.kind is SpanKind.SAVED), None)
+    if saved is not None and folder is not None and saved.start <= folder.read and (folder.complete or folder.absent):
+        saved = None  # its folder says more
+    last: tuple[float, int | None] | None = (saved.start, saved.last) if saved is not None else None
     if last is None and folder is not None and folder.complete:
         last = folder.at, folder.step
     if last is None and over:
         return None  # what was not saved then is gone already
     stays = jobset.keeps((folder.place if folder is not None else "") or place)
     if last is not None and stays:
-        return LostWork(gpus, max(last[0], containers), last[1], last[0], by_folder=told is None) if not over else None
+        return LostWork(gpus, max(last[0], containers), last[1], last[0], by_folder=saved is None) if not over else None
     if last is not None:
         why = IN_PODS if stays is False else "whether its checkpoints outlive its pods is not known"
     elif folder is not None and folder.absent:
         why = folder.absent
     else:
-        heard = format_duration(max(0.0, now - max(steps[0].start, containers)))
-        why = f"its log tells of no checkpoint in the last {heard}"
+        since_start = format_duration(max(0.0, now - max(steps[0].start, containers)))
+        why = f"its log tells of no checkpoint in the last {since_start}"
     return LostWork(gpus, started or (steps[0].start if steps else 0.0), why=why, until=over)
 
 

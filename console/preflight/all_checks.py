@@ -259,7 +259,7 @@ _REPAIRS = {
 MAX_CONCURRENT_CHECKS = 8  # checks that look at the same time
 CHECK_TIMEOUT = 20.0  # seconds for one check
 BEFORE_LAUNCH = 8.0  # seconds for all checks of a launch that is about to begin: Google's libraries take two
-TELL_AFTER = 1.0  # seconds after which is told what these checks wait for
+SHOW_AWAITED_AFTER = 1.0  # seconds after which is told what these checks wait for
 RECHECK_SECONDS = 6.0  # seconds for which a check is looked at again after what it lacked was made
 _NAME = "NAME"  # stands in a command for the cluster, until its place is known
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
@@ -317,27 +317,27 @@ class Preflight:
         return tuple(sorted(found, key=lambda check: check.id))
 
     async def before_launch(
-        self, plan: LaunchPlan, tell: Callable[[tuple[str, ...]], None], *, within: float | None = None
+        self, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None], *, within: float | None = None
     ) -> tuple[Check, ...]:
         """The checks that could stop this launch within `BEFORE_LAUNCH`; of the account (P08) only its buckets.
 
-        `tell` is told the titles of those without an answer, after `TELL_AFTER` and whenever one of them ends.
+        `on_wait` takes the titles of those without an answer, after `SHOW_AWAITED_AFTER` and whenever one of them ends.
         """
         wish, found, slow = self.launch_needs(plan), dict[str, Check](), False
         ids = BLOCKING_CHECKS if wish.buckets else BLOCKING_CHECKS - {"P08"}
 
-        def tell_open() -> None:
+        def report_open() -> None:
             nonlocal slow
             slow = True
             if left := tuple(each.title for each in select_checks(ids) if each.id not in found):
-                tell(left)
+                on_wait(left)
 
-        timer = asyncio.get_running_loop().call_later(TELL_AFTER, tell_open)
+        timer = asyncio.get_running_loop().call_later(SHOW_AWAITED_AFTER, report_open)
         try:
             async for check in self.run(wish, ids, within=BEFORE_LAUNCH if within is None else within):
                 found[check.id] = check
                 if slow:
-                    tell_open()
+                    report_open()
         finally:
             timer.cancel()
         return tuple(found[id_] for id_ in sorted(found))

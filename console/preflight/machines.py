@@ -418,15 +418,16 @@ async def _check_dranet(context: CheckContext, need: Need) -> Verdict:
     """Whether the cards can be claimed: the DeviceClass, and nodes with the driver."""
     fix = "Take a node pool with managed DRANET, or launch with network.dranet=false."
     if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{CARD_CLASS}", ObjectWire) is None:
-        told = f"There is no DeviceClass {CARD_CLASS}."
-        return missing_verdict(need, told, "GKE makes it from version 1.34.1-gke.1829001.", fix)
+        evidence = f"There is no DeviceClass {CARD_CLASS}."
+        return missing_verdict(need, evidence, "GKE makes it from version 1.34.1-gke.1829001.", fix)
     names = await _list_node_names(context, f"{_DRANET_LABEL}=true,cloud.google.com/gke-accelerator={GPU_NAME}")
-    told = f"DeviceClass {CARD_CLASS} is there; {len(names)} A4 nodes have managed DRANET."
+    evidence = f"DeviceClass {CARD_CLASS} is there; {len(names)} A4 nodes have managed DRANET."
     if names:
-        return ok(told)
+        return ok(evidence)
     if not await _list_a4_nodes(context):
-        return warn(told, "No A4 node is there to look at.", fix)
-    return missing_verdict(need, told, f"No A4 node has the label {_DRANET_LABEL}=true: no card can be claimed.", fix)
+        return warn(evidence, "No A4 node is there to look at.", fix)
+    reason = f"No A4 node has the label {_DRANET_LABEL}=true: no card can be claimed."
+    return missing_verdict(need, evidence, reason, fix)
 
 
 async def _check_networks_in_cluster(context: CheckContext, need: Need) -> Verdict:

@@ -97,9 +97,9 @@ def read_message(workload: Workload) -> KueueMessage:
 
 def lasting_reason(workload: Workload) -> str:
     """Why Kueue does not admit it, where that is no matter of free GPUs and places; empty if it is, or not said."""
-    said = read_message(workload)
+    message = read_message(workload)
     lasting = {Category.NO_FLAVOR, Category.CHECKS, Category.GATED, Category.MISSING_QUEUE}
-    return said.text if said.excluded or said.category in lasting else ""
+    return message.text if message.excluded or message.category in lasting else ""
 
 
 _PREEMPTOR = re.compile(

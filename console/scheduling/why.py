@@ -143,8 +143,11 @@ def _failed_checks(workload: Workload) -> str:
     """The admission checks that were rejected or are tried again, with what they say; empty if none is."""
     failed = [each for each in workload.checks if each.state in {CheckState.REJECTED, CheckState.RETRY}]
     messages = (_RETRYING.sub("", each.message) for each in failed)
-    told = [f"{each.name} failed{f' ({said})' if said else ''}" for each, said in zip(failed, messages, strict=True)]
-    return f"admission check {' and '.join(told)}" if failed else ""
+    named = [
+        f"{check.name} failed{f' ({message})' if message else ''}"
+        for check, message in zip(failed, messages, strict=True)
+    ]
+    return f"admission check {' and '.join(named)}" if failed else ""
 
 
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:

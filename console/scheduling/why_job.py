@@ -141,9 +141,9 @@ def _next_step(said: str, namespace: str) -> str:
     return ""
 
 
-def _settings_for_quota(said: str) -> str:
+def _settings_for_quota(message: str) -> str:
     """The values that name what a ResourceQuota misses in "requests.cpu for: main; memory for: main"."""
-    named = re.findall(r"([\w.-]+) for: ", said)
+    named = re.findall(r"([\w.-]+) for: ", message)
     return ", ".join(f"--set {each if '.' in each else f'requests.{each}'}=AMOUNT" for each in named)
 
 

@@ -182,8 +182,8 @@ async def _take_pace(session: Session, job: JobSet, *, as_json: bool) -> int:
     words = found.slower if found is not None else ""
     if found is not None and words:
         await session.diagnoses.take_pace(job.uid, words, found.slower_since)
-    said = f"That is its pace now: {words}." if words else f"By its log the steps of {job.name} are not slower."
-    print_result(as_json, {"job": job.name, "slower": words}, said)
+    sentence = f"That is its pace now: {words}." if words else f"By its log the steps of {job.name} are not slower."
+    print_result(as_json, {"job": job.name, "slower": words}, sentence)
     return int(not words)
 
 

@@ -137,15 +137,15 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
 
     ConsoleError if nobody can answer.
     """
-    told = False
+    shown = False
 
-    def tell(waiting: tuple[str, ...]) -> None:
-        nonlocal told
-        if not told:
+    def show_waiting(waiting: tuple[str, ...]) -> None:
+        nonlocal shown
+        if not shown:
             warn(f"The checks before the launch wait up to {BEFORE_LAUNCH:g} s for {', '.join(waiting)}.")
-        told = True
+        shown = True
 
-    checks = await session.preflight.before_launch(plan, tell)
+    checks = await session.preflight.before_launch(plan, show_waiting)
     for line in summarize_unanswered(checks):
         warn(line)
     found = tally(checks)

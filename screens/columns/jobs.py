@@ -90,8 +90,8 @@ class JobLine:
     @property
     def slower(self) -> str:
         """That its steps take longer than before, where nothing graver is told."""
-        told = self.health.level is HealthLevel.LATE and self.health.state == JobState.RUNNING
-        return self.job_progress.slower if told and self.job_progress is not None else ""
+        late = self.health.level is HealthLevel.LATE and self.health.state == JobState.RUNNING
+        return self.job_progress.slower if late and self.job_progress is not None else ""
 
     @property
     def waits_for_slow_rank(self) -> bool:

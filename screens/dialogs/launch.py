@@ -115,7 +115,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
     @work(group="checks")
     async def _run_checks(self) -> None:
         try:
-            checked = await self._check(self.tell)
+            checked = await self._check(self.show_waiting)
         except ConsoleError as error:
             self._refusal = error
             self.on_screen_resume()
@@ -132,7 +132,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         if self._refusal is not None and self.is_active:
             self.dismiss(self._refusal)
 
-    def tell(self, waiting: tuple[str, ...]) -> None:
+    def show_waiting(self, waiting: tuple[str, ...]) -> None:
         """Show what the checks wait for."""
         words = f"The checks wait up to {BEFORE_LAUNCH:g} s for {', '.join(waiting)} …"
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
@@ -230,11 +230,11 @@ class PasteReport(Question[None]):
 
 
 async def _check(
-    screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, tell: Callable[[tuple[str, ...]], None]
+    screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]
 ) -> Checked:
     session = screen.app.session
     manifests = await session.launch.render(plan)
-    _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan, tell))
+    _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan, on_wait))
     fleet, ask = screen.app.fleet, session.launch.plan_texts.demand(plan)
     others = await asyncio.to_thread(launch_alternatives, fleet, ask)
     fits = [*fit_words(fleet, ask), *alternative_words(others)]

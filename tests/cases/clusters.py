@@ -69,8 +69,8 @@ async def _ask_why(text: str, scratch: Path) -> str:
             server.put(place, each)
         name = next(each["metadata"]["name"] for each in things if each["kind"] == "JobSet")
         kubeconfig = _write_kubeconfig(server, scratch, {"token": "t0"})
-        told = [await _a4(kubeconfig, scratch, "-n", "case", "why", name, *more) for more in ((), ("--json",))]
-        return "\n".join(told)
+        outputs = [await _a4(kubeconfig, scratch, "-n", "case", "why", name, *more) for more in ((), ("--json",))]
+        return "\n".join(outputs)
 
 
 def _cluster() -> list[dict[str, Any]]:

@@ -173,8 +173,8 @@ def header(chance: random.Random) -> bytes:
     source = Source(chance)
     table = {name: {"dtype": "BF16", "shape": [4], "data_offsets": some(source, 2, lambda: number(source, 99))}
              for name in NAMES}  # fmt: skip
-    told = packed(table)
-    return struct.pack("<Q", source.choice((len(told), number(source, 999) % (1 << 64)))) + told
+    claimed = packed(table)
+    return struct.pack("<Q", source.choice((len(claimed), number(source, 999) % (1 << 64)))) + claimed
 
 
 def metadata(chance: random.Random) -> bytes:

@@ -46,18 +46,18 @@ def memoized_key(levels: int) -> bytes:
     return b"\x80\x04}(" + made + b"K\x01u."
 
 
-def read_polls(said: bytes, most_ranks: int = 128) -> str:
-    return find_slow_ranks(parse_polls(said, most_ranks)).words[0]
+def read_polls(output: bytes, most_ranks: int = 128) -> str:
+    return find_slow_ranks(parse_polls(output, most_ranks)).words[0]
 
 
 def recorder(ranks: int, operations: int) -> bytes:
-    told = [{"group": "0", "seq": at, "op": "nccl:all_reduce", "state": "scheduled"} for at in range(operations)]
-    dump = {"rank": 0, "groups": {"0": {"ranks": list(range(ranks))}}, "operations": told}
+    listed = [{"group": "0", "seq": at, "op": "nccl:all_reduce", "state": "scheduled"} for at in range(operations)]
+    dump = {"rank": 0, "groups": {"0": {"ranks": list(range(ranks))}}, "operations": listed}
     return json.dumps({"processes": [], "recorder": [dump]}, separators=(",", ":")).encode()
 
 
-def judge_recorder(said: bytes) -> str:
-    answer = parse_or_explain(said)
+def judge_recorder(output: bytes) -> str:
+    answer = parse_or_explain(output)
     if isinstance(answer, str):
         return answer
     found = judge(answer.recorder)

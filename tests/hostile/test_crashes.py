@@ -90,7 +90,7 @@ def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFi
 
 
 def test_a_worker_that_fails_is_said_and_reported_and_the_console_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
-    session, said = FakeSession(scene()), list[str]()
+    session, output = FakeSession(scene()), list[str]()
 
     async def connect() -> Any:
         return session
@@ -107,7 +107,7 @@ def test_a_worker_that_fails_is_said_and_reported_and_the_console_goes_on(capfd:
             fail()
 
         def notify(self, message: str, **_: Any) -> None:
-            said.append(message)
+            output.append(message)
             if "failed" in message:
                 self.call_later(self.exit, 0)  # it still handles messages
 
@@ -115,7 +115,7 @@ def test_a_worker_that_fails_is_said_and_reported_and_the_console_goes_on(capfd:
     app.run(headless=True, size=(100, 30))
     assert app.return_code == 0
     assert any(re.match(r"A part of the console failed \(RuntimeError in test_crashes.py:\d+\)\. The rest", each)
-               for each in said)  # fmt: skip
+               for each in output)  # fmt: skip
     check(capfd.readouterr().err)
 
 

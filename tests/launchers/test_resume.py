@@ -43,7 +43,7 @@ BUILT = ("--no-load-optim", "--no-load-rng", "--no-save-optim")
 
 @pytest.mark.slow(reason="runs a launcher as a process")
 @pytest.mark.parametrize(
-    ("steps", "given", "told"),
+    ("steps", "given", "logged"),
     [
         ({}, [*BUILT], ""),
         ({15: ALL}, ["--no-save-optim", "--load", f"/mnt/{SAVE}"], "from the checkpoint of step 15 in /mnt/"),
@@ -58,14 +58,14 @@ BUILT = ("--no-load-optim", "--no-load-rng", "--no-save-optim")
     ],
 )
 def test_pai_goes_on_from_the_newest_whole_checkpoint(
-    launch: Launch, steps: dict[int, str], given: list[str], told: str
+    launch: Launch, steps: dict[int, str], given: list[str], logged: str
 ) -> None:
     pod = launch("qwen3-30b-pretrain-pai", gpus=8)
     for step, states in steps.items():
         saved(pod.root / "mnt" / SAVE, step, states)
     found, lines = trained(pod, *BUILT)
     assert found == [*given, "--exit-signal-handler"]
-    assert told in "\n".join(lines)
+    assert logged in "\n".join(lines)
     if 15 in steps:
         assert pod.text(f"mnt/{SAVE}/latest_checkpointed_iteration.txt") == "15\n", "Megatron loads what it names"
 

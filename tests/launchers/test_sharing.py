@@ -55,11 +55,11 @@ def test_two_launches_into_one_workspace_do_each_step_once(launch: Launch, step:
         pod.program(file, text.replace("#!/bin/bash\n", f'#!/bin/bash\nif [[ "$1" != -c ]]; then\n{begun}fi\n'))
         (pod.root / "bin/rmdir").symlink_to("/bin/rmdir")
     with first.start("qwen3-sft.sh") as one, second.start("qwen3-sft.sh") as other:
-        told = [process.communicate(timeout=LIMIT)[0] for process in (one, other)]
-        assert (one.returncode, other.returncode) == (0, 0), told
+        logged = [process.communicate(timeout=LIMIT)[0] for process in (one, other)]
+        assert (one.returncode, other.returncode) == (0, 0), logged
     calls = [call for pod in (first, second) for call in pod.calls(program) if call[0] != "-c"]
     assert len(calls) == 1, calls
-    assert any("waiting for team/" in text for text in told), told
+    assert any("waiting for team/" in text for text in logged), logged
     assert not list((first.root / "mnt").rglob("*.a4-lock*"))
 
 
@@ -110,7 +110,7 @@ def test_two_namespaces_of_equal_names_leave_each_others_flags(launch: Launch) -
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "mkdir -p $flags; echo 7 >$code_file; read_post x\n",
@@ -120,11 +120,11 @@ def test_two_namespaces_of_equal_names_leave_each_others_flags(launch: Launch) -
         ("A4_DISCOVERY_SECONDS=1; read_post x\n", "is it the same storage in all pods?"),
     ],
 )
-def test_nobody_waits_for_an_index_0_that_has_ended_or_is_elsewhere(launch: Launch, text: str, told: str) -> None:
+def test_nobody_waits_for_an_index_0_that_has_ended_or_is_elsewhere(launch: Launch, text: str, message: str) -> None:
     worker = launch("qwen3-to-mcore", 1, gpus=16)
     code, lines = worker.run(script(worker, f"step sync\n{text}"))
     assert code == 1
-    assert told in lines[-2]
+    assert message in lines[-2]
 
 
 class Shop(http.server.BaseHTTPRequestHandler):
@@ -180,7 +180,7 @@ def shop() -> Iterator[str]:
 
 @pytest.mark.programs("wget")
 @pytest.mark.parametrize(
-    ("name", "there", "code", "told"),
+    ("name", "there", "code", "message"),
     [
         ("whole", 0, 0, ""),
         ("whole", 50000 + 1200, 0, ""),
@@ -193,7 +193,7 @@ def shop() -> Iterator[str]:
     ],
 )
 def test_what_is_loaded_is_the_servers_file(
-    launch: Launch, shop: str, name: str, there: int, code: int, told: str
+    launch: Launch, shop: str, name: str, there: int, code: int, message: str
 ) -> None:
     pod = launch("qwen3-download")
     (pod.root / "bin/wget").unlink()
@@ -203,5 +203,5 @@ def test_what_is_loaded_is_the_servers_file(
         file.write_bytes((Shop.data * 2)[:there])
     found, lines = pod.run(script(pod, f"step download\nfetch $share {shop}/{name}\n"))
     assert found == code, lines
-    assert told in "\n".join(lines)
+    assert message in "\n".join(lines)
     assert not file.exists() if code else file.read_bytes() == Shop.data

@@ -77,10 +77,10 @@ class Truth:
     def stop(self, namespace: str, job: str) -> None:
         self._world.storage.delete(JOBSETS, namespace, job)
 
-    def starts(self, told: Mapping[str, ExpectedStart]) -> dict[str, float]:
+    def starts(self, forecasts: Mapping[str, ExpectedStart]) -> dict[str, float]:
         """Of those of which it was told when, if they start within HOURS."""
         found: dict[str, float] = {}
-        waiting = {job for job, start in told.items() if start.at}
+        waiting = {job for job, start in forecasts.items() if start.at}
         until = self._world.cluster.clock.now() - self._opening
         for step in range(HOURS * 120):
             if found.keys() == waiting:

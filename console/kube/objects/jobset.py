@@ -119,8 +119,8 @@ class JobSet(NamespacedObject, frozen=True):
             return None  # where the program runs is not known here
         around = [each for each in mounts if f"{folder}/".startswith(f"{each.path.rstrip('/')}/")]
         nearest = max((len(each.path) for each in around), default=0)
-        said = {each.stays for each in around if len(each.path) == nearest}
-        return said.pop() if len(said) == 1 else None if said else False
+        kept = {each.stays for each in around if len(each.path) == nearest}
+        return kept.pop() if len(kept) == 1 else None if kept else False
 
     @property
     def place_in_lists(self) -> tuple[int, float, tuple[str, str]]:

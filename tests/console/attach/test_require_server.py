@@ -33,9 +33,9 @@ async def test_a_server_is_there() -> None:
     await require_server(Pod(b"SSH-2.0-OpenSSH"), None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("own", "told"), [("", "step ssh"), ("Ask an admin.", "Ask an admin.")])
-async def test_nothing_listens(own: str, told: str) -> None:
+@pytest.mark.parametrize(("own", "hint"), [("", "step ssh"), ("Ask an admin.", "Ask an admin.")])
+async def test_nothing_listens(own: str, hint: str) -> None:
     closed = Pod(Unreachable("Nothing listens on port 2222 of pod a.", own))
     with pytest.raises(Unreachable, match="Nothing listens on port 2222 of pod a") as caught:
         await require_server(closed, None)  # type: ignore[arg-type]
-    assert told in caught.value.hint
+    assert hint in caught.value.hint

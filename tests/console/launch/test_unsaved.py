@@ -40,13 +40,13 @@ def measured(now: float, *, saved: bool) -> JobMeasures:
     return found
 
 
-def service(fleet: Fleet, told: JobMeasures | Exception, folder: SeenFolder | None = None) -> LaunchService:
+def service(fleet: Fleet, measured: JobMeasures | Exception, folder: SeenFolder | None = None) -> LaunchService:
     async def read_log(namespace: str, name: str) -> JobMeasures:
         if name != LLAMA[1]:
             return JobMeasures((namespace, name))
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(measured, Exception):
+            raise measured
+        return measured
 
     class Runs:
         async def read_spans(self, namespace: str, name: str) -> list[Any]:
@@ -95,8 +95,8 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
     node = next(pod.node for pod in fleet.pods.values() if pod.jobset == LLAMA[1])
     assert await launch.list_unsaved(node) == [f"llama-70b: {answer}"]
     ended = Consequence("llama-70b", "default", "a4", 64, "stopped")
-    told = await launch.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
-    assert [each.lost for each in told.consequences] == [answer, ""]
+    after = await launch.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
+    assert [each.lost for each in after.consequences] == [answer, ""]
     page = saved_runs(JobLine(fleet.jobsets[LLAMA], fleet, saved=found), log, time.time())
     assert f"{answer}. " in [run.text for run in page]
 

@@ -120,12 +120,12 @@ def test_each_form_has_an_example() -> None:
     "before", ["", f"{BAR}[rank4]: ", "[2026-11-01 18:38:31] [INFO] ", "[pod/train-w-0-0-a/main] "]
 )
 def test_a_form_is_named_wherever_it_stands(word: str, before: str) -> None:
-    printed, said, _ = EXAMPLES[word]
+    printed, sentence, _ = EXAMPLES[word]
     if "\n" in printed and before:
         before = ""
     form = next(each for each in FORMS if each.words[0] == word)
     found = [each for each in parse_failures((before + printed).encode()) if each.kind == form.kind]
-    assert any(said in each.sentence for each in found)
+    assert any(sentence in each.sentence for each in found)
     assert all(len(each.hint) > 20 for each in found)
 
 

@@ -139,8 +139,8 @@ def test_never_more_is_lost_than_its_pods_did_to_the_second() -> None:
     loss = loss_of(run, DISK, ran=240.0, folder=seen(run, 3600))
     assert loss is not None
     assert loss.is_all
-    told = "all its work of 4 min, as step 40 was saved before its pods ran: 1.1 GPU-hours"
-    assert loss.sentence(run.now) == told
+    sentence = "all its work of 4 min, as step 40 was saved before its pods ran: 1.1 GPU-hours"
+    assert loss.sentence(run.now) == sentence
     fresh = Script(2.0, 16)
     fresh.start(0, 5, 3, 0)
     fresh.train(40)
@@ -175,17 +175,17 @@ def test_what_holds_no_gpu_or_is_a_test_of_nccl_loses_nothing() -> None:
 
 
 def test_whether_there_is_a_checkpoint_is_known_by_the_folder_and_by_a_log_that_was_read() -> None:
-    told, run, here, gone = JobMeasures(("default", "llama")), TrainingRun(), job(DISK), job(SCRATCH)
+    measured, run, here, gone = JobMeasures(("default", "llama")), TrainingRun(), job(DISK), job(SCRATCH)
     assert has_checkpoint(here, None, None) is None
-    assert has_checkpoint(here, told, None) is None, "nothing was read yet"
+    assert has_checkpoint(here, measured, None) is None, "nothing was read yet"
     whole = SeenFolder("/out", NOW, True, 40, NOW)
     assert has_checkpoint(here, None, whole) is True
     assert has_checkpoint(gone, None, whole) is False, "it goes with the pods"
     assert has_checkpoint(here, None, SeenFolder("/out", NOW, absent="there is none")) is False
     assert has_checkpoint(structs.replace(here, recipe="nccl-all-reduce"), None, None) is False
     run.sync_steps(Steps([Step(step=1, loss=1.0)]), NOW, [NOW])
-    told.tracks = (run,)
-    assert has_checkpoint(here, told, None) is False
+    measured.tracks = (run,)
+    assert has_checkpoint(here, measured, None) is False
     run.add_checkpoint(1, NOW, "/out")
-    assert has_checkpoint(here, told, None) is True
-    assert has_checkpoint(gone, told, None) is False
+    assert has_checkpoint(here, measured, None) is True
+    assert has_checkpoint(gone, measured, None) is False

@@ -49,7 +49,7 @@ def words(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None
 
 
 @pytest.mark.parametrize(
-    ("pods", "said"),
+    ("pods", "phase"),
     [
         ((), ""),
         ((((10.0, "hello"),),), "its last line came 90 s ago: hello"),
@@ -72,9 +72,9 @@ def words(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None
     ],
 )
 def test_what_a_job_does_is_told_by_the_pod_that_has_been_in_its_phase_for_longest(
-    pods: tuple[tuple[tuple[float, str], ...], ...], said: str
+    pods: tuple[tuple[tuple[float, str], ...], ...], phase: str
 ) -> None:
-    assert words(*pods) == said
+    assert words(*pods) == phase
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, sta
     fleet = fleet_of(job, rank(job, 0, "n0"), rank(job, 1, "n1"))
     start = StartPhase("step 12 train", 80.0, 1460.0 - quiet, "a line", 240.0)
     line = JobLine(job, fleet, JobProgress(start=start, at=1460.0, printed=start.printed))
-    told = "in step 12 train since 23 min, at most 4 min before"
-    assert (line.health.state, line.health.words) == (state, told)
-    assert plain_text(last_cell(line)) == told
+    words = "in step 12 train since 23 min, at most 4 min before"
+    assert (line.health.state, line.health.words) == (state, words)
+    assert plain_text(last_cell(line)) == words
     alarm = alarm_by_log(line)
-    assert (alarm.words, alarm.began) == (f"{told} (by its log)", 80.0) if alarm else state == "late"
+    assert (alarm.words, alarm.began) == (f"{words} (by its log)", 80.0) if alarm else state == "late"
     for fresh in (replace(start, longest=0.0), replace(start, since=1400.0)):
         well = replace_line(line, job_progress=JobProgress(start=fresh, at=1460.0))
         assert (well.health.state, well.health.level) == ("running", HealthLevel.WELL)

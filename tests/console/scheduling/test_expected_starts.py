@@ -98,9 +98,9 @@ def test_bounds_in_words(start: ExpectedStart, words: str, short: str) -> None:
 def test_the_time_of_the_quota_is_never_the_start_where_machines_have_to_be_provisioned() -> None:
     fleet = scene(runs("a", 8), waits("c", 4), checks=("dws",))
     (start,) = expected_starts(fleet, {uid(fleet, "a"): 600.0}).values()
-    told = start_json(start, fleet.at)
-    assert (told["at"], told["window"], told["not_after"]) == (None, None, None)
-    assert (told["quota_at"], told["checks"]) == (fleet.at + 600, ("dws",))
+    fields = start_json(start, fleet.at)
+    assert (fields["at"], fields["window"], fields["not_after"]) == (None, None, None)
+    assert (fields["quota_at"], fields["checks"]) == (fleet.at + 600, ("dws",))
     plain = start_json(ExpectedStart(DAY, latest=True, earliest=DAY - 60, sooner=("a",)), DAY - 600)
     assert [plain[key] for key in ("at", "not_before", "not_after", "at_once_if_ends")] == [DAY, DAY - 60, DAY, ("a",)]
 

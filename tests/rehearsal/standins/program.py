@@ -169,16 +169,16 @@ def start_rank(save: str, load: str, saves_at_sigterm: bool) -> int:
 
 def train_steps(save: str, load: str, saves_at_sigterm: str) -> int:
     """Forty steps, a checkpoint after every fifth, and one at SIGTERM, as Megatron writes them."""
-    told: list[int] = []
+    signalled: list[int] = []
     if saves_at_sigterm == "True":
-        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        signal.signal(signal.SIGTERM, lambda number, _: signalled.append(number))
     tracker = "latest_checkpointed_iteration.txt"
     step = int((Path(load) / tracker).read_text()) if load else 0
-    while step < 40 and not told:
+    while step < 40 and not signalled:
         time.sleep(0.1)
         step += 1
         print(f"rehearsal: step {step} loss {1 / step:.4f}", flush=True)
-        if (step % 5 == 0 or told) and os.environ["JOB_COMPLETION_INDEX"] == "0":
+        if (step % 5 == 0 or signalled) and os.environ["JOB_COMPLETION_INDEX"] == "0":
             folder = Path(save) / f"iter_{step:07d}"
             folder.mkdir(parents=True, exist_ok=True)
             (folder / ".metadata").write_text("weight optimizer rng_state")

@@ -228,10 +228,10 @@ def test_a_launch_that_lacks_something_is_refused_and_says_what_mends_it(typist:
 
 def test_a_launch_is_refused_whose_checks_had_no_answer(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.preflight.all_checks.BEFORE_LAUNCH", 0.0)
-    told = typist.a4("launch", "W03", "--name", "unlooked", "--set", "queue=a4")
-    assert (told.code, told.out) == (1, "")
-    assert "Multi-network" in re.search(r"unlooked was not launched: \d+ checks could not look \((.*)\)\.", told.err)[1]  # type: ignore[index]
-    assert "--no-preflight" in told.err
+    done = typist.a4("launch", "W03", "--name", "unlooked", "--set", "queue=a4")
+    assert (done.code, done.out) == (1, "")
+    assert "Multi-network" in re.search(r"unlooked was not launched: \d+ checks could not look \((.*)\)\.", done.err)[1]  # type: ignore[index]
+    assert "--no-preflight" in done.err
     assert not [job for job in typist.worked("jobs", "--json").data["items"] if job["name"] == "unlooked"]
 
 

@@ -242,9 +242,9 @@ def test_the_pane_of_a_training_says_what_is_saved_and_a_wide_one_keeps_its_curv
     job = JobLine(fleet.jobsets["default", running(fleet)], fleet, saved=saved)
     lines = ["".join(run.text for run in line) for line in job_lines(job, measured(50), 120, 40, fleet.at + 60)]
     at = next(number for number, each in enumerate(lines) if each.startswith("at risk"))
-    told = " ".join(lines[at : at + 2])
-    assert told.startswith("at risk  the work since step 40 was saved 11 min ago: 8.8 GPU-hours. Complete by")
-    assert "/out, read" in told
+    shown = " ".join(lines[at : at + 2])
+    assert shown.startswith("at risk  the work since step 40 was saved 11 min ago: 8.8 GPU-hours. Complete by")
+    assert "/out, read" in shown
     assert any("pods" in each and "GPU-hours since its admission" in each for each in lines), "both fit in one line"
     assert any("⠀" < letter <= "⣿" for each in lines for letter in each), "a curve of braille dots"
 

@@ -59,8 +59,8 @@ def check(run: TrainingRun, every: list[Step], chance: random.Random) -> None:
         assert len(column) == len(run)
         for _ in range(20):
             start, stop = sorted(chance.sample(range(1, len(run) + 1), 2))
-            told = [getattr(each, name) for each in every[places[start - 1] : places[stop - 1]]]
-            known = [value for value in told if value is not None and math.isfinite(value)]
+            values = [getattr(each, name) for each in every[places[start - 1] : places[stop - 1]]]
+            known = [value for value in values if value is not None and math.isfinite(value)]
             assert column.extremes_of(start, stop) == (min(known, default=math.inf), max(known, default=-math.inf))
             if known:
                 assert column.mean_of(start, stop) == pytest.approx(sum(known) / len(known))
