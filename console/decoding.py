@@ -56,7 +56,7 @@ class _GivenUp(BaseException):
 
 
 async def decode_apart(what: str, decode: Callable[[], T], seconds: float = DECODING_SECONDS) -> T:
-    """What a decoder makes of bytes from outside; Unreadable if it fails, whatever the failure, or takes too long.
+    """The result of a decoder of bytes from outside; Unreadable if it fails in any way or takes too long.
 
     `what` begins the sentence, as "What the pods tell of NCCL". When the caller is cancelled, the decoder ends too.
     """
@@ -112,7 +112,7 @@ class _Apart(Generic[T]):
 
 
 def describe_fault(error: BaseException) -> str:
-    """What kind of an error it is and where it arose, without any value."""
+    """The type of an error and the line that raised it, without any value."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -238,7 +238,7 @@ async def _read_ends(
 
 
 class _Room:
-    """How many files may still be named as missing in the whole answer; of each checkpoint one is."""
+    """The room for names of missing files in the whole answer; each checkpoint has one name at least."""
 
     def __init__(self) -> None:
         self.left = MAX_MISSING
@@ -276,7 +276,7 @@ def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, Se
 
 
 def _weights_kind(held: Mapping[str, StoredFile]) -> str:
-    """What its weights are written as; empty where none are there."""
+    """The format of its weights; empty if there are none."""
     kind = _detect_format(held)
     if kind in {"Megatron torch_dist", "torch DCP"}:
         return "DCP"
@@ -340,7 +340,7 @@ _STEP_ALONE = {  # formats whose folders are called by the bare step, and what c
 
 
 def _wrong_pointers(held: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
-    """What DeepSpeed's `latest` inside names and is not there."""
+    """The folder that DeepSpeed's `latest` names, if it is missing."""
     for path, file in held.items():
         pointer = contents.get(file.path, b"").decode("utf-8", "replace").strip() if basename(path) == "latest" else ""
         inner = _join(dirname(path), pointer) + "/"
@@ -538,7 +538,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def _parse_json(path: str, data: bytes) -> Any:
-    """What it says; None where it is no JSON, Unreadable where that would take far too much memory."""
+    """Its content; None if it is no JSON, Unreadable if decoding would take far too much memory."""
     check_cost(data, path)
     try:
         return json.loads(data)

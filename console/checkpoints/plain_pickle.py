@@ -60,7 +60,7 @@ def _is_text(key: Any, name: str) -> bool:
 
 
 def read_pickle(data: bytes) -> Any:
-    """What a pickle holds; Unreadable if it is damaged, or no data."""
+    """The data in a pickle; Unreadable if it is damaged or not plain data."""
     if sum(data.count(each) for each in _CONTAINERS) > 1000 + len(data) // 8:  # those of real metadata are 1 in 30
         raise Unreadable("It is damaged: it consists of empty lists.")
     try:

@@ -35,7 +35,7 @@ class SavedState:
 
     @property
     def in_folder(self) -> SeenFolder | None:
-        """What of it counts; None while nobody could look."""
+        """The part of it that counts; None while nobody could look."""
         if self.missing:
             return SeenFolder(self.place, self.at, absent=self.problem[:1].lower() + self.problem[1:].rstrip("."))
         if self.survey is None:

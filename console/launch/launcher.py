@@ -131,7 +131,7 @@ class LaunchService:
         return JobStopper(self._cluster, self._launcher, self.find_unsaved)
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
-        """What the end of a job now would lose, by its log, which is read if nobody follows it, and by its folder."""
+        """The work that ending a job now would lose, by its log, which is read if nobody follows it, and its folder."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get((namespace, name))
         folder = self._folder(namespace, name)

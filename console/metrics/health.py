@@ -105,7 +105,7 @@ def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:
 
 
 def _failed_health(jobset: JobSet, fleet: Fleet, why: str, job_progress: JobProgress | None) -> Health:
-    """What the log names as the reason is told first, then which pod failed."""
+    """The reason in the log comes first, then the pod that failed."""
     first = first_failure(jobset, fleet)
     reason = job_progress.failure if job_progress is not None else ""
     words = "; ".join(filter(None, (reason, (why or jobset.failure).removeprefix("failed: "))))

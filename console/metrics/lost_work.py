@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SeenFolder(NamedTuple):
-    """What was found where checkpoints are saved, when that was looked at last."""
+    """The state of the folder of checkpoints at the last look."""
 
     place: str  # a folder or an address
     read: float
@@ -76,7 +76,7 @@ def find_lost_work(
     jobset: JobSet, fleet: Fleet, spans: Sequence[Span], now: float, *,
     place: str = "", folder: SeenFolder | None = None, unread: str = "",
 ) -> LostWork | None:  # fmt: skip
-    """What a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.
+    """The work a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.
 
     `spans`: what its log told of its time; `place`: where it saves by that; `unread`: why the log, or a part of it, was
     not read.

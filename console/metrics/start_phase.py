@@ -41,7 +41,7 @@ MAX_LAST_LINE = 160  # characters of the last line of a log that a sentence has
 
 
 class StartPhase(Struct, frozen=True):
-    """What a job that has made no step does, by the pod that has been in its phase for longest."""
+    """The phase of a job without steps: that of the pod that has been in its phase for longest."""
 
     name: str = ""  # empty: not known
     since: float = 0.0  # when that began, by the clock of its node
@@ -123,7 +123,7 @@ def pull_seconds(ranks: Sequence[Rank]) -> float:
 
 
 def pull_phase(ranks: Sequence[Rank], longest: float) -> StartPhase | None:
-    """That pods of a job are on their nodes and have not started; None: all have, or none is on a node."""
+    """The phase of pods that are on their nodes and have not started; None: all have, or none is on a node."""
     pods = [rank.pod for rank in ranks if rank.pod is not None and not rank.restarts]
     since = [each.started for each in pods if each.started and each.main is not None and each.main.state == "waiting"]
     return StartPhase(PULL, min(since), longest=longest) if since else None

@@ -390,7 +390,7 @@ async def check_quota(context: CheckContext) -> Verdict:
 
 
 def _asked_resources(context: CheckContext) -> set[str]:
-    """What the pods ask for beside GPUs; a limit is a request where none is named."""
+    """The requests of the pods beside GPUs; a limit counts where no request is named."""
     groups = (value_at(context.wish.values, path) for path in ("requests", "limits", "resources"))
     return {str(name) for group in groups if isinstance(group, Mapping) for name in group}
 

@@ -166,7 +166,7 @@ class _Simulation:
             )
 
     def _earliest(self) -> dict[Key, float]:
-        """When each could start if all of no known end ended now, and whatever starts at once too."""
+        """The earliest start of each, if all jobs of unknown end ended now, and the jobs that start at once too."""
         self._restore()
         found: dict[Key, float] = {}
         for each in self._endless:
@@ -184,7 +184,7 @@ class _Simulation:
         return found
 
     def _not_tried(self) -> Iterator[tuple[Key, ExpectedStart]]:
-        """Those in queues that are closed, and those too far behind in the others."""
+        """Workloads in closed queues, and those too far behind in the others."""
         tried = tried_of(self._fleet)
         for queue in self._fleet.cluster_queues.values():
             first = len(tried.get(queue.name, ()))

@@ -249,7 +249,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
 def shortage(
     book: QuotaLedger, queue: str, need: int, held: Sequence[QuotaHolder], evicted: Sequence[QuotaHolder] = ()
 ) -> tuple[str, tuple[QuotaHolder, ...]]:
-    """What a job that waits, or a launch, lacks of a queue's quota, and the fewest jobs whose end would free it.
+    """The quota that a waiting job or a launch lacks, and the fewest jobs whose end would free it.
 
     `evicted`: whom Kueue may evict for it.
     """

@@ -117,7 +117,7 @@ class Ports:
 
 
 def _is_open(folder: Path, port: int) -> bool:
-    """Whether a program that was started in a pod listens on this machine, which Linux alone tells. Blocking."""
+    """Whether a program started in a pod listens on this machine; known on Linux only. Blocking."""
     sockets = set()
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         for words in map(str.split, table.read_text().splitlines()[1:] if table.exists() else ()):

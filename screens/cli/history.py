@@ -126,7 +126,7 @@ async def complete(session: Session, *, read_logs: bool = False) -> Mapping[int,
 
 
 async def _read_healths(session: Session) -> dict[int, Health]:
-    """How the jobs of open runs are, by the ends of their logs, as `a4 jobs` tells it."""
+    """The states of the jobs of open runs, by the ends of their logs, the same as in `a4 jobs`."""
     fleet, server = session.fleet, session.watch.server
     runs = [run for run in await session.launch.runs.list_runs() if run.open and run.server == server]
     jobs = [(run, jobset) for run in runs if (jobset := fleet.jobsets.get(run.key)) and is_run_of_job(run, jobset)]

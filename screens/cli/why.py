@@ -100,12 +100,12 @@ async def why(options: WhyOptions) -> int:
 
 
 def _says_more(health: Health, sentence: str) -> bool:
-    """Whether how the job is says more than why it does not run."""
+    """Whether the job's health explains more than the reason why it does not run."""
     return health.over or not sentence or health.state in NO_STEPS
 
 
 def _print_start(reason: Why | None, start: ExpectedStart | None, now: float) -> None:
-    """Who is tried before it, and when it would start."""
+    """The jobs before it in its queue, and its expected start."""
     if reason is not None and reason.ahead:
         ahead = ", ".join(reason.ahead[:MAX_AHEAD]) + (" …" if len(reason.ahead) > MAX_AHEAD else "")
         print_hint(f"Position {reason.position} in its ClusterQueue, after {ahead}.")
@@ -200,7 +200,7 @@ async def _require_unknown(session: Session, name: str) -> None:
 
 
 async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tuple[AlarmReport, JobLine | None]:
-    """How the job is: by its live log if it runs, by the log's end if it has ended or starts."""
+    """The job's health: by its live log if it runs, by the log's end if it has ended or starts."""
     report = AlarmReport()
     if job is None:
         return report, None

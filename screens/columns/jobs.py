@@ -89,7 +89,7 @@ class JobLine:
 
     @property
     def slower(self) -> str:
-        """That its steps take longer than before, where nothing graver is told."""
+        """The words for steps that take longer than before; empty if something graver is known."""
         late = self.health.level is HealthLevel.LATE and self.health.state == JobState.RUNNING
         return self.job_progress.slower if late and self.job_progress is not None else ""
 

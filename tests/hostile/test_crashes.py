@@ -89,7 +89,7 @@ def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFi
     check(capfd.readouterr().err)
 
 
-def test_a_worker_that_fails_is_said_and_reported_and_the_console_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_that_fails_is_reported_and_the_console_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
     session, output = FakeSession(scene()), list[str]()
 
     async def connect() -> Any:

@@ -58,14 +58,14 @@ def own_script(launch: Launch, text: str) -> Sandbox:
     return pod
 
 
-def test_an_own_script_is_told_and_saves(launch: Launch) -> None:
+def test_an_own_script_gets_sigterm_and_saves(launch: Launch) -> None:
     pod = own_script(launch, SAVES + WAITS)
     code, lines = ended(pod)
     assert (code, lines[-2:]) == (143, ["step 7 script: ended by SIGTERM", "own-script ended with exit code 143"])
     assert pod.text("saved") == "saved\n"
 
 
-def test_ranks_are_told_before_what_has_started_them(launch: Launch) -> None:
+def test_ranks_get_sigterm_before_what_has_started_them(launch: Launch) -> None:
     pod = own_script(launch, '"$A4_ROOT/starter"\necho never\n')
     pod.program(pod.root / "starter", STARTER)
     pod.program(pod.root / "rank", RANK)
@@ -108,7 +108,7 @@ def test_a_training_that_saves_for_another_pods_signal_is_not_done(launch: Launc
     assert not list((pod.root / "mnt").glob("**/.a4-over")), "it is not at its end"
 
 
-def test_no_step_begins_in_a_pod_that_is_told_to_end(launch: Launch) -> None:
+def test_no_step_begins_in_a_pod_after_sigterm(launch: Launch) -> None:
     pod = launch("qwen3-download")
     (pod.root / "tmp/a4-ending").touch()
     assert pod.run("qwen3-download.sh") == (143, [])

@@ -101,7 +101,7 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
     assert f"{answer}. " in [run.text for run in page]
 
 
-async def test_a_log_that_cannot_be_read_is_said_with_the_most_that_can_be_lost() -> None:
+async def test_a_log_that_cannot_be_read_stands_beside_the_most_that_can_be_lost() -> None:
     launch = service(fleet_with(Mount("/out", stays=True)), Unreachable("The kubelet does not answer."))
     assert await launch.find_unsaved(*LLAMA) == (
         "its log could not be read (The kubelet does not answer): up to 69.3 GPU-hours"

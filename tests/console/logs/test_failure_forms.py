@@ -167,7 +167,7 @@ def test_a_traceback_is_read_wherever_it_begins(log: str, rank: int | None, text
 
 
 @pytest.mark.parametrize("ray", ["the node running low on memory", "memory pressure (OOM)"])
-def test_the_name_of_a_class_does_not_tell_which_memory_ran_out(ray: str) -> None:
+def test_the_name_of_a_class_does_not_name_the_memory_that_ran_out(ray: str) -> None:
     found = parse_failures(f"ray.exceptions.OutOfMemoryError: Task was killed due to {ray}.".encode())
     assert [each.kind for each in found] == ["out-of-memory"]
 

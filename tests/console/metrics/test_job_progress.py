@@ -195,7 +195,7 @@ def taken(at: float) -> Diagnosis:
         (JobProgress(slower="30 % MFU"), None, taken(800.0), ""),
     ],
 )
-def test_slower_steps_are_told_from_the_end_of_the_log_too_until_they_are_its_pace(
+def test_slower_steps_are_found_at_the_end_of_the_log_too_until_they_are_its_pace(
     found: JobProgress, seen: Diagnosis | None, pace: Diagnosis | None, words: str
 ) -> None:
     assert judge_pace(found, seen, pace).slower == words

@@ -45,7 +45,7 @@ def loss_of(
     return find_lost_work(made, fleet_of(made, *pods), run.read(), run.now, place=place, folder=folder)
 
 
-def told(
+def track(
     run: Script, *mounts: Mount, folder: SeenFolder | None = None, place: str = "/out", ran: float = 7200.0
 ) -> str:
     loss = loss_of(run, *mounts, folder=folder, place=place, ran=ran)
@@ -74,7 +74,7 @@ ALL = "up to 32.0 GPU-hours"  # 16 GPUs for two hours
 def test_a_checkpoint_counts_only_where_it_outlives_the_pods(
     mounts: tuple[Mount, ...], saves: bool, words: str
 ) -> None:
-    assert told(trained(30 if saves else 0), *mounts) == words
+    assert track(trained(30 if saves else 0), *mounts) == words
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_what_outlives_the_pods_is_known_by_the_volume_around_a_folder(
 
 def test_a_folder_that_was_read_counts_for_more_than_the_log() -> None:
     run = trained(30)
-    assert told(run, DISK, folder=seen(run, 240)) == "the work since step 40 was saved 4 min ago: 1.1 GPU-hours"
+    assert track(run, DISK, folder=seen(run, 240)) == "the work since step 40 was saved 4 min ago: 1.1 GPU-hours"
     newer = "the work since step 100 was saved 60 s ago: 16.0 GPU-minutes"
-    assert told(run, DISK, folder=seen(run, 240, read=90.0)) == newer, "it was saved after the folder was read"
+    assert track(run, DISK, folder=seen(run, 240, read=90.0)) == newer, "it was saved after the folder was read"
     absent = "there is no folder /out in pod 0 of llama"
-    assert told(run, DISK, folder=seen(run, 0, absent=absent)) == f"{absent}: {ALL}"
-    assert told(run, SCRATCH, folder=seen(run, 240)) == f"{IN_PODS}: {ALL}"
+    assert track(run, DISK, folder=seen(run, 0, absent=absent)) == f"{absent}: {ALL}"
+    assert track(run, SCRATCH, folder=seen(run, 240)) == f"{IN_PODS}: {ALL}"
 
 
 def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved() -> None:
@@ -113,8 +113,8 @@ def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved()
         run = trained(save, 1)
         run.end_training()
         run.spend(Box.IDLE, 3600)
-        assert told(run, mounts).endswith(words)
-        assert bool(told(run, mounts)) == bool(words)
+        assert track(run, mounts).endswith(words)
+        assert bool(track(run, mounts)) == bool(words)
     failed, made = trained(30), job(DISK)
     ended = Span(failed.now, failed.now, SpanKind.ENDED, last=1)
     pod = rank(made, 0, "n0", started=failed.now - 7200)
@@ -150,7 +150,7 @@ def test_never_more_is_lost_than_its_pods_did_to_the_second() -> None:
     assert few.gpu_hours(fresh.now) == pytest.approx(16 * 91 / 3600)
 
 
-def test_what_is_not_known_is_said_as_that() -> None:
+def test_what_is_not_known_is_not_known() -> None:
     made = job(DISK)
     pods = [rank(made, number, f"n{number}", started=NOW - 3600, containers=()) for number in range(2)]
     fleet = fleet_of(made, *pods)

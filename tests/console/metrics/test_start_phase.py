@@ -71,7 +71,7 @@ def words(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None
         ((((1.0, "step 3 old: run"), (10.0, "new")),), "its last line came 90 s ago: new"),
     ],
 )
-def test_what_a_job_does_is_told_by_the_pod_that_has_been_in_its_phase_for_longest(
+def test_the_phase_of_a_job_is_that_of_the_pod_that_is_longest_in_its_own(
     pods: tuple[tuple[tuple[float, str], ...], ...], phase: str
 ) -> None:
     assert words(*pods) == phase

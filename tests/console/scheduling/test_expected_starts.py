@@ -58,7 +58,7 @@ def bounds_of(fleet: Fleet, name: str, **left: float) -> tuple[float, tuple[str,
     return found.earliest and round(found.earliest - fleet.at, 3), found.sooner
 
 
-def test_what_cannot_be_told_to_the_minute_has_bounds() -> None:
+def test_a_start_that_is_not_known_to_the_minute_has_bounds() -> None:
     """64 GPUs; of a nobody knows the end, b ends in 500 s."""
     fleet = scene(runs("a", 2), runs("b", 6), waits("wide", 8))
     assert start_of(fleet, "wide", b=500) == (0, "", False, "how long a still runs is not known")

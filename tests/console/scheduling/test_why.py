@@ -560,7 +560,7 @@ def free_block() -> list[Node]:
     return [Node(f"n{at}", gpus=8, gpu_capacity=8, ready=True, block="blk-0", pool="a4") for at in range(8)]
 
 
-def test_nodes_that_kueue_excludes_are_told_before_what_gpus_say() -> None:
+def test_nodes_that_kueue_excludes_come_before_the_count_of_gpus() -> None:
     group = PodSet("main", 4, ((GPU, 8),), required_topology=BLOCK)
     waiting = workload("big", conditions=pending("Pending", EXCLUDED), group=group)
     answer = why(waiting, fleet_of(waiting, queue(128), DOOR, *free_block()))
@@ -570,7 +570,7 @@ def test_nodes_that_kueue_excludes_are_told_before_what_gpus_say() -> None:
     assert "has not assigned" not in answer.sentence
 
 
-def test_an_admission_check_that_failed_is_told_by_name_and_message() -> None:
+def test_an_admission_check_that_failed_has_its_name_and_message() -> None:
     evicted = Condition("Evicted", "False", "QuotaReserved", "Previously: At least one admission check is false")
     conditions = (*pending("Pending", "The workload has failed admission checks"), evicted)
     waiting = workload("big", conditions=conditions, checks=(RETRY,), requeue_at=2e10, requeue_count=3)

@@ -33,7 +33,7 @@ def step(number: int, chance: random.Random) -> Step:
     return Step(number, 10**6, loss, 1.0, step_time_s=chance.random(), nan=loss is None, extra=extra)
 
 
-def test_steps_that_are_packed_or_told_again_are_looked_at_once() -> None:
+def test_steps_that_are_packed_or_repeated_count_once() -> None:
     growing, made = Steps(), TrainingRun("megatron")
     for number in range(1, 3 * _PACKED):
         growing.append(Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan))
