@@ -12,7 +12,8 @@ source "$here/steps.sh"
 # shellcheck source=launchers/checkpoints.sh
 source "$here/checkpoints.sh"
 
-child=0
+child=""
+newest=""
 mark="$$-$RANDOM$RANDOM"
 
 # with_variable PATTERN: processes of this pod that have such a variable. In tests the pod is a folder.
@@ -39,10 +40,13 @@ ranks_here() {
     done
 }
 
-# What the recipe has started and still runs.
+# What the recipe has started and still runs, and what run.sh itself has: the signal may have come before that had a name.
 of_recipe() {
+    local pid
     with_variable "A4_RUN=$mark"
-    if kill -0 "$child" 2>/dev/null; then echo "$child"; fi
+    for pid in $child $newest; do
+        if kill -0 "$pid" 2>/dev/null; then echo "$pid"; fi
+    done
 }
 
 tell_to_end() {
@@ -103,6 +107,7 @@ what_is_saved() {
 # SIGTERM may come at any moment; run.sh calls this in its trap, in which a return without a number means the code before it.
 end_by_signal() {
     local before how="ended by SIGTERM" saved limit="$A4_GRACE_SECONDS"
+    newest="${!:-}"
     trap : TERM
     : >"$ending_file"
     if [[ -n "${PAI_WORKSPACE_ROOT:-}" ]]; then post_ending "$JOB_COMPLETION_INDEX"; fi

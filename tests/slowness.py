@@ -22,8 +22,6 @@ LIMIT = 1.0
 USUAL = 0.045
 """Seconds of `arithmetic` on the machine of the limit."""
 EXEMPT = {"slow", "lab", "programs"}
-MAX_TIMED_AGAIN = 12
-"""So many may have been slow because of what ran beside them; of more, the first are timed again."""
 QUEUED = Path("/proc/thread-self/schedstat")
 
 
@@ -49,7 +47,6 @@ class Slowness:
     """Notes which tests took too long, and at the end times them alone: then nothing ran beside them."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config = config
         self.is_worker = hasattr(config, "workerinput")
         self.is_beside = self.is_worker or bool(getattr(config.option, "numprocesses", None))
         self.took: dict[str, float] = {}
@@ -92,8 +89,7 @@ class Slowness:
         limit = LIMIT * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * max(1.0, arithmetic() / USUAL)
         self.too_slow = {name: took for name, took in self.took.items() if took > limit}
         if self.is_beside:
-            longest = sorted(self.took, key=self.took.__getitem__, reverse=True)[:MAX_TIMED_AGAIN]
-            self.too_slow = {name: took for name, took in timed_alone(longest).items() if took > limit}
+            self.too_slow = {name: took for name, took in timed_alone(list(self.took)).items() if took > limit}
         if self.too_slow and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -9,6 +9,8 @@ from console.launch.helm import Helm
 from console.launch.install import ChartCatalog, Launcher
 from console.launch.recipes import LaunchPlan
 
+OF_EVERY_POD = {"run.sh", "pods.sh", "prepare.sh", "steps.sh", "ending.sh", "checkpoints.sh"}
+"""Launchers that the pods of each recipe get."""
 CATALOGUE = ChartCatalog.from_chart()
 
 

@@ -13,7 +13,7 @@ from console.errors import ConsoleError
 from console.launch.helm import Helm
 from console.launch.recipes import LaunchPlan
 from console.launch.value_checks import iterations, model_id
-from tests.chart.plans import CATALOGUE, offline
+from tests.chart.plans import CATALOGUE, OF_EVERY_POD, offline
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
@@ -362,16 +362,7 @@ async def test_words_of_yaml_stay_names(name: str) -> None:
 
 async def test_a_recipe_gets_its_own_launchers_only() -> None:
     data = (await render("ddp-smoke"))["ConfigMap"]["data"]
-    assert set(data) == {
-        "run.sh",
-        "pods.sh",
-        "prepare.sh",
-        "steps.sh",
-        "ending.sh",
-        "checkpoints.sh",
-        "ddp-smoke.sh",
-        "ddp-smoke.py",
-    }
+    assert set(data) == OF_EVERY_POD | {"ddp-smoke.sh", "ddp-smoke.py"}
 
 
 async def test_rendering_twice_gives_the_same_but_for_the_keys() -> None:

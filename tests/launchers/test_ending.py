@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.assets import launchers_folder
 from tests.launchers.sandbox import LIMIT
 
 if TYPE_CHECKING:
@@ -126,3 +127,14 @@ def test_a_kept_pod_ends_without_another_word(launch: Launch) -> None:
         # A busy shell may say of the sleep that it was ended: Terminated.
         assert "exit code" not in process.communicate(timeout=LIMIT)[0]
     assert process.returncode == 143
+
+
+@pytest.mark.parametrize("begun", ["", "sleep infinity &"], ids=["nothing", "a program without a name yet"])
+def test_sigterm_may_come_at_any_moment(launch: Launch, begun: str) -> None:
+    pod = launch("interactive", gpus=8)
+    pod.environment["A4_GRACE_SECONDS"] = "8"
+    file = pod.root / "early.sh"
+    file.write_text(f"set -euo pipefail\nsource {launchers_folder()}/ending.sh\n{begun}\nend_by_signal\n")
+    with pod.start(str(file)) as process:
+        output = process.communicate(timeout=LIMIT / 5)[0]  # its end would hold what has not ended
+    assert (process.returncode, output.splitlines()[-1:]) == (143, ["interactive ended with exit code 143"])

@@ -9,6 +9,7 @@ import pytest
 from console.errors import BadInput, Unreadable
 from console.launch.install import MAX_NAME_LENGTH, ChartCatalog, name_problem, namespace_problem
 from console.launch.recipes import FieldProblem, LaunchPlan, format_value, parse_value
+from tests.chart.plans import OF_EVERY_POD
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
@@ -136,15 +137,7 @@ def test_the_chart_is_given_what_differs_and_the_launchers() -> None:
         "env": {"GLOO_SOCKET_IFNAME": None},
     }
     assert isinstance(launchers, dict)
-    assert set(launchers) == {
-        "run.sh",
-        "pods.sh",
-        "prepare.sh",
-        "steps.sh",
-        "ending.sh",
-        "checkpoints.sh",
-        "interactive.sh",
-    }
+    assert set(launchers) == OF_EVERY_POD | {"interactive.sh"}
 
 
 def test_a_plan_wins_over_its_recipe() -> None:
