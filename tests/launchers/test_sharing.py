@@ -109,6 +109,7 @@ def test_two_namespaces_of_equal_names_leave_each_others_flags(launch: Launch) -
     assert worker.run("qwen3-to-mcore.sh")[0] == 0
 
 
+@pytest.mark.slow(reason="waits until discovery gives up")
 @pytest.mark.parametrize(
     ("text", "message"),
     [

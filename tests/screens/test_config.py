@@ -112,6 +112,7 @@ async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs()
         await until(pilot, lambda: not pane.display)
 
 
+@pytest.mark.slow(reason="many keys in a whole app, which waits for what it reads")
 async def test_a_pane_below_a_long_list_has_the_persons_lines() -> None:
     write('start = "jobs"\n[panes]\nbelow = 17\n')
     fleet = fleet_of(*(jobset(f"job-{number}", 1) for number in range(40)))

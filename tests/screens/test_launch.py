@@ -733,6 +733,7 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
         await until(pilot, lambda: "You may not list Secrets in default." in screen_text(app))
 
 
+@pytest.mark.slow(reason="many keys in a whole app")
 async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits() -> None:
     async with console(session_of()) as (app, pilot, _):
         screen = await to_form(app, pilot)

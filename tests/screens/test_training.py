@@ -119,6 +119,7 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(version: str)
         assert [step.step for step in panel.track.steps] == [*range(1, 14)]
 
 
+@pytest.mark.slow(reason="many keys in a whole app, which waits for what it reads")
 async def test_a_log_of_hours_says_how_far_the_job_is_only_when_it_was_read_up_to_now() -> None:
     session, begun = FakeSession(queue_scene()), time.time() - 3600
     for at, line in enumerate(training(60)):
