@@ -26,6 +26,7 @@ from rich.text import Text
 from textual import events
 from textual.app import App
 from textual.command import CommandPalette
+from textual.css.query import NoMatches
 from textual.filter import LineFilter
 from textual.message_pump import MessagePump
 from textual.widgets import Input, TextArea
@@ -270,6 +271,8 @@ class KeyOrderedApp(App[int]):
         if not isinstance(error, WorkerFailed) or not isinstance(error.error, Exception):
             super()._handle_exception(error)
             return
+        if isinstance(error.error, NoMatches) and active_worker.get().node._pruning:
+            return  # its page was being removed: there is nowhere to show anything, and nothing to report
         if self._exception is None:  # a test that drives the app raises it
             self._exception = error.error
             self._exception_event.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import work
 
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -117,6 +119,29 @@ def test_a_worker_that_fails_is_reported_and_the_console_goes_on(capfd: pytest.C
     assert any(re.match(r"A part of the console failed \(RuntimeError in test_crashes.py:\d+\)\. The rest", each)
                for each in output)  # fmt: skip
     check(capfd.readouterr().err)
+
+
+async def test_a_worker_that_shows_something_on_a_page_being_removed_is_no_failure() -> None:
+    from textual.widgets import Label
+
+    class Part(Label):
+        @work
+        async def wait(self) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.query_one("#gone")
+
+    async def connect() -> Any:
+        return FakeSession(scene())
+
+    app = ConsoleApp(Settings(), connect=connect)
+    async with app.run_test() as pilot:  # raises what a worker raised
+        part = Part()
+        await app.screen.mount(part)
+        part.wait()
+        await pilot.pause()
+        await part.remove()
 
 
 COMPUTING = """

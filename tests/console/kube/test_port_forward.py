@@ -250,9 +250,9 @@ async def test_a_slow_pod_holds_the_writer_back() -> None:
             writing = asyncio.ensure_future(write(writer))
             # Nobody reads, so it can never end: what is written has nowhere to go but the buffers of the system.
             assert not (await asyncio.wait({writing}, timeout=0.3))[0]
-            (pipe,) = (each._pipe for each in made._splices)
-            assert pipe is not None
-            assert pipe._socket._transport.get_write_buffer_size() <= 2 * websocket.WAITING + (1 << 18)
+            pipes = [each._pipe for each in made._splices if each._pipe]  # others of this machine may connect too
+            waiting = [each._socket._transport.get_write_buffer_size() for each in pipes]
+            assert 0 < max(waiting) <= 2 * websocket.WAITING + (1 << 18)
             reads.set()
             await asyncio.wait_for(writing, 60)
             assert await asyncio.wait_for(reader.read(), 60) == b""
