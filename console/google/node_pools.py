@@ -75,7 +75,7 @@ class PoolStatus:
     @property
     def state(self) -> str:
         """One word: "ok", "busy" or "bad"."""
-        if self.pool.status in FAILED_STATES:
+        if self.pool.status in FAILED_STATES or (self.failed and not self.operations):
             return "bad"
         busy = self.operations or self.pool.status not in HEALTHY_STATES or self.short
         return "busy" if busy else "ok"

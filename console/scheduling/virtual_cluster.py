@@ -57,10 +57,6 @@ class VirtualCluster:
             for name in self.snapshot.queues
         }
 
-    @property
-    def has_waiting(self) -> bool:
-        return any(self._active.values()) or any(self._parked.values())
-
     def submit(self, workload: Workload) -> None:
         hopeless = workload.shape() in self._hopeless[workload.cluster_queue]
         where = self._parked if hopeless else self._active

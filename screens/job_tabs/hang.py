@@ -19,6 +19,7 @@ from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
 from console.hang.slow_rank_words import DUMPS_HALT
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
+from console.hang.stack_location import Activity
 from console.kube.snapshot import Fleet
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, HealthLevel
@@ -47,7 +48,7 @@ class GroupTable(ResourceTable["HangGroup"]):
     NOUN = "group"
     EMPTY = Notice("This job has not been inspected yet.", "H inspects it: where its processes are.")
     COLUMNS: ClassVar = (
-        Column("", lambda group: Span("✗", "bad") if group.suspect else Span("●", "ok"), width=1),
+        Column("", lambda group: group_sign(group), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
         Column("WHERE", lambda group: Span(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
         Column("RANKS", lambda group: format_ranges(group.ranks), least=8, most=40),
@@ -341,8 +342,8 @@ class HangTab(JobTab):
 
     def _show(self, report: HangReport) -> None:
         _, *rest = report.verdict
-        glyph, ink = ("✗ ", "bad") if report.alarming else ("● ", "ok") if report.groups else ("○ ", "dim")
-        self.verdict.runs = (Span(glyph, ink), Span(report.short, ink if ink == "bad" else "strong"))
+        sign = wording.BAD if report.alarming else next(map(group_sign, report.groups), wording.IDLE)
+        self.verdict.runs = (sign, Span(f" {report.short}", "bad" if report.alarming else "strong"))
         self._show_advice(report.advice)
         told = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
         self.more.runs = tuple(Span(wording.short_nodes(run.text), run.ink) for run in told)
@@ -363,7 +364,7 @@ class HangTab(JobTab):
         if group is not None:
             if self.is_open:  # keys of the page are about the pod of the process
                 self.post_message(self.Chosen(group.members[0].pod_rank))
-            lines.append(f"{RULE}{'✗' if group.suspect else '●'} {group.sentence}")
+            lines.append(f"{RULE}{group_sign(group).text} {group.sentence}")
             lines += format_member_lines(group)
             if len(group.members) > MAX_STACKS:
                 lines += [f"   … and {len(group.members) - MAX_STACKS} more", ""]
@@ -446,6 +447,11 @@ FACT_NOTES = {
     "maps": "its memory",
     "strace": "system calls, for ten seconds",
 }
+
+
+def group_sign(group: HangGroup) -> Span:
+    """Works only what computes; who waits, or was not asked, is not known to."""
+    return wording.BAD if group.suspect else wording.OK if group.doing is Activity.COMPUTE else wording.IDLE
 
 
 def _with_glyphs(lines: list[str]) -> list[str]:

@@ -72,7 +72,9 @@ class TrainingTab(JobTab):
         self._show()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        self.panel.late = line.health if line is not None and line.health.state in NO_STEPS else None
+        health = line.health if line is not None else None
+        self.panel.late = health if health is not None and health.state in NO_STEPS else None
+        self.panel.over = health_runs(health)[0] if health is not None and (health.over or health.kept) else None
         self._update_summary()
         if self.is_open:
             self.panel.reading = self._has_unread_log

@@ -18,7 +18,7 @@ from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
 from screens.columns.column import Column
-from screens.columns.runs import RUNS, cost_lines, cost_words, run_facts, run_sentence, spoken
+from screens.columns.runs import RUNS, cost_lines, cost_words, outcome_cell, run_facts, run_sentence, spoken
 from screens.dialogs.launch import launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import save_log
@@ -355,6 +355,7 @@ class RunScreen(RunRecordsScreen):
             trained = kept.measures.track is not None
             if trained:
                 panel = self.query_one(TrainingPanel)
+                panel.over = outcome_cell(run)[0] if run.ended else None
                 panel.show(kept.measures.tracks)
             elif kept.measures.tests:
                 tests = self.query_one(NcclPanel)

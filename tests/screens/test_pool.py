@@ -62,6 +62,14 @@ def picture(*pools: PoolStatus, operations: tuple[GkeOperation, ...] = (REPAIR,)
     return PoolsSnapshot(found, pools, operations, (REQUEST,), NOW)
 
 
+def test_a_pool_whose_last_operation_failed_is_not_well() -> None:
+    failed = replace(RESIZE, status="DONE", error="GCE_STOCKOUT: no machines")
+    status = PoolStatus(POOL, 3, 3, 3, 0, 0, (), failed)
+    assert (status.state, status.sentences) == ("bad", ("Set node pool size failed: GCE_STOCKOUT: no machines",))
+    assert replace(status, operations=(RESIZE,)).state == "busy"  # it is tried again
+    assert replace(status, failed=None).state == "ok"
+
+
 @asynccontextmanager
 async def page(
     told: object = None, *, name: str = "a4-pool", settings: Settings | None = None, nodes: tuple[Node, ...] = ()

@@ -42,17 +42,18 @@ READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
 def summary(
-    track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: Health | None = None, short: bool = False
-) -> list[Span]:
+    track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: Health | None = None, over: Span | None = None,
+    short: bool = False,
+) -> list[Span]:  # fmt: skip
     """Progress, loss, speed and expected end in one line; `short` is for narrow terminals.
 
-    `late`: the health of a job that makes no steps; then nobody knows when it ends.
+    `late`: the health of a job that makes no steps; then nobody knows when it ends. `over`: the sign of one that ended.
     """
     last = track.last
     if last is None:
         return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]
     at_work = health_runs(late)[0] if late is not None else wording.OK
-    glyph = wording.ALARM if track.nan else wording.DONE if track.finished else at_work
+    glyph = over or (wording.ALARM if track.nan else wording.DONE if track.finished else at_work)
     runs = [glyph, Span(" ")]
     total = track.total
     if total and last.step is not None:
@@ -65,7 +66,10 @@ def summary(
         runs.append(Span(f"; {track.position().nan_words}", "bad"))
     elif loss is not None:
         runs.append(Span(f"; loss {loss:.4g}"))
-    for words in (_speed(track, gpu, short=short), "" if late else _end(track, now, short=short)):
+    for words in (
+        _speed(track, gpu, short=short),
+        "" if late or (over and not track.finished) else _end(track, now, short=short),
+    ):
         if words:
             runs.append(Span(f"; {words}"))
     return [*runs, Span(f"; {late.words}", glyph.ink)] if late else runs
@@ -313,6 +317,7 @@ class TrainingPanel(MeasuresPanel):
     waiting: reactive[str] = reactive("No training step has been printed in this job.")
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
     late: reactive[Health | None] = reactive(None)  # of a job that makes no steps
+    over: reactive[Span | None] = reactive(None)  # sign of a job that has ended
     reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
 
     def __init__(self) -> None:
@@ -353,7 +358,7 @@ class TrainingPanel(MeasuresPanel):
             next((at for at in same if names_number(line, track.numbers[at])), min(first, len(track) - 1))
         )
 
-    watch_late = MeasuresPanel.redraw
+    watch_late = watch_over = MeasuresPanel.redraw
     watch_reading = MeasuresPanel.redraw
 
     def draw(self) -> None:
@@ -365,9 +370,10 @@ class TrainingPanel(MeasuresPanel):
             return
         with track.lock:
             marks = track.list_events()
-            late = self.late if track is self.tracks[-1] else None
+            latest = track is self.tracks[-1]
+            late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
             told = self._read_so_far(track) or summary(
-                track, self.gpu, now=time.time(), late=late, short=self.size.width < 100
+                track, self.gpu, now=time.time(), late=late, over=over, short=self.size.width < 100
             )
             self.sentence.runs = (*self.which("run"), *told)
         letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")

@@ -13,6 +13,8 @@ from msgspec import structs
 
 from console.config import Thresholds
 from console.errors import Unreachable
+from console.hang.report import HangGroup
+from console.hang.stack_location import Activity
 from console.kube.objects.meta import Condition
 from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
@@ -26,7 +28,9 @@ from console.metrics.training.steps import Step, find_run_position
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import run_facts
+from screens.job_tabs.hang import group_sign
 from screens.widgets.charts.training_panel import summary
+from screens.wording import BAD, HELD
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene, table_text
 
@@ -231,3 +235,18 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
     else:
         assert found is not None
         assert found.average == 500.0
+
+
+def test_a_job_that_has_ended_neither_works_nor_has_time_left() -> None:
+    _, (track,), _ = read_lines(_lines(1, 300, nan_from=900))
+    for over, sign, has_end in ((None, "●", True), (HELD, "‖", False), (BAD, "✗", False)):
+        runs = summary(track, now=1300.0, over=over)
+        assert (runs[0].text, "left" in "".join(each.text for each in runs)) == (sign, has_end)
+
+
+@pytest.mark.parametrize(("doing", "suspect", "sign"), [
+    (Activity.COMPUTE, False, "●"), (Activity.DATA, True, "✗"), (Activity.NOT_ASKED, False, "○"),
+    (Activity.UNKNOWN, False, "○"), (Activity.COLLECTIVE, False, "○"),
+])  # fmt: skip
+def test_only_ranks_that_compute_work(doing: Activity, suspect: bool, sign: str) -> None:
+    assert group_sign(HangGroup(doing, doing, (), suspect)).text == sign
