@@ -179,7 +179,7 @@ class AlarmService:
 
     def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
         """A job's alarms of this session since that time, including those that are over, oldest first."""
-        every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self.latest_alarms]
+        every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self._list_alarms()]
         found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
         return tuple(sorted(found, key=lambda each: each.time))
 
@@ -204,7 +204,11 @@ class AlarmService:
 
     @property
     def latest_alarms(self) -> list[Alarm]:
-        """All alarms of this session, including those that are over, newest first."""
+        """The alarms of this session in the namespace that is watched, also those that are over, newest first."""
+        only = self._patrol.namespace if self._patrol else ""
+        return [each for each in self._list_alarms() if only in {"", each.namespace}]
+
+    def _list_alarms(self) -> list[Alarm]:
         every = [alarm for job, _ in self._kept.values() for alarm in job.watch.alarms]
         every += self._patrol.list_alarms() if self._patrol else []
         return sorted(every, key=lambda alarm: -alarm.time)
@@ -260,7 +264,7 @@ class AlarmService:
 
     async def close(self) -> None:
         """Stop all monitors; the alarms so far stay in the history."""
-        self._past = self.latest_alarms
+        self._past = self._list_alarms()
         tasks = [task for _, task in self._kept.values()]
         tasks += [self._rounds] if self._rounds else []
         self._kept.clear()

@@ -74,7 +74,7 @@ def _job(line: JobLine, namespace: str) -> Line:
 def _queue(line: QueueLine) -> Line:
     queue = line.queue
     state = spoken(queue_state(queue.stop_policy, queue.inactive_reason))
-    text = f"{queue.name}: {line.account.sum_text}. {queue.admitted} admitted, {queue.pending} waiting. {state}"
+    text = f"{queue.name}: {line.sum_text}. {queue.admitted} admitted, {queue.pending} waiting. {state}"
     return Line(text, text)
 
 

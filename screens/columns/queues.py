@@ -69,6 +69,15 @@ class QueueLine(Struct, frozen=True):
     flavors: tuple[tuple[str, int], ...] = ()  # GPUs free of each: a workload gets those of one
     waiting: tuple[WaitingStart, ...] = ()  # in Kueue's order, if somebody has asked
 
+    @property
+    def by_flavor(self) -> str:
+        """Free quota of each flavor if there are several: a workload gets that of one."""
+        return ", ".join(f"{name} {free:,}" for name, free in self.flavors) if len(self.flavors) > 1 else ""
+
+    @property
+    def sum_text(self) -> str:
+        return f"{self.account.sum_text}{f', by flavor {self.by_flavor}' if self.by_flavor else ''}"
+
 
 @dataclass(frozen=True)
 class WorkloadLine:
@@ -161,12 +170,6 @@ def _free(line: QueueLine) -> Cell:
     """Free quota; of several flavors as a sum, since a workload gets that of one."""
     parts = [free for _, free in line.flavors if free] if len(line.flavors) > 1 else [line.account.free]
     return Span("+".join(f"{free:,}" for free in parts) or "0", "ok" if any(parts) else "dim")
-
-
-def _by_flavor(line: QueueLine) -> Cell:
-    """Free quota per flavor if there are several."""
-    parts = ", ".join(f"{name} {free:,}" for name, free in line.flavors)
-    return Span(parts if len(line.flavors) > 1 else "", "dim")
 
 
 def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
@@ -263,11 +266,11 @@ QUEUES: Layout[QueueLine] = Layout(
                lambda line: line.account.borrows, width=9, right=True, drop=2),
         Column("LENT", lambda line: _amount(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
-        fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
+        fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.sum_text),
         Column("FREE", _free, "free",
                "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
                lambda line: line.account.free, least=5, most=16, right=True),
-        Column("BY FLAVOR", _by_flavor, least=9, most=32, drop=6),
+        Column("BY FLAVOR", lambda line: Span(line.by_flavor, "dim"), least=9, most=32, drop=6),
         fact("flavors", "flavor -> the part of free that it has", lambda line: dict(line.flavors)),
         fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),
         Column("RUN", lambda line: _amount(line.queue.admitted), "admitted", "admitted workloads",

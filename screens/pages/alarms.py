@@ -70,7 +70,7 @@ class AlarmsScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         watched = self.app.connected and self.session.alarms_enabled
-        found = alarms_of_session(self.session, fleet) if watched else []
+        found = alarms_of_session(self.session, fleet, self.app.only_namespace) if watched else []
         rows: dict[RowKey, Alarm] = {}
         for each in reversed(found):
             name = each.namespace, each.job, each.kind, f"{each.since}"

@@ -16,9 +16,9 @@ from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
 from console.metrics import job_monitor
-from console.metrics.alarm import AlarmKind, Coverage
+from console.metrics.alarm import Alarm, AlarmKind, Coverage
 from console.metrics.alarm_rules import SETTLE_SECONDS
-from console.metrics.alarms import AlarmMonitor
+from console.metrics.alarms import AlarmMonitor, AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder
 from console.metrics.job_monitor import QUIET_SECONDS, MonitorSources
@@ -384,3 +384,11 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
     assert kept == [track.slowdown]
     assert patrol.list_alarms() == []
     await patrol.close()
+
+
+def test_alarms_of_another_namespace_are_not_those_of_the_one_that_is_watched() -> None:
+    found = [Alarm(AlarmKind.STALL, "no step for 2 min", 1000.0, space, "train") for space in ("default", "team-b")]
+    service = AlarmService(cast("Any", None), cast("Any", None), cast("Any", None), Thresholds())
+    service._patrol = cast("Any", SimpleNamespace(namespace="default", list_alarms=lambda: found))
+    assert service.latest_alarms == found[:1]
+    assert service.history_of("team-b", "train") == (found[1],)

@@ -112,6 +112,7 @@ async def test_it_follows_the_cluster_in_a_pipe_and_ends_with_ctrl_c(a4: Command
                 assert line, seen
             assert "job eval-32 (you, 32 GPUs): pending: needs 32 GPUs" in seen
             assert "queue a4: 112 own + 8 to borrow - 96 used = 24 free" in seen
+            assert " free, by flavor a4 32, a4-spot 24. " in seen  # of research: a job gets those of one
             assert "\x1b" not in seen
             assert await asyncio.to_thread(a4.run, "stop", "dpo-a3b", "--yes")
             while " job dpo-a3b (li, 16 GPUs): gone" not in seen:
