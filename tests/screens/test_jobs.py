@@ -414,6 +414,17 @@ def test_of_a_job_that_stalls_no_time_is_left() -> None:
     assert "40 % stalled" in "".join(run.text for run in runs_of(progress_cell(replace(line, alarms=(stall,)))))
 
 
+def test_a_step_that_was_read_long_ago_is_shown_with_its_age() -> None:
+    fleet = queue_scene()
+    progress = JobProgress(step=40, total=100, step_time=2.0, at=fleet.at - 300)
+    line = JobLine(fleet.jobsets["default", "llama"], fleet, progress)
+    assert "40 % 5m00s ago" in "".join(run.text for run in runs_of(progress_cell(line)))
+    assert "ago" not in "".join(
+        run.text
+        for run in runs_of(progress_cell(replace(line, job_progress=structs.replace(progress, at=fleet.at - 9))))
+    )
+
+
 async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama")

@@ -807,6 +807,7 @@ def test_the_fit_light_fades_while_the_server_is_away() -> None:
     assert "reconnecting" not in "".join(run.text for run in live)
 
 
+@pytest.mark.slow(reason="a whole console, whose window grows")
 async def test_manifests_appear_when_the_terminal_grows() -> None:
     async with console(session_of()) as (app, pilot, _):
         await to_form(app, pilot)
