@@ -183,6 +183,9 @@ class Reservation:
     status: str  # READY, CREATING, DELETING ...
 
 
+_PRIVATE = ("10.", "172.16.", "192.168.", "0.0.0.0", "100.64.", "240.")
+
+
 @dataclass(frozen=True, slots=True)
 class Firewall:
     name: str
@@ -200,10 +203,6 @@ class Firewall:
 def is_port_open(rules: tuple[Firewall, ...], port: int) -> bool:
     """Whether the firewall rule with the highest priority for the port allows a private range; default is closed."""
     for rule in rules:
-        if rule.covers_port(port) and any(_is_private_range(source) for source in rule.sources):
+        if rule.covers_port(port) and any(each.startswith(_PRIVATE) or "." not in each for each in rule.sources):
             return rule.allows
     return False
-
-
-def _is_private_range(source: str) -> bool:
-    return source.startswith(("10.", "172.16.", "192.168.", "0.0.0.0", "100.64.", "240.")) or "." not in source

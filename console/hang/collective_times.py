@@ -305,11 +305,10 @@ def _least_trips(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> 
                 measured[number] = min(trip / 1e6, measured.get(number, math.inf))
     # One long round trip is chance: where a pod's link is slow, those of all its connections are. The end that receives
     # most measures shorter ones than the end that sends, so that their geometric mean counts.
-    return {ends: _geometric_mean(measured.values()) for ends, measured in trips.items()}
-
-
-def _geometric_mean(values: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(math.log(max(value, 1e-6)) for value in values))
+    return {
+        ends: math.exp(statistics.fmean(math.log(max(value, 1e-6)) for value in measured.values()))
+        for ends, measured in trips.items()
+    }
 
 
 def _first_rank(pod: PodTimes) -> int:

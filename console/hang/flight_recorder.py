@@ -175,7 +175,7 @@ class _Waits:
             there = (
                 peer is None
                 or peer in self.trusted
-                or any(self._is_partner(peer, rank, *each) for each in self.pending.get(peer, ()))
+                or any(at.p2p and self.peer(group, at) == rank for group, at in self.pending.get(peer, ()))
             )
             return frozenset() if peer is None or there else frozenset({peer})
         key = group, at.seq
@@ -184,9 +184,6 @@ class _Waits:
             absent = frozenset(each for each in group.ranks if entered.get(each, -1) < at.seq)
             self._absent[key] = absent - self.trusted
         return self._absent[key]
-
-    def _is_partner(self, peer: int, rank: int, group: Group, at: Operation) -> bool:
-        return at.p2p and self.peer(group, at) == rank
 
     def launched(self, rank: int) -> list[tuple[Group, int]]:
         """The collectives that a rank's host has launched and that have not ended."""

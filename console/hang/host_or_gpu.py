@@ -8,7 +8,7 @@ of its GPU has launched long before, whenever one looks.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MIN_EXPLAINED = 0.75
@@ -69,15 +69,11 @@ def is_late_by_host(rank: int, of_rank: Mapping[int, RankLaunches], late: frozen
     }
     total = sum(waits.values())
     same_clock = [each for each in others if each.clock == own.clock]
-    if not total or not (same_clock or _typical_wait(waits.values(), total) >= MIN_WAIT_ACROSS_CLOCKS):
+    # Their mean, in which long ones count for more: of many collectives a few may have all the waiting
+    if not total or not (same_clock or sum(each * each for each in waits.values()) / total >= MIN_WAIT_ACROSS_CLOCKS):
         return None
     explained = 0.0
     for number, wait in waits.items():
         later = own.launched[number] - statistics.median(each.launched[number] for each in same_clock or others)
         explained += min(max(0.0, later), wait)
     return explained >= MIN_EXPLAINED * total
-
-
-def _typical_wait(waits: Iterable[float], total: float) -> float:
-    """The mean wait, in which long ones count for more: of many collectives a few may have all the waiting."""
-    return sum(wait * wait for wait in waits) / total

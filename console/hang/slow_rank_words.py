@@ -55,11 +55,8 @@ def describe_cost(late: LateRank, *, short: bool = False) -> str:
     most = "up to " if late.suspect or late.share <= 0 else ""
     cause = "host" if late.suspect else late.cause  # a suspect is one that launches late
     because = f" ({cause})" if cause in _BY_CAUSE else ""
-    return f"{_format_short_name(late) if short else _begin_sentence(late)} costs {most}{share} of each step{because}"
-
-
-def _format_short_name(late: LateRank) -> str:
-    return f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
+    name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
+    return f"{name if short else _begin_sentence(late)} costs {most}{share} of each step{because}"
 
 
 def describe_suspect(late: LateRank) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreadable
+from console.kube.backoff import DEFAULT_BACKOFF, Backoff
 from console.kube.failures import bad_address_error, connection_error, error_from_response
 from console.kube.http import HttpConnections, HttpRequest
 from console.kube.kinds import Kind, kind_named
@@ -22,7 +23,7 @@ from console.kube.objects.on_demand import BuildWire, GroupWire, read_object
 from console.kube.objects.pod import NamedWire
 from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.target import Target
-from console.kube.watch import DEFAULT_BACKOFF, Backoff, Change, Served, watch_kind
+from console.kube.watch import Change, Served, watch_kind
 from console.kube.websocket import WebSocket
 from console.yielding import note_key_press
 

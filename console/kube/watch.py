@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
+from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Unreachable, Unreadable
+from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.failures import StatusWire, error_from_status
 from console.kube.http import HttpRequest
 from console.kube.kinds import JOBSET, KUEUE, Kind, next_token
@@ -85,24 +86,8 @@ class WatchSource(Protocol):
         """Open a watch from that resourceVersion and yield its lines; once entered, the server has accepted it."""
 
 
-class Backoff(Struct, frozen=True):
-    first: float = 0.5
-    most: float = 8.0
-    refused: float = 60.0  # after a refusal that only an administrator can lift
-
-    def wait(self, error: ConsoleError, failures: int) -> float:
-        """Seconds to wait after this error and so many failures in a row, with jitter."""
-        if isinstance(error, NotAllowed | NotFound):
-            return self.refused
-        if isinstance(error, Refused) and error.retry_after:
-            return error.retry_after * (1 + random.random() / 4)
-        if isinstance(error, NotLoggedIn):
-            return min(self.refused, 15.0)
-        return float(min(self.most, self.first * 2.0 ** min(failures - 1, 16)) * (0.5 + random.random() / 2))
-
-
 class _EndedAtOnce(Unreachable):
-    """A watch ended normally but sent nothing: it is retried after a pause."""
+    """A watch ended normally but did not last."""
 
 
 MAX_OBJECTS = 160_000  # of a kind; Kubernetes is made for 150,000 pods, and each fills some 900 bytes here
@@ -114,14 +99,12 @@ MAX_BURST = 0.25  # seconds that work on changes may take until it is taken to h
 MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
 
 
-DEFAULT_BACKOFF = Backoff()
-
-
 async def follow(
     source: WatchSource, reader: KindReader[Any, M], backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncGenerator[Change, None]:
     """Yield the changes of one kind for ever; ordinary failures are `Disconnected`, and only closing ends it."""
-    version, listed, failures = "", False, 0
+    version, listed, retries = "", False, Retries(backoff)
+    storm: Disconnected | None = None  # what is the matter with a server whose lists and watches work, but do not last
     while True:
         try:
             if not version:
@@ -130,24 +113,27 @@ async def follow(
                         version = seen
                         yield change
                 listed = True
-            heard = False
+                if storm is not None:
+                    yield storm
             async with source.watch(version) as lines:
-                yield Heartbeat()
+                retries.begin()
+                if storm is None:
+                    yield Heartbeat()
                 async for text in lines:
                     line = reader.read_event(text)
-                    version, failures, heard = line.version or version, 0, True
-                    yield _change(line)
-            if not heard:
-                raise _EndedAtOnce("Could not watch for changes: the server ended the watch at once.")
+                    change, version, storm = _change(line), line.version or version, None
+                    yield change
+            if not retries.lasted():
+                raise _EndedAtOnce("Could not watch for changes: the server ended the watch within seconds.")
         except ConsoleError as error:
-            failures += 1
+            failures, lasts_not = retries.fail(), isinstance(error, Gone | _EndedAtOnce)
             # One broken watch is mended before anybody would notice.
-            silent = isinstance(error, Gone | _EndedAtOnce)
-            told = not silent and (failures > 1 or not version or isinstance(error, Refused))
+            told = failures > 1 or (not lasts_not and (not version or isinstance(error, Refused)))
             version = "" if isinstance(error, Gone) else version
             if told:
-                yield Disconnected(error)
-            if told or failures > 1:
+                said = Disconnected(error)
+                storm = said if lasts_not else None
+                yield said
                 await asyncio.sleep(backoff.wait(error, failures))
 
 
@@ -318,16 +304,14 @@ async def watch_kind(
     client: Client, catalogue: ApiDiscovery, kind: Kind, namespace: str, backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncGenerator[Change | Served, None]:
     """Yield the changes of one kind for ever; falls back to `namespace` where all namespaces may not be listed."""
-    failures, where = 0, ""
+    retries, where = Retries(backoff), ""
     while True:
         try:
             version = await catalogue.version(kind)
         except ConsoleError as error:
-            failures += 1
             yield Disconnected(error, _state(error))
-            await asyncio.sleep(backoff.wait(error, failures))
+            await asyncio.sleep(backoff.wait(error, retries.fail()))
             continue
-        failures = 0
         if not version:
             yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
             await asyncio.sleep(backoff.refused)
@@ -336,6 +320,7 @@ async def watch_kind(
         group = f"{kind.group}/{version}" if kind.group else version
         yield Served(group, f"only namespace {where}: listing {kind.plural} everywhere is not allowed" if where else "")
         source = HttpSource(client, kind.path(version, where), kind.plural)
+        retries.begin()
         async with aclosing(follow(source, kind.reader, backoff)) as changes:
             async for change in changes:
                 if isinstance(change, Disconnected):
@@ -345,7 +330,7 @@ async def watch_kind(
                     if isinstance(change.error, NotFound):
                         catalogue.clear_cache()
                         yield Disconnected(_not_served_error(kind), WatchState.ABSENT)
-                        await asyncio.sleep(backoff.first)
+                        await asyncio.sleep(backoff.pause(retries.fail(), backoff.refused))
                         break
                     change = Disconnected(change.error, _state(change.error))
                 yield change

@@ -167,14 +167,16 @@ class WatchedCluster:
             return
 
     async def _greet(self) -> None:
-        pause = 0.5
+        from console.kube.backoff import DEFAULT_BACKOFF
+
+        failures = 0
         while not self.server_version:
             try:
                 self.server_version = await self.current_connection.catalogue.server_version()
-            except ConsoleError:
+            except ConsoleError as error:
                 # The links say why; the version is only decoration.
-                await asyncio.sleep(pause)
-                pause = min(30.0, pause * 2)
+                failures += 1
+                await asyncio.sleep(DEFAULT_BACKOFF.wait(error, failures))
         await self.me()
         self.answered.set()
 

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
 from console.kube.actions import pod_path
+from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
-from console.kube.watch import DEFAULT_BACKOFF, Backoff
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LineSplitter, decode_line, split_timestamps
 from console.logs.redact import Redactor, redact_line
@@ -118,21 +118,20 @@ class ResumeCursor:
 GIVE_UP_SECONDS = 600.0  # seconds without an answer after which following ends in an error
 
 
-class RetryPolicy:
+class RetryPolicy(Retries):
     """Decides after an error whether to wait and retry, to treat the log as ended, or to raise the error."""
 
     def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
         """`rest` waits so many seconds, or less if that is no use; `seen`: whether lines of it were given before."""
+        super().__init__(backoff)
         self._follow = follow
-        self._backoff = backoff
         self._rest = rest
-        self._failures = 0
         self._seen = seen
-        self._since = 0.0
+        self._since = 0.0  # when it failed first since something came
         self.broke = False  # whether the connection broke, and nothing has come since
 
     def reset(self) -> None:
-        self._failures, self._seen, self.broke = 0, True, False
+        self._since, self._seen, self.broke = 0.0, True, False
 
     async def wait_or_raise(self, error: ConsoleError) -> bool:
         """Wait before a retry and return whether the log has ended; raises the error if a retry is useless."""
@@ -142,17 +141,16 @@ class RetryPolicy:
             raise error
         self.broke = isinstance(error, Unreachable)
         now = asyncio.get_running_loop().time()
-        self._failures += 1
-        if self._failures == 1:
-            self._since = now
-            await asyncio.sleep(0 if self._seen else self._backoff.first)
+        self._since = self._since or now
+        if self.fail() == 1:
+            await asyncio.sleep(0 if self._seen else self.backoff.first)
             return False
         if now - self._since > GIVE_UP_SECONDS and isinstance(error, Unreachable):
             raise error
         if _is_container_waiting(error):
-            await asyncio.sleep(self._backoff.first)
+            await asyncio.sleep(self.backoff.first)
         else:
-            await self._rest(self._backoff.wait(error, self._failures))
+            await self._rest(self.backoff.wait(error, self.failures))
         return False
 
 
@@ -238,7 +236,6 @@ class LogStream:
         self._client = client
         self._wanted = wanted
         self._clean = clean
-        self._backoff = backoff
         self._resumes = bool(self.memory.last)  # whether what was given before is from this very run of the container
         self._rest: list[bytes] = []  # of the last connection: the line that had no end
         self._cutter = LineSplitter()
@@ -277,7 +274,7 @@ class LogStream:
                     async with aclosing(self._read_rest_of_previous()) as batches:
                         async for batch in batches:
                             yield batch
-                    await asyncio.sleep(self._backoff.first)
+                    await asyncio.sleep(trouble.backoff.pause(trouble.fail(), trouble.backoff.most))
             except ConsoleError as error:
                 self._on_connection_lost()
                 over = await trouble.wait_or_raise(error)
@@ -349,6 +346,7 @@ class LogStream:
             path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=once
         ) as answer:
             self.state = StreamState.LIVE
+            self._trouble.begin()
             self._cutter, self._rest = LineSplitter(), []
             self._room = SizeLimit(wanted) if once else None
             if self._to is not None:

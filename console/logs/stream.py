@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotAllowed
+from console.kube.backoff import DEFAULT_BACKOFF
 from console.logs.line import Coverage, Gap, StreamState
 from console.logs.redact import Redactor
 from console.scheduling.ranks import Rank
@@ -41,7 +42,7 @@ class FollowedContainer(Struct):
     task: asyncio.Task[None] | None = None
     error: ConsoleError | None = None
     redactor: Redactor = field(default_factory=Redactor)
-    refusals: int = 0  # how often it was refused since the last line
+    refusals: int = 0  # in a row, each soon after the one before
     again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
     tail: int = 0  # how many last lines it is opened with, until it is known whether there were more; 0: with all
     fresh: bool = False  # whether nothing of it was kept before
@@ -50,7 +51,6 @@ class FollowedContainer(Struct):
     def append_batch(self, batch: list[TimedLine]) -> None:
         self.part.append_lines(batch)
         self.part.open = self.stream.open
-        self.refusals = 0
 
     def may_lack_older_lines(self) -> bool:
         """Whether the first request returned as many lines as asked for; asked until fewer are known."""
@@ -63,10 +63,9 @@ class FollowedContainer(Struct):
     def on_refused(self, error: ConsoleError) -> None:
         """Record that the log is refused, or that the server has not answered for minutes."""
         self.error, self.stream.state = error, StreamState.REFUSED
-        soon = 0.5 * 2.0 ** min(self.refusals, 9)
-        wait = REFUSED_RETRY_SECONDS if isinstance(error, NotAllowed) else min(REFUSED_RETRY_SECONDS, soon)
-        self.refusals += 1
-        self.again = asyncio.get_running_loop().time() + wait
+        now, most = asyncio.get_running_loop().time(), REFUSED_RETRY_SECONDS
+        self.refusals = self.refusals + 1 if now < self.again + most else 1
+        self.again = now + (most if isinstance(error, NotAllowed) else DEFAULT_BACKOFF.pause(self.refusals, most))
 
     @property
     def is_retry_due(self) -> bool:

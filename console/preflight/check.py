@@ -336,18 +336,13 @@ class SharedRequests:
         task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = asyncio.create_task(question())
-            task.add_done_callback(_retrieve_error)
+            # Nobody may wait for it any more, and asyncio would log its error.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return cast("_T", await asyncio.shield(task))  # the key names the question
 
     def close(self) -> None:
         for task in self._asked.values():
             task.cancel()
-
-
-def _retrieve_error(task: asyncio.Task[object]) -> None:
-    """Retrieve the error of a task that nobody waits for any more, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
 
 
 class CheckContext:

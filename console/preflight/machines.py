@@ -16,7 +16,7 @@ from console.google.clusters import Firewall, GkePool, Nat, Reservation, is_port
 from console.kube.kinds import ListWire
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import on_demand
-from console.kube.objects.meta import ObjectWire, Toleration
+from console.kube.objects.meta import ObjectWire
 from console.kube.objects.node import Node, Provisioning
 from console.preflight.check import (
     KUBERNETES,
@@ -211,7 +211,8 @@ async def check_taints(context: CheckContext) -> Verdict:
         taint for taint in keeping
         if not taint.startswith(_TEMPORARY_TAINTS) and not any(each.tolerates(taint) for each in mine)
     }  # fmt: skip
-    told = f"Taints of the A4 nodes: {_taint_keys(keeping) or 'none'}; pods tolerate {_keys_of(mine)}."
+    tolerated = ", ".join(sorted(each.key or "every taint" for each in mine))
+    told = f"Taints of the A4 nodes: {_taint_keys(keeping) or 'none'}; pods tolerate {tolerated}."
     if not refused:
         return ok(told)
     strange = _taint_keys(refused)
@@ -223,10 +224,6 @@ async def check_taints(context: CheckContext) -> Verdict:
 
 def _taint_keys(taints: Iterable[str]) -> str:
     return ", ".join(sorted({taint.partition(":")[0].partition("=")[0] for taint in taints}))
-
-
-def _keys_of(tolerations: Iterable[Toleration]) -> str:
-    return ", ".join(sorted(each.key or "every taint" for each in tolerations))
 
 
 async def _check_metadata_server(context: CheckContext) -> Verdict:

@@ -216,13 +216,9 @@ class _SharedCluster:
 
     def admit_after(self, ended: KueueWorkload | None, at: float) -> list[Move]:
         """What starts and what is preempted once this one, which still runs, has ended."""
-        return self._moves_after(ended.key if ended is not None else None, ended, at, comes=False)
+        return self.moves_after(ended.key if ended is not None else None, ended, at, comes=False)
 
-    def admit_with(self, comes: KueueWorkload, at: float) -> list[Move]:
-        """What starts and what is preempted once this one has come."""
-        return self._moves_after(comes.key, comes, at, comes=True)
-
-    def _moves_after(self, key: Key | None, changed: KueueWorkload | None, at: float, *, comes: bool) -> list[Move]:
+    def moves_after(self, key: Key | None, changed: KueueWorkload | None, at: float, *, comes: bool) -> list[Move]:
         self._behind.append((at, changed, comes))
         found = self._situation.after.get((key, comes))
         if found is None:
@@ -363,7 +359,8 @@ class _Rollout:
             if time.thread_time() > stop:
                 return self._found, self._now
             if self._coming and self._coming[0][0] < self._ends[0][0]:
-                moves = cluster.admit_with(self._next_arrival(), self._now)
+                comes = self._next_arrival()
+                moves = cluster.moves_after(comes.key, comes, self._now, comes=True)
             else:
                 self._now, _, ended = heappop(self._ends)
                 del self._held[ended.key]

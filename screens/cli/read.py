@@ -53,7 +53,11 @@ def _parts(reading: LogResults) -> Iterator[bytes]:
         "nccl": _array(_tests(reading)),
         "training": _array(_runs(reading)),
         "failures": _array_of(map(_failure, reading.failures)),
-        "restarts": _array_of(_restarts(reading)),
+        "restarts": _array_of(
+            {"run": at, "last": back.last, "first": back.first}
+            for at, run in enumerate(reading.training)
+            for back in run.rewinds
+        ),
         "ended": [_encode(reading.ended or None)],
         "scores": _array_of(reading.scores),
         "stacks": _array_of(reading.stacks),
@@ -81,12 +85,6 @@ def _runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
     for run in reading.training:
         steps = _array_of(run.steps, _json_steps, indent="      ")
         yield chain([b"{" + _members({"format": run.format}) + b', "steps": '], steps, [b"}"])
-
-
-def _restarts(reading: LogResults) -> Iterator[dict[str, int]]:
-    for at, run in enumerate(reading.training):
-        for back in run.rewinds:
-            yield {"run": at, "last": back.last, "first": back.first}
 
 
 def _failure(failure: LogFailure) -> dict[str, Any]:

@@ -128,11 +128,6 @@ def _build_status(build: Build) -> Cell:
     return [mark, Span(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
 
 
-def _build_image(build: Build) -> Cell:
-    """The images that the build produces, without their registry."""
-    return Span(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
-
-
 def _seconds_of(build: Build) -> float:
     return build.seconds(time.time())
 
@@ -140,7 +135,8 @@ def _seconds_of(build: Build) -> float:
 BUILDS: tuple[Column[Build], ...] = (
     Column("BUILD", lambda build: build.id, only=COMMAND),
     Column("STATUS", _build_status, width=16, sort=lambda build: build.status),
-    Column("IMAGE", _build_image, least=12, most=60, sort=lambda build: build.images),
+    Column("IMAGE", lambda build: Span(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong"),
+           least=12, most=60, sort=lambda build: build.images),
     Column("TOOK", lambda build: wording.age(_seconds_of(build)) if _seconds_of(build) else "", width=7, right=True,
            sort=_seconds_of, down=True, ages=True),
     since("BEGAN", lambda build: build.created),

@@ -107,10 +107,8 @@ class FleetScreen(PoolsScreen):
     _offered: Mapping[str, object] = {}  # keys that come and go, as they were shown last time
 
     def offers(self) -> dict[str, object]:
-        return {"google": self._can_ask(), "next_fault": self._has_fault()}
-
-    def _has_fault(self) -> bool:
-        return any(host.faults for pool in self._floors for host in pool.floor.hosts)
+        faults = any(host.faults for pool in self._floors for host in pool.floor.hosts)
+        return {"google": self._can_ask(), "next_fault": faults}
 
     def _can_ask(self) -> bool:
         """Whether to ask Google for node pools: nodes have some, and there is no answer or request yet."""

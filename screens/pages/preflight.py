@@ -34,10 +34,6 @@ SHOWN = {
 """Glyph and short word of each result: what is found has the room."""
 
 
-def result_cell(check: Check) -> Span:
-    return SHOWN[check.result][1] if check.over else Span("looking", "dim")
-
-
 def found_cell(check: Check) -> Span:
     if not check.over:
         return Span("…", "dim")
@@ -53,7 +49,8 @@ class CheckTable(ResourceTable["Check"]):
     COLUMNS: ClassVar = (
         Column("", lambda check: SHOWN[check.result][0] if check.over else UNDER_WAY, width=1),
         Column("CHECK", lambda check: Span(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
-        Column("RESULT", result_cell, least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
+        Column("RESULT", lambda check: SHOWN[check.result][1] if check.over else Span("looking", "dim"),
+               least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
         Column("FIX", lambda check: Span("f", "accent") if check.repair else "", width=3, drop=6),
         Column("FOUND", found_cell, fill=True, least=20),
         Column("AREA", lambda check: Span(check.area, "dim"), most=8, drop=7, sort=lambda check: check.area),

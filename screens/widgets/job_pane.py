@@ -241,7 +241,9 @@ def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: floa
     column = max(map(cell_width, entries)) + 3
     across = max(1, (width + 3) // column)
     if len(entries) > across * NODES_MOST:
-        marks = [_gpu_mark(min(each.gpus, key=_utilization_order, default=Gpu(0))) for each in read]
+        least = (min(each.gpus, key=lambda gpu: (not gpu.faults, -1.0 if gpu.utilization is None else gpu.utilization),
+                     default=Gpu(0)) for each in read)  # fmt: skip
+        marks = [_gpu_mark(each) for each in least]
         rows = [marks[start : start + width] for start in range(0, len(marks), width)]
         return [[], [Span("GPU busy, the least busy of each node", "head"), asked], *rows]
     for entry in entries:
@@ -249,10 +251,6 @@ def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: floa
     rows = [[run for each in entries[start : start + across] for run in each]
             for start in range(0, len(entries), across)]  # fmt: skip
     return [[], [Span("GPU busy, by node", "head"), asked], *rows]
-
-
-def _utilization_order(gpu: Gpu) -> tuple[bool, float]:
-    return not gpu.faults, -1.0 if gpu.utilization is None else gpu.utilization
 
 
 def _gpu_mark(gpu: Gpu) -> Span:

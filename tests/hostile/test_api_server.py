@@ -18,12 +18,13 @@ from aiohttp import web
 
 from console.errors import BadKubeconfig, ConsoleError, Refused, Unreachable, Unreadable
 from console.kube import exec as executing
+from console.kube.backoff import Backoff
 from console.kube.kinds import KindReader
 from console.kube.kubeconfig import load
 from console.kube.objects.pod import PodWire, parse_pod
 from console.kube.raw_connection import open_connection
 from console.kube.target import User
-from console.kube.watch import Backoff, Change, Disconnected, HttpSource, Listed, Unparsable, follow
+from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsable, follow
 from console.launch.helm import Helm
 from tests.apiserver import ApiServer
 from tests.hostile.lying_api import pages_without_end

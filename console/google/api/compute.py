@@ -57,12 +57,13 @@ def _parse_firewall(found: dict[str, Any]) -> Firewall:
         allows=bool(found.get("allowed")),
         priority=int(found.get("priority", 1000)),
         sources=tuple(found.get("sourceRanges", ())) + tuple(found.get("sourceTags", ())),
-        ports=tuple(port for each in rules if each.get("IPProtocol") in {"tcp", "all"} for port in _iter_ports(each)),
+        ports=tuple(
+            port
+            for each in rules
+            if each.get("IPProtocol") in {"tcp", "all"}
+            for port in each.get("ports") or ("0-65535",)
+        ),
     )
-
-
-def _iter_ports(rule: dict[str, Any]) -> Iterable[str]:
-    return rule.get("ports") or ("0-65535",)
 
 
 def _last_segment(link: Any) -> str:

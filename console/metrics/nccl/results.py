@@ -243,7 +243,9 @@ def _pack_rows(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
             _convert_column(redop, _REDOPS.__getitem__),
             _convert_column(root, _parse_int),
         ]
-        words += [_convert_column(column, _parse_wrong) for column in wrong]
+        words += [
+            _convert_column(column, lambda word: None if word == b"N/A" else _parse_int(word)) for column in wrong
+        ]
     except (KeyError, ValueError, OverflowError):
         return None
     return PackedRows(len(kind), counts, figures, words) if isfinite(sum(figures)) else None
@@ -253,10 +255,6 @@ def _parse_int(word: bytes) -> int:
     if not word.removeprefix(b"-").isdigit():
         raise ValueError(word)
     return int(word)
-
-
-def _parse_wrong(word: bytes) -> int | None:
-    return None if word == b"N/A" else _parse_int(word)
 
 
 def _convert_column(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:

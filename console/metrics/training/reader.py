@@ -83,7 +83,8 @@ class RunReader:
             self._append(step)
             return
         latest = self._latest.get(label)
-        if latest is not None and number < latest and not self._is_repeated(number, latest):
+        known = self._several and latest is not None and latest - number <= _JITTER
+        if latest is not None and number < latest and not (known and self._index_of_step(number) is not None):
             self._roll_back(number)
             latest = None
         place = self._index_of_step(number)
@@ -205,9 +206,6 @@ class RunReader:
             self.steps = Steps(step._replace(step=None, total=None) for step in self.steps)
             self._latest.clear()
             self.number = None
-
-    def _is_repeated(self, number: int, latest: int) -> bool:
-        return self._several and latest - number <= _JITTER and self._index_of_step(number) is not None
 
     def _roll_back(self, number: int) -> None:
         last, keep = self.number, len(self.steps)

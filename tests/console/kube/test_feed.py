@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import NotAllowed, NotFound, Unreadable
+from console.kube.backoff import Backoff
 from console.kube.client import ApiDiscovery
 from console.kube.snapshot import WatchState
-from console.kube.watch import Backoff, Changed, Disconnected, Heartbeat, Listed, Served, watch_kind
+from console.kube.watch import Changed, Disconnected, Heartbeat, Listed, Served, watch_kind
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from tests.console.kube.objects.recorded import kind
 
@@ -70,6 +71,22 @@ async def test_an_operator_that_is_removed_while_we_look() -> None:
         server.refuse[path] = status(404, "the server could not find the requested resource", reason="NotFound")
         server.hang_up(path)
         await eventually(lambda: any(each.state is WatchState.ABSENT for each in seen(told, Disconnected)))
+
+
+async def test_a_kind_that_is_served_and_then_is_not_found_is_asked_for_less_and_less_often() -> None:
+    pauses: list[int] = []
+
+    class Recorded(Backoff, frozen=True):
+        def pause(self, failures: int, most: float) -> float:
+            pauses.append(failures)
+            return 0.0
+
+    async with ApiServer() as server, server.client() as client:
+        path = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+        server.refuse[path] = [status(404, "no such resource", reason="NotFound") for _ in range(3)]
+        async with gathered(watch_kind(client, ApiDiscovery(client), kind("jobsets"), "team", Recorded())) as told:
+            await eventually(lambda: seen(told, Listed))
+    assert pauses == [1, 2, 3]
 
 
 async def test_a_dead_aggregated_api_is_never_asked() -> None:

@@ -11,9 +11,9 @@ import pytest
 from msgspec import field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.kube.backoff import Backoff
 from console.kube.kinds import next_token
 from console.kube.watch import (
-    Backoff,
     Changed,
     Disconnected,
     FirstListPage,
@@ -173,7 +173,8 @@ async def test_410_lists_again_and_gives_one_replacement_without_a_gap(gone: Any
         [page("a", "b", version=5), page("b", version=90, token="t"), page("c", version=90)],
         [[line("MODIFIED", pod("a", 6))], gone, [line("ADDED", pod("d", 91))]],
     )
-    changes = [each for each in await told(script, 6 if gone is GONE else 7) if not isinstance(each, Heartbeat)]
+    told_of = await told(script, 6 if gone is GONE else 7, Recorded(settled=0.0))
+    changes = [each for each in told_of if not isinstance(each, Heartbeat)]
     assert [type(each) for each in changes[:4]] == [Listed, Changed, Listed, Changed]
     assert names(changes[2]) == ["b", "c"]
     assert script.versions == ["5", "6", "90"] or script.versions == ["5", "6", "90", "91"]
@@ -228,19 +229,41 @@ async def test_a_list_that_goes_stale_in_the_middle_begins_again() -> None:
     assert script.tokens == ["", "t", ""]
 
 
-async def test_a_server_that_answers_410_for_ever_is_not_hammered() -> None:
-    backoff = Recorded()
-    script = Script([page("a", version=each) for each in range(4)], [GONE, GONE, GONE])
-    await told(script, 5, backoff)
-    assert [name for name, _ in backoff.waits] == ["Gone", "Gone"]
+GONE_LINE = line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+BOOKMARK = line("BOOKMARK", {"metadata": {"resourceVersion": "40"}})
 
 
-async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+@pytest.mark.parametrize(
+    ("watch", "lists", "why"),
+    [
+        pytest.param(GONE, 5, "too old", id="410 as the status"),
+        pytest.param([GONE_LINE], 5, "too old", id="410 as an event"),
+        pytest.param([BOOKMARK, GONE_LINE], 5, "too old", id="410 after a bookmark"),
+        pytest.param([], 1, "ended the watch", id="an end at once"),
+        pytest.param([BOOKMARK], 1, "ended the watch", id="an end after a bookmark"),
+    ],
+)
+async def test_watches_that_do_not_last_are_made_less_and_less_often_and_said(watch: Any, lists: int, why: str) -> None:
     backoff = Recorded()
-    script = Script([page("a", version=5)], [[], [], [], []])
-    changes = await told(script, 6, backoff)
-    assert len(backoff.waits) == 3
-    assert not [each for each in changes if isinstance(each, Disconnected)]
+    script = Script([page("a", version=each) for each in range(1, 6)], [watch] * 4)
+    async with gathered(follow(script, PODS, backoff)) as changes:
+        await eventually(lambda: len(script.versions) == 5)
+    assert [failures for _, failures in backoff.waits] == [2, 3, 4]
+    assert len(seen(changes, Listed)) == lists
+    assert isinstance(changes[-1], Disconnected)  # a list alone does not make it live
+    assert why in changes[-1].error.message
+
+
+async def test_410_after_a_watch_that_lasted_costs_no_wait() -> None:
+    backoff = Recorded(settled=0.0)
+    script = Script([page("a", version=each) for each in range(1, 6)], [[BOOKMARK, GONE_LINE]] * 4)
+    changes = await told(script, 12, backoff)
+    assert (backoff.waits, seen(changes, Disconnected)) == ([], [])
+
+
+def test_lists_that_are_useless_for_ever_come_every_few_seconds_at_most() -> None:
+    seconds = [Backoff().wait(GONE, failures) for failures in range(2, 200)]
+    assert min(seconds[6:]) >= 15  # of each of eleven kinds: one in a second and a half
 
 
 async def test_a_restored_server_lists_again() -> None:
@@ -298,7 +321,7 @@ async def following(server: ApiServer, silence: float = 60.0) -> AsyncIterator[l
     """Changes of the pods as they come, without those that only say that the server is there."""
     async with (
         server.client() as client,
-        gathered(follow(HttpSource(client, PATH, "pods", silence=silence), PODS)) as changes,
+        gathered(follow(HttpSource(client, PATH, "pods", silence=silence), PODS, Backoff(settled=0.0))) as changes,
     ):
         yield changes
 

@@ -13,10 +13,10 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.errors import NotAllowed, NotFound, Refused
+from console.errors import NotAllowed, NotFound, Refused, Unreachable
+from console.kube.backoff import Backoff
 from console.kube.objects.meta import parse_time
-from console.kube.watch import Backoff
-from console.logs.container_log import LogRequest, LogStream, ResumeCursor, follow_log
+from console.logs.container_log import LogRequest, LogStream, ResumeCursor, RetryPolicy, follow_log
 from console.logs.line import StreamState
 from console.logs.line_splitter import LONGEST_LINE, LineSplitter, decode_line, split_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
@@ -452,6 +452,21 @@ async def test_all_go_on_once_the_server_has_answered_one_of_them() -> None:
             await eventually(lambda: len(slow) == len(quick) == 2)
             container.end()
             await eventually(lambda: patient.state is eager.state is StreamState.ENDED)
+
+
+async def test_a_log_that_breaks_after_each_line_is_asked_for_less_and_less_often() -> None:
+    waits: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        waits.append(seconds)
+
+    policy = RetryPolicy(True, Backoff(first=1.0), rest, seen=True)
+    for _ in range(6):
+        policy.begin()
+        policy.reset()  # a line has come
+        await policy.wait_or_raise(Unreachable("broke"))
+    assert len(waits) == 5
+    assert waits[0] <= 2 < 4 <= waits[-1]
 
 
 async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_anew(

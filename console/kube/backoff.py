@@ -1,0 +1,57 @@
+"""How long to wait before a request or connection to the API server is tried again: one rule for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from msgspec import Struct
+
+from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused
+
+
+class Backoff(Struct, frozen=True):
+    first: float = 0.5
+    most: float = 8.0
+    anew: float = 30.0  # the most after Gone, as a list costs the server more than a watch
+    refused: float = 60.0  # after a refusal that only an administrator can lift
+    settled: float = 5.0  # seconds that a connection has to last for failures before it to count no longer
+
+    def wait(self, error: ConsoleError, failures: int) -> float:
+        """Seconds to wait after this error and so many failures in a row, with jitter."""
+        if isinstance(error, NotAllowed | NotFound):
+            return self.refused
+        if isinstance(error, Refused) and error.retry_after:
+            return error.retry_after * (1 + random.random() / 4)
+        if isinstance(error, NotLoggedIn):
+            return min(self.refused, 15.0)
+        return self.pause(failures, self.anew if isinstance(error, Gone) else self.most)
+
+    def pause(self, failures: int, most: float) -> float:
+        return float(min(most, self.first * 2.0 ** min(failures - 1, 16)) * (0.5 + random.random() / 2))
+
+
+class Retries:
+    """Counts failures in a row of a connection that is made again and again; whatever it brings, it has to last."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.backoff, self.failures = backoff, 0
+        self._began: float | None = None
+
+    def begin(self) -> None:
+        self._began = asyncio.get_running_loop().time()
+
+    def lasted(self) -> bool:
+        """Whether the connection that ends now has lasted, so that failures before it count no longer."""
+        began, self._began = self._began, None
+        lasted = began is not None and asyncio.get_running_loop().time() - began >= self.backoff.settled
+        self.failures = 0 if lasted else self.failures
+        return lasted
+
+    def fail(self) -> int:
+        self.lasted()
+        self.failures += 1
+        return self.failures
+
+
+DEFAULT_BACKOFF = Backoff()
