@@ -123,7 +123,8 @@ class RunRecord:
     @property
     def reason(self) -> str:
         """Why it failed, or what is wrong with its job now; empty: nothing, or not known."""
-        return (self.now.words if self.now is not None and self.open else "") or self.why
+        now = (self.now.words, self.now.verdict) if self.now is not None and self.open else ()
+        return "; ".join(filter(None, now)) or self.why
 
     @property
     def nan_words(self) -> str:
