@@ -196,8 +196,8 @@ class FakeLaunching:
     def suggest_name(self, recipe: str) -> str:
         return str(self._session.answers.get("suggest_name", f"me-{recipe}"))
 
-    def set_values(self, recipe: str, settings: Sequence[str]) -> Any:
-        return self._session._did("set_values", recipe, tuple(settings), default={})
+    def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Any]) -> Any:
+        return self._session._did("set_values", recipe, tuple(settings), default=dict(below))
 
     async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
         return plan

@@ -36,7 +36,8 @@ class Pairs(list[Any]):
 
     def find(self, name: str) -> Any:
         """The value of a key that is a text; None if there is none. Of several the last counts."""
-        return next((self[at + 1] for at in range(len(self) - 2, -1, -2) if _is_text(self[at], name)), None)
+        places = range(len(self) - 2, -1, -2)
+        return next((self[at + 1] for at in places if isinstance(self[at], str) and self[at] == name), None)
 
     def values(self) -> Iterator[Any]:
         return (self[at] for at in range(1, len(self), 2))
@@ -53,10 +54,6 @@ class Built:
     def find(self, name: str) -> Any:
         """An attribute of it; None if there is none."""
         return self.state.find(name) if isinstance(self.state, Pairs) else None
-
-
-def _is_text(key: Any, name: str) -> bool:
-    return isinstance(key, str) and key == name
 
 
 def read_pickle(data: bytes) -> Any:

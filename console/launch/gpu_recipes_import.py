@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
-from console.errors import BadInput
 from console.kube.nested_values import overlay_values
-from console.launch.helm_command import HelmSetting, KeyPath, format_key_path
+from console.launch.helm_command import CommandWord
 from console.launch.recipes import Remark
 from console.launch.schema import iter_leaf_values
+from console.launch.set_values import File, SetValues, format_key_path
 from console.logs.redact import is_confidential, looks_confidential
 
 HelmPath = tuple[str, ...]
@@ -132,17 +131,6 @@ RECIPE_KEYS = {
 """Names at the top that only the documents' charts have."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A value given as a file path (--set-file): the value is the file's text."""
-
-    path: str
-
-    @property
-    def name(self) -> str:
-        return PurePosixPath(self.path).name
-
-
 @dataclass(slots=True)
 class TranslatedValues:
     recipe: str = ""
@@ -162,24 +150,19 @@ class TranslatedValues:
 
 
 def merge_sources(
-    trees: Iterable[Mapping[str, Any]], settings: Iterable[HelmSetting], out: TranslatedValues
+    trees: Iterable[Mapping[str, Any]], settings: Iterable[tuple[str, CommandWord]], out: TranslatedValues
 ) -> dict[str, Any]:
-    """Values files and settings merged as Helm does; settings with an unknown variable are left out and reported."""
-    root: dict[str, Any] = {}
+    """Values files and options merged as Helm does; what holds an unknown variable is left out and reported."""
+    values = SetValues()
     for tree in trees:
-        root = overlay_values(root, tree)
-    for setting in settings:
-        # The name of a launcher tells the recipe, wherever its folder is.
-        named = setting.file and "$" not in File(str(setting.value)).name
-        if setting.unknown and not named:
-            bucket = "gcsMounts" in setting.way or "gcsVolumes" in setting.way
-            ours = RENAMED_VALUES.get(
-                tuple(str(name) for name in setting.way), "storage.gcs" if bucket else "its field"
-            )
-            out.leave_out(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
-            continue
-        set_at(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
-    return root
+        values.root = overlay_values(values.root, tree)
+    for option, word in settings:
+        values.add(option, word.text, word.unknown)
+    for way, unknown in values.left_out:
+        bucket = "gcsMounts" in way or "gcsVolumes" in way
+        ours = RENAMED_VALUES.get(tuple(map(str, way)), "storage.gcs" if bucket else "its field")
+        out.leave_out(format_key_path(way), f"{', '.join(unknown)} is not known here; type the value into {ours}")
+    return values.root
 
 
 def translate_values(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
@@ -237,10 +220,10 @@ def _keep_testbed_logs(out: TranslatedValues) -> None:
 
 
 def _translate_own_script(file: File, key: str, path: str, texts: Mapping[str, str], out: TranslatedValues) -> None:
-    if file.path in texts:
-        out.set_value(path, texts[file.path])
+    if str(file) in texts:
+        out.set_value(path, texts[str(file)])
     else:
-        out.leave_out(key, f"the file {file.path} cannot be read from here; put its text into {path} of own-script")
+        out.leave_out(key, f"the file {file} cannot be read from here; put its text into {path} of own-script")
 
 
 def _convert_env_lists(root: dict[str, Any], out: TranslatedValues) -> None:
@@ -363,32 +346,10 @@ def _as_dicts(value: Any) -> list[Mapping[str, Any]]:
 def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value).strip() if not isinstance(value, File) else value.path
+    return str(value).strip()
 
 
 MISSING = object()  # nothing stands there, not even null
-
-
-def set_at(root: dict[str, Any], way: KeyPath, value: Any) -> None:
-    """Set a value and create the maps and lists on its path; BadInput if the path crosses a scalar."""
-    level: Any = root
-    for name, following in zip(way, (*way[1:], None), strict=True):
-        last = following is None
-        if isinstance(name, int):
-            if not isinstance(level, list):
-                raise BadInput(f"{format_key_path(way)} counts in what is not a list.")
-            level += [None] * (name + 1 - len(level))
-        elif not isinstance(level, dict):
-            raise BadInput(f"{format_key_path(way)} goes below a single value.")
-        if last:
-            level[name] = value
-            return
-        below = level.get(name) if isinstance(level, dict) else level[int(name)]
-        wanted: type = list if isinstance(following, int) else dict
-        if not isinstance(below, wanted):
-            below = wanted()
-            level[name] = below
-        level = below
 
 
 def pop_at(root: dict[str, Any], way: tuple[str, ...], otherwise: object = None) -> Any:

@@ -7,10 +7,10 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from console.errors import BadInput
 from console.kube.nested_values import Value
+from console.launch.set_values import ORDER
 
 _IN_VALUES = re.compile(r"[\\,]")
 _IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it
@@ -152,10 +152,7 @@ def _iter_commands(text: str, variables: Mapping[str, str]) -> Iterator[list[Com
         yield words
 
 
-KeyPath = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
-
 _VERBS = {"install", "upgrade", "template"}
-_ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them
 _SHORT_OPTIONS = {"-n": "--namespace", "-f": "--values", "-l": "--labels", "-g": "--generate-name", "-i": "--install"}
 _FLAG_OPTIONS = {
     "--install", "--generate-name", "--create-namespace", "--wait", "--wait-for-jobs", "--atomic", "--debug", "--devel",
@@ -164,19 +161,6 @@ _FLAG_OPTIONS = {
     "--render-subchart-notes", "--cleanup-on-fail", "--pass-credentials", "--insecure-skip-tls-verify", "--plain-http",
     "--enable-dns", "--skip-schema-validation", "--hide-secret", "--dry-run",
 }  # fmt: skip
-_LONGEST_LIST = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class HelmSetting:
-    way: KeyPath
-    value: Any  # text, number, truth, None, list or map; of --set-file the file's path
-    file: bool = False
-    unknown: tuple[str, ...] = ()  # variables in it that nobody has set
-
-    @property
-    def path(self) -> str:
-        return format_key_path(self.way)
 
 
 @dataclass(slots=True)
@@ -186,7 +170,9 @@ class HelmLine:
     chart: str = ""
     labels: str = ""
     files: list[str] = field(default_factory=list)  # values files, in order
-    settings: list[HelmSetting] = field(default_factory=list)
+    settings: list[tuple[str, CommandWord]] = field(
+        default_factory=list
+    )  # options that set values, as Helm applies them
     unknown: list[str] = field(default_factory=list)  # variables in name, namespace or paths that nobody has set
     others: int = 0  # further helm commands in the text
 
@@ -215,22 +201,8 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
         line.namespace = _known_text(line, word)
     line.labels = ",".join(word.text for word in given.get("--labels", ()))
     line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
-    for option in _ORDER:
-        for word in given.get(option, ()):
-            line.settings += _parse_settings(option, word)
-    _refuse_values_in_values(line.settings)
+    line.settings = [(option, word) for option in ORDER for word in given.get(option, ())]
     return line
-
-
-def _refuse_values_in_values(settings: Sequence[HelmSetting]) -> None:
-    """Raise BadInput where a value is to lie in another that is no map or list, as in `a=1,a.b=2`; so does Helm."""
-    ends: dict[KeyPath, Any] = {}
-    for each in settings:
-        for at in range(1, len(each.way)):
-            above = each.way[:at]
-            if above in ends and not isinstance(ends[above], list if isinstance(each.way[at], int) else dict):
-                raise BadInput(f"{each.path} lies in {format_key_path(above)}, which is set to a value of its own.")
-        ends[each.way] = each.value
 
 
 def _install_arguments(words: list[CommandWord]) -> list[CommandWord] | None:
@@ -261,118 +233,3 @@ def _split_options(words: list[CommandWord], given: dict[str, list[CommandWord]]
 def _known_text(line: HelmLine, word: CommandWord) -> str:
     line.unknown += word.unknown
     return "" if word.unknown else word.text
-
-
-def _parse_settings(option: str, word: CommandWord) -> list[HelmSetting]:
-    text, unknown = word.text, tuple(word.unknown)
-    if option == "--set-literal":
-        path, _, value = text.partition("=")
-        return [HelmSetting(_parse_key_path(path), value, unknown=unknown)]
-    if option == "--set-json":
-        return _parse_json_settings(text, unknown)
-    made: list[HelmSetting] = []
-    for path, given in _iter_pairs(text):
-        mine = tuple(name for name in unknown if name in path or any(name in each for each in given))
-        if option == "--set-file":
-            made.append(HelmSetting(_parse_key_path(path), _unescape("".join(given)), file=True, unknown=unknown))
-            continue
-        read: Any = [_convert_value(each, option) for each in given]
-        made.append(HelmSetting(_parse_key_path(path), read if isinstance(given, list) else read[0], unknown=mine))
-    return made
-
-
-def _parse_json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSetting]:
-    decoder = json.JSONDecoder()
-    try:
-        if text.lstrip().startswith("{"):
-            return [HelmSetting((name,), value, unknown=unknown) for name, value in decoder.decode(text).items()]
-        made = []
-        while text:
-            path, equals, rest = text.partition("=")
-            if not equals:
-                raise BadInput(f"--set-json {path} has no value.", "Write --set-json 'path=[1, 2]'.")
-            value, end = decoder.raw_decode(rest.lstrip())
-            made.append(HelmSetting(_parse_key_path(path), value, unknown=unknown))
-            text = rest.lstrip()[end:].lstrip().removeprefix(",")
-        return made
-    except (ValueError, RecursionError, AttributeError) as error:
-        raise BadInput(f"--set-json is not valid JSON: {text[:60]}.") from error
-
-
-_KEY, _VALUE = re.compile(r"(?:\\.?|[^\\=,])*", re.DOTALL), re.compile(r"(?:\\.?|[^\\,])*", re.DOTALL)
-_LIST = re.compile(r"\{((?:\\.|[^\\}])*)\}", re.DOTALL)
-
-
-def _iter_pairs(text: str) -> Iterator[tuple[str, list[str] | tuple[str]]]:
-    """Yield path and value of `a=1,b={x,y},c=d`, a list as a list; escapes are kept for the value parser."""
-    at = 0
-    while at < len(text):
-        path, at = _match(_KEY, text, at)
-        if not path or text[at : at + 1] != "=":
-            raise BadInput(f"--set {path or text} has no value.", "Write --set path=value.")
-        if text[at + 1 : at + 2] != "{":
-            value, at = _match(_VALUE, text, at + 1)
-            yield path, (value,)
-        elif (listed := _LIST.match(text, at + 1)) is None:
-            raise BadInput(f"The list of --set {path} is never closed.", "Quote it: --set 'path={a,b}'.")
-        else:
-            at = listed.end()
-            yield path, _split_unescaped(listed[1], ",")
-        at += text[at : at + 1] == ","
-
-
-def _match(pattern: re.Pattern[str], text: str, at: int) -> tuple[str, int]:
-    found = pattern.match(text, at)
-    assert found is not None  # it may be empty
-    return found[0], found.end()
-
-
-def _split_unescaped(text: str, at: str) -> list[str]:
-    """Split at every unescaped `at`; escapes stay as they are."""
-    parts = [""]
-    for token in re.findall(r"\\.?|.", text, re.DOTALL):
-        if token == at:
-            parts.append("")
-        else:
-            parts[-1] += token
-    return parts
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\(.?)", r"\1", text, flags=re.DOTALL)
-
-
-def _convert_value(text: str, option: str) -> Any:
-    """The value of a --set: true, false and null in any case, and integers, are converted; --set-string keeps text."""
-    word = _unescape(text)
-    if option == "--set-string":
-        return word
-    plain = {"true": True, "false": False, "null": None}
-    if word.lower() in plain:
-        return plain[word.lower()]
-    if re.fullmatch(r"0|[-+]\d{1,19}|[1-9]\d{0,18}", word, re.ASCII) and -(1 << 63) <= int(word) < 1 << 63:
-        return int(word)
-    return word
-
-
-def _parse_key_path(path: str) -> KeyPath:
-    """Split a path such as a.b[0].c into names and indexes; a dot inside a name is escaped by a backslash."""
-    way: list[str | int] = []
-    for name in _split_unescaped(path, "."):
-        found = re.fullmatch(r"((?:[^\[\]\\]|\\.)*)((?:\[\d+\])*)", name)
-        if found is None or (not found[1] and not found[2]):
-            raise BadInput(f"{path} is not the path of a value.", "Write it as workload.envs[7].value.")
-        if found[1]:
-            way.append(_unescape(found[1]))
-        places = [int(each) for each in re.findall(r"\d+", found[2])]
-        if any(place >= _LONGEST_LIST for place in places):
-            raise BadInput(f"{path} counts beyond {_LONGEST_LIST} entries.")
-        way += places
-    return tuple(way)
-
-
-def format_key_path(way: KeyPath) -> str:
-    text = ""
-    for name in way:
-        text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else str(name)
-    return text

@@ -30,7 +30,6 @@ from console.launch.schema import (
     parse_defaults,
     parse_fields,
     parse_recipes,
-    parse_settings,
     recipe_launchers,
     values_of_recipe,
 )
@@ -282,9 +281,6 @@ class ChartCatalog:
         problems = self.plan_problems(plan)
         if problems:
             raise BadInput(" ".join(problem.message for problem in problems))
-
-    def parse_settings(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
-        return parse_settings(self.fields(recipe), settings)
 
     def values_file(self, recipe: str) -> str:
         found = self.find_recipe(recipe)

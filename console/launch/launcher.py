@@ -200,8 +200,10 @@ class LaunchService:
     def suggest_name(self, recipe: str) -> str:
         return self._catalogue().suggest_name(recipe, login_name())
 
-    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
-        return self._catalogue().parse_settings(recipe, settings)
+    def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Value]) -> dict[str, Value]:
+        from console.launch.set_values import convert_values, parse_settings
+
+        return convert_values(self._catalogue().fields(recipe), parse_settings(settings, below), below)
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
         """The objects that a plan would create; the cluster is only asked for the account's name."""

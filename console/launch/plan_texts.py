@@ -16,7 +16,6 @@ from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.gpu_recipes_import import (
     LAUNCHERS,
     RECIPE_KEYS,
-    File,
     TranslatedValues,
     merge_sources,
     pop_at,
@@ -26,7 +25,6 @@ from console.launch.helm import RECIPE_LABEL, InvalidValues
 from console.launch.helm_command import (
     HelmCommand,
     HelmLine,
-    format_key_path,
     helm_command,
     looks_like_helm,
     parse_helm_line,
@@ -36,15 +34,14 @@ from console.launch.recipes import (
     HIDDEN,
     Draft,
     Field,
-    FieldKind,
     FieldProblem,
     LaunchPlan,
     Manifest,
     Remark,
-    parse_value,
 )
 from console.launch.releases import ObjectDiff, diff_manifests
-from console.launch.schema import Schema, iter_fields, suggest_path
+from console.launch.schema import Schema, iter_fields, iter_leaf_values, suggest_path
+from console.launch.set_values import File, coerce_value, iter_field_values
 from console.launch.yaml_read import (
     MAX_TEXT,
     Node,
@@ -299,11 +296,12 @@ class PlanTexts:
             return self._catalogue.find_recipe(otherwise).id, [Remark("recipe", error.message)]
 
     async def _parse_command(self, recipe: str, line: HelmLine) -> Draft:
-        paths = [*line.files, *(str(each.value) for each in line.settings if each.file)]
-        texts = await asyncio.to_thread(_read_files, paths)
+        texts = await asyncio.to_thread(_read_files, line.files)
         out = TranslatedValues()
         trees = [tree for path in line.files if (tree := self._values_file(path, texts, out)) is not None]
         root = merge_sources(trees, line.settings, out)
+        given: Any = [each for _, each in iter_leaf_values(root, ())]
+        texts |= await asyncio.to_thread(_read_files, [str(each) for each in given if isinstance(each, File)])
         label = f"{RECIPE_LABEL}="
         named = next((each.removeprefix(label) for each in line.labels.split(",") if each.startswith(label)), "")
         own = get_path(root, "recipe.id")
@@ -343,8 +341,7 @@ class PlanTexts:
         # What is left in the tree by the names of this chart follows; unknown names are told.
         own = [(path, given) for path in self._known if (given := pop_at(root, tuple(path.split(".")))) is not None]
         pop_at(root, ("recipe", "id"))
-        for way in _iter_key_paths(root, ()):
-            path = format_key_path(way)
+        for path in (path for path, given in iter_field_values(root, ()) if given not in (None, {})):
             out.left_out.append(Remark(path, f"{path} is not a value of the chart{suggest_path(path, self._known)}"))
         for path, given in (*out.values, *own):
             self._set_imported(values, fields, known, path, given, out)
@@ -366,7 +363,7 @@ class PlanTexts:
                 out.leave_out(path, f"it has no effect in {recipe}")
             return
         try:
-            value = _coerce_value(field, {name: given} if name else given)
+            value = coerce_value(field, {name: given} if name else given)
         except BadInput as error:
             out.leave_out(path, error.message.rstrip("."))
             return
@@ -404,39 +401,6 @@ def _get_if_set(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool
     if not rest:
         return True, value
     return _get_if_set(value, rest) if isinstance(value, Mapping) else (False, None)
-
-
-def _coerce_value(field: Field, given: Any) -> Value:
-    """Convert a command's value to the field's type; BadInput if that is impossible."""
-    if isinstance(given, File):
-        raise BadInput(f"{field.title} takes no file")
-    match field.kind:
-        case FieldKind.MAP:
-            if not isinstance(given, Mapping):
-                raise BadInput(f"{field.title} must be a map of names and values")
-            return {str(key): None if item is None else _as_word(item) for key, item in given.items()}
-        case FieldKind.LIST if isinstance(given, list):
-            return [_as_word(each) for each in given if each is not None]
-        case FieldKind.ROWS if isinstance(given, list):
-            return given
-        case _ if isinstance(given, (list, Mapping)):
-            raise BadInput(f"{field.title} must be a single value")
-        case FieldKind.TEXT | FieldKind.BLOCK | FieldKind.CHOICE:
-            # A word that is no choice goes into the form as it is, where it is marked.
-            return _as_word(given)
-    return parse_value(field, _as_word(given))
-
-
-def _as_word(given: Any) -> str:
-    if isinstance(given, bool):
-        return "true" if given else "false"
-    return str(given)
-
-
-def _iter_key_paths(value: Any, way: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
-    if isinstance(value, Mapping):
-        return [each for name, item in value.items() for each in _iter_key_paths(item, (*way, str(name)))]
-    return [way] if value is not None else []
 
 
 def _read_files(paths: list[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,8 @@ from console.folders import atomic_write, config_folder, make_private
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.launch.recipes import Field, FieldProblem
-from console.launch.schema import parse_settings, suggest_path, without_secrets
+from console.launch.schema import suggest_path, without_secrets
+from console.launch.set_values import as_word, convert_values, iter_field_values, parse_settings
 
 if TYPE_CHECKING:
     from console.launch.install import ChartCatalog
@@ -73,7 +74,7 @@ class Profiles:
             raise BadInput(f"Profile {name}: {told}", f"Correct {self._path(name)}.")
         paths = {field.path for field in self._catalogue().fields(recipe)}
         found: dict[str, Value] = {}
-        for path, value in _iter_field_values(profile.values, self._fields()):
+        for path, value in iter_field_values(profile.values, self._fields()):
             if path in paths:
                 set_path(found, path, value)
         return found
@@ -132,7 +133,7 @@ class Profiles:
         places = {each: str(values.pop(each)) for each in PLACE_KEYS if each in values and each not in fields}
         problems: list[FieldProblem] = []
         nested: dict[str, Value] = {}
-        for each, value in _iter_field_values(values, fields):
+        for each, value in iter_field_values(values, fields):
             if each in fields:
                 set_path(nested, each, value)
             else:
@@ -144,10 +145,9 @@ class Profiles:
 
     def _change_in_thread(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
         fields = self._fields()
-        pairs = [each.partition("=") for each in settings]
-        here = {place: said for place, _, said in pairs if place in PLACE_KEYS and place not in fields}
-        settings = [each for each in settings if each.partition("=")[0] not in here]
-        given = parse_settings(tuple(fields.values()), settings, "any recipe")
+        tree = parse_settings(settings, {})
+        here = {place: as_word(tree.pop(place)) for place in PLACE_KEYS if place in tree and place not in fields}
+        given = convert_values(tuple(fields.values()), tree, {}, "any recipe")
         wrong = self._catalogue().checker.problems(given)
         if wrong:
             raise BadInput(" ".join(each.message for each in wrong))
@@ -190,15 +190,3 @@ def _load_values(path: Path) -> dict[str, Value]:
     if not isinstance(found, dict):
         raise BadInput(f"The profile {path} is not a map of names and values.", "Begin with, for example, queue: a4")
     return found
-
-
-def _iter_field_values(
-    values: Mapping[str, Value], fields: Mapping[str, Field], above: str = ""
-) -> Iterator[tuple[str, Value]]:
-    """Yield path and value of every field, and of every key that is no field."""
-    for name, value in values.items():
-        path = f"{above}.{name}" if above else str(name)
-        if path not in fields and isinstance(value, Mapping) and value:
-            yield from _iter_field_values(value, fields, path)
-        else:
-            yield path, value

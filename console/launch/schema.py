@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, Unreadable
-from console.kube.nested_values import Value, get_path, merge_values, set_path
-from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, parse_value, quote_value
+from console.errors import Unreadable
+from console.kube.nested_values import Value, get_path, merge_values
+from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, quote_value
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
@@ -159,43 +159,6 @@ class ValuesChecker:
             for path, part in self._parts.items()
             if _holds_null(changes, path.split("."))
         )
-
-
-def parse_settings(fields: Sequence[Field], settings: Iterable[str], whose: str = "this recipe") -> dict[str, Value]:
-    """Parse `path=value` lines to nested values by the types of the fields; a path may lead into a map
-    (env.MAX_JOBS=8).
-
-    Unlike Helm's, a comma does not begin another setting. `{a,b}` and `a,b` both are a list; `null` removes a name of
-    a map.
-    """
-    values: dict[str, Value] = {}
-    for setting in settings:
-        path, separator, text = setting.partition("=")
-        if not separator:
-            raise BadInput(f"{setting} is not path=value.", "Write, for example, gpus=16.")
-        if not _set_at_path(values, fields, path.strip(), text):
-            raise BadInput(
-                f"{path.strip()} is not a value of {whose}{suggest_path(path, [each.path for each in fields])}"
-            )
-    return values
-
-
-def _set_at_path(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> bool:
-    """Set the text at the path, in the field that contains it; False if no field does."""
-    for field in fields:
-        if path == field.path:
-            if field.kind is FieldKind.LIST and (inside := re.fullmatch(r"\s*\{(.*)\}\s*", text, re.DOTALL)):
-                text = inside[1]
-            set_path(values, path, parse_value(field, text))
-            return True
-        if field.kind is FieldKind.MAP and path.startswith(f"{field.path}."):
-            name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
-            found = get_path(values, field.path)
-            # Its names may hold dots, so it is filled whole.
-            filled = {**(found if isinstance(found, Mapping) else {}), name: None if text == "null" else text}
-            set_path(values, field.path, filled)
-            return True
-    return False
 
 
 def _holds_null(level: Mapping[str, Value], names: Sequence[str]) -> bool:

@@ -183,7 +183,7 @@ async def make_plan(
     drafts = [(path, await session.launch.plan_texts.read_file(recipe.id, text, variables=variables))
               for path, text in texts]  # fmt: skip
     laid = take_drafts(session, overlay_values(laid, run.values if run else {}), drafts)
-    values = overlay_values(laid, session.launch.set_values(recipe.id, options.set))
+    values = session.launch.set_values(recipe.id, options.set, laid)
     if options.queue is not None:
         values["queue"] = "" if options.queue == PAST else options.queue
     name = options.name or next((draft.name for _, draft in drafts if draft.name), "")
@@ -498,7 +498,7 @@ COMMANDS: Commands = {
         launch,
         LaunchOptions,
         epilog=f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
-        f"KIND:STEP\nor KIND:STEP:POD, several with commas between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
+        f"KIND:STEP\nor KIND:STEP:POD, several with \\, between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
         f"shorter, in seconds.{_FAULTS}\n\n{textwrap.fill(EXIT_CODES, 118)}",
     ),
     "profiles": Command(

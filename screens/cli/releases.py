@@ -38,7 +38,7 @@ async def upgrade(options: UpgradeOptions) -> int:
     async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
         plan = await releases.plan_of_release(where, name)
-        changes = session.launch.set_values(plan.recipe, options.set)
+        changes = session.launch.set_values(plan.recipe, options.set, plan.values)
         plan = await releases.changed_plan(where, name, changes)
         if options.dry_run:
             return print_change(await releases.dry_run_upgrade(plan), as_json=options.json, done="")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
 from console.launch.helm_command import parse_helm_line
+from console.launch.set_values import SetValues
 from tests.console.checkpoints.listings import survey_listing
 from tests.corpus.verdict import Case, Verdict
 
@@ -39,7 +40,10 @@ def helm(folder: Path) -> list[Case]:
 def _helm_case(path: Path) -> Case:
     wanted: Any = HELM.get(path.name[:3])
     try:
-        found: Any = {each.path: each.value for each in parse_helm_line(path.read_text(), {}).settings}
+        values = SetValues()
+        for option, word in parse_helm_line(path.read_text(), {}).settings:
+            values.add(option, word.text, word.unknown)
+        found: Any = values.root
     except BadInput as refused:
         found = str(refused)
     right = repr(found) == repr(wanted) if isinstance(wanted, dict) else isinstance(found, str) and wanted in found

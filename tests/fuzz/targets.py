@@ -44,6 +44,7 @@ from console.kube.store import FIELDS
 from console.launch.helm import _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.releases import _is_small
+from console.launch.set_values import SetValues
 from console.launch.yaml_read import YamlSyntaxError, parse_text
 from console.logs.line_splitter import split_timestamps
 from console.logs.redact import Redactor, looks_confidential
@@ -191,7 +192,9 @@ def _kubeconfig(data: bytes) -> None:
 def _helm(data: bytes) -> None:
     text = data.decode(errors="replace")
     looks_like_helm(text)
-    parse_helm_line(text, {"A": "b"})
+    values = SetValues()
+    for option, word in parse_helm_line(text, {"A": "b"}).settings:
+        values.add(option, word.text, word.unknown)
 
 
 def _release(data: bytes) -> None:

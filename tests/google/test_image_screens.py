@@ -157,7 +157,7 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
     image = "us-central1-docker.pkg.dev/practice/a4/testbed:later"
     async with practised(monkeypatch) as (app, pilot, cluster):
         plan = LaunchPlan(
-            "interactive", "early", "default", app.session.launch.set_values("interactive", [f"image={image}"])
+            "interactive", "early", "default", app.session.launch.set_values("interactive", [f"image={image}"], {})
         )
         await app.session.launch.install(plan)
         app.open_page("job", "default", "early", "pods")

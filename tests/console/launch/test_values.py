@@ -9,7 +9,7 @@ import pytest
 from console.errors import BadInput
 from console.kube.nested_values import Value, merge_values
 from console.launch.install import ChartCatalog
-from console.launch.schema import parse_settings
+from console.launch.set_values import convert_values, parse_settings
 
 CATALOGUE = ChartCatalog.from_chart()
 FIELDS = CATALOGUE.fields("nccl-all-reduce")
@@ -79,29 +79,36 @@ def test_null_means_something_in_maps_only() -> None:
         (["gpus=16"], {"gpus": 16}),
         (["keepAlive=true", "queue=a4"], {"keepAlive": True, "queue": "a4"}),
         (["recipe.nccl.end=8G", "recipe.nccl.factor=4"], {"recipe": {"nccl": {"end": "8G", "factor": 4}}}),
-        (["network.nccl.socketInterfaces=eth0,eth1"], {"network": {"nccl": {"socketInterfaces": "eth0,eth1"}}}),
+        ([r"network.nccl.socketInterfaces=eth0\,eth1"], {"network": {"nccl": {"socketInterfaces": "eth0,eth1"}}}),
         (["placement.avoidNodes={a,b}"], {"placement": {"avoidNodes": ["a", "b"]}}),
-        (["placement.avoidNodes=a,b"], {"placement": {"avoidNodes": ["a", "b"]}}),
-        (["env.NCCL_DEBUG_SUBSYS=a=b,c"], {"env": {"NCCL_DEBUG_SUBSYS": "a=b,c"}}),
+        ([r"placement.avoidNodes=a\,b"], {"placement": {"avoidNodes": ["a", "b"]}}),
+        ([r"env.NCCL_DEBUG_SUBSYS=a=b\,c"], {"env": {"NCCL_DEBUG_SUBSYS": "a=b,c"}}),
         (["env.A=1", "env.GLOO_SOCKET_IFNAME=null"], {"env": {"A": "1", "GLOO_SOCKET_IFNAME": None}}),
         (["secrets.HF_TOKEN=hub/token"], {"secrets": {"HF_TOKEN": "hub/token"}}),
         (
-            ["placement.nodeSelector.cloud.google.com/gke-nodepool=a", r"placement.nodeSelector.x\.y/z=b"],
+            [r"placement.nodeSelector.cloud\.google\.com/gke-nodepool=a,placement.nodeSelector.x\.y/z=b"],
             {"placement": {"nodeSelector": {"cloud.google.com/gke-nodepool": "a", "x.y/z": "b"}}},
         ),
         (["placement.tolerations=[{operator: Exists}]"], {"placement": {"tolerations": [{"operator": "Exists"}]}}),
         (["gpus=8", "gpus=16"], {"gpus": 16}),
+        (
+            ["gpus=null,env.A=True,env.B=007,image=1.10"],
+            {"gpus": None, "env": {"A": "true", "B": "007"}, "image": "1.10"},
+        ),
         ([], {}),
     ],
 )
 def test_settings_become_values(settings: list[str], values: dict[str, Value]) -> None:
-    assert parse_settings(FIELDS, settings) == values
+    assert convert_values(FIELDS, parse_settings(settings, {}), {}) == values
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("gpus", "gpus is not path=value."),
+        ("gpus", "--set gpus has no value."),
+        ("gpus=null,env=1", "Environment takes NAME=text, one a line; 1 was given."),
+        ("env.a.b=1", "Environment takes one text for each name."),
+        ("env.A={x,y}", "Environment takes one text for each name."),
         ("gpus=all", "GPUs must be a whole number; all was given."),
         ("gpu=8", "gpu is not a value of this recipe; did you mean gpus?"),
         (
@@ -115,5 +122,14 @@ def test_settings_become_values(settings: list[str], values: dict[str, Value]) -
 )
 def test_settings_that_mean_nothing_are_refused(setting: str, message: str) -> None:
     with pytest.raises(BadInput) as raised:
-        parse_settings(FIELDS, [setting])
+        convert_values(FIELDS, parse_settings([setting], {}), {})
     assert raised.value.message == message
+
+
+def test_settings_are_set_in_the_values_below() -> None:
+    below: dict[str, Value] = {"placement": {"tolerations": [{"key": "a"}, {"key": "b"}]}, "env": {"A": "1"}, "gpus": 8}
+    tree = parse_settings(["placement.tolerations[1].key=c", "env.B=x"], below)
+    assert convert_values(FIELDS, tree, below) == {
+        "placement": {"tolerations": [{"key": "a"}, {"key": "c"}]}, "env": {"A": "1", "B": "x"}, "gpus": 8,
+    }  # fmt: skip
+    assert below["env"] == {"A": "1"}

@@ -49,7 +49,7 @@ class Ground:
     def wish(self, recipe: str = "", *values: str, name: str = "train-1", **more: str) -> LaunchNeeds:
         plan = None
         if recipe:
-            plan = LaunchPlan(recipe, name, "default", self.session.launch.set_values(recipe, values))
+            plan = LaunchPlan(recipe, name, "default", self.session.launch.set_values(recipe, values, {}))
         return self.session.preflight.launch_needs(plan, **more)
 
     async def look(self, id_: str, wish: LaunchNeeds | None = None) -> Check:

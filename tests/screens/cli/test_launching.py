@@ -63,7 +63,7 @@ def test_a_node_to_stay_away_from_goes_by_its_short_name(typist: Typist) -> None
 
 
 def test_a_fault_that_never_happens_is_told(typist: Typist) -> None:
-    values = ("--set", "queue=a4", "--set", "env.PRACTICE_FAULT=nan:20,boom:3")
+    values = ("--set", "queue=a4", "--set", "env.PRACTICE_FAULT=nan:20\\,boom:3")
     told = typist.a4("launch", "qwen3-30b-pretrain", "--name", "fault", *values, "--helm")
     assert told.code == 0
     assert "a4: PRACTICE_FAULT: nan:20 never happens: the training has 9 iterations." in told.err

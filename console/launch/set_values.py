@@ -1,0 +1,276 @@
+"""Helm's --set options by the rules of Helm's own parser (pkg/strvals): typed at a4, pasted, and in files.
+
+What Helm drops in silence (`=1`, `.a=1`, `a[0`) is refused here, and so is what would fill the memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from console.errors import BadInput
+from console.kube.nested_values import Value, get_path, overlay_values, set_path
+from console.launch.recipes import Field, FieldKind, parse_value
+from console.launch.schema import suggest_path
+
+ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them
+MAX_INDEX, MAX_DOTS = 65536, 30  # Helm's: of a place in a list, and of dots in a path
+_MAX_DEPTH = 100  # names and places of one path; Helm counts the dots alone
+_MAX_PLACES = 1 << 20  # that lists are filled up to, all together; Helm has no bound
+_COMMAS = r"Write path=value; a comma within a value as \, and a list as {a,b}."
+KeyPath = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
+File = PurePosixPath  # a value of --set-file: the text of that file
+
+
+class _End(Exception):
+    """The text ends before a value: what was opened in a list for it is dropped, as in Helm."""
+
+
+@dataclass(slots=True)
+class SetValues:
+    """Nested values, in which options are set one after the other."""
+
+    root: dict[str, Any] = field(default_factory=dict)
+    left_out: list[tuple[KeyPath, tuple[str, ...]]] = field(default_factory=list)  # with the unknown variables in them
+    _option: str = ""
+    _text: str = ""
+    _at: int = 0
+    _way: list[str | int] = field(default_factory=list)
+    _room: int = _MAX_PLACES
+
+    def add(self, option: str, text: str, unknown: Collection[str] = ()) -> None:
+        """Set what an option gives, except what holds a variable that is not known; BadInput."""
+        self._option, self._text, self._at, self._way = option, text, 0, []
+        if option == "--set-json" and text.lstrip().startswith("{"):
+            tree = self._decode_json()
+            if self._text[self._at :].strip():
+                raise self._error("is not valid JSON")
+            self.left_out += [((name,), tuple(unknown)) for name in tree if unknown]
+            self.root = self.root if unknown else overlay_values(self.root, tree)
+            return
+        while (start := self._at) < len(text):
+            if unknown:
+                self._add_one({})
+                given = text[start : self._at]
+                names = tuple(each for each in unknown if each in given)
+                # The name of a launcher tells the recipe, wherever its folder is.
+                if names and not (option == "--set-file" and "$" not in File(given).name):
+                    self.left_out.append((tuple(self._way), names))
+                    continue
+                self._at = start
+            self._add_one(self.root)
+
+    def _add_one(self, root: dict[str, Any]) -> None:
+        self._way = []
+        with suppress(_End):
+            self._set_key(root, 0)
+
+    def _error(self, what: str, hint: str = "") -> BadInput:
+        return BadInput(f"{' '.join(filter(None, (self._option, format_key_path(self._way))))} {what}.", hint)
+
+    def _set_key(self, level: dict[str, Any], dots: int) -> None:
+        name, end = self._read_until("=[." if self._option == "--set-literal" else "=[.,")
+        self._enter(name)
+        if not name or end in {"", ","}:
+            raise self._error("has no value" if name else "has an empty name", _COMMAS)
+        if end == "=":
+            level[name] = ""
+            level[name] = self._read_value()
+        elif end == "[":
+            level[name] = self._open(level, name, list)
+            self._set_item(level[name], self._read_index(), dots)
+        elif dots == MAX_DOTS:
+            raise self._error(f"nests deeper than {MAX_DOTS} levels")
+        else:
+            inner = self._open(level, name, dict)
+            try:
+                self._set_key(inner, dots + 1)
+            finally:
+                level |= {name: inner} if inner else {}
+
+    def _set_item(self, items: list[Any], place: int, dots: int) -> None:
+        stray, end = self._read_until("=[.")
+        if stray:
+            raise self._error(f"is followed by {stray[:40]}", "After ] comes a dot, [ or =.")
+        if not end:
+            raise _End
+        value: Any = ""
+        if end == "=":
+            value = self._read_value() if self._at < len(self._text) or self._option == "--set-json" else ""
+        elif end == "[":
+            value = self._open(items, place, list)
+            self._set_item(value, self._read_index(), dots)
+        else:
+            if place < len(items) and not isinstance(items[place], dict):
+                items[place] = {}
+            value = items[place] if place < len(items) else {}
+            self._set_key(value, dots)
+        more = max(0, place + 1 - len(items))
+        self._room -= more
+        if place > MAX_INDEX or self._room < 0:
+            raise self._error(f"counts beyond {MAX_INDEX:,} entries")
+        items += [None] * more
+        items[place] = value
+
+    def _open(self, level: Any, key: str | int, kind: type) -> Any:
+        """The map or list at that key, a new one if there is none; of a list null counts as none."""
+        there = key in level if isinstance(key, str) else key < len(level) and level[key] is not None
+        below = level[key] if there else kind()
+        if not isinstance(below, kind):
+            raise self._error("has a value of its own: nothing can be set in it")
+        return below
+
+    def _enter(self, key: str | int) -> None:
+        self._way.append(key)
+        if len(self._way) > _MAX_DEPTH:
+            raise self._error(f"nests deeper than {_MAX_DEPTH} levels")
+
+    def _read_until(self, ends: str) -> tuple[str, str]:
+        """The text before one of these characters, which a backslash hides, and that one; empty at the end."""
+        literal, ends = self._option == "--set-literal", re.escape(ends)
+        inside = f"[^{ends}]" if literal else rf"\\.?|[^\\{ends}]"
+        found = re.compile(rf"((?:{inside})*+)([{ends}]?)", re.DOTALL).match(self._text, self._at)
+        assert found is not None  # it may be empty
+        self._at = found.end()
+        return found[1] if literal else re.sub(r"\\(.?)", r"\1", found[1], flags=re.DOTALL), found[2]
+
+    def _read_index(self) -> int:
+        text, end = self._read_until("]")
+        if not end or not re.fullmatch(r"\+?\d{1,18}|-0+", text, re.ASCII):
+            raise self._error(f"is not the path of a value: [{text[:20]}{end}", "Write it as workload.envs[7].value.")
+        self._enter(int(text))
+        return int(text)
+
+    def _read_value(self) -> Any:
+        if self._option == "--set-literal":
+            start, self._at = self._at, len(self._text)
+            return self._text[start:]
+        if self._option == "--set-json":
+            if self._skip_comma():
+                return None
+            value = self._decode_json()
+            self._skip_comma()
+            return value
+        if self._at == len(self._text):
+            raise _End
+        if self._text[self._at] != "{":
+            return self._convert(self._read_until(",")[0])
+        items, end = [], ""
+        self._at += 1
+        while end != "}":
+            item, end = self._read_until(",}")
+            if not end:
+                raise self._error("has a list that is never closed", "Quote it: --set 'path={a,b}'.")
+            items.append(self._convert(item))
+        self._at += self._text.startswith(",", self._at)
+        return items
+
+    def _skip_comma(self) -> bool:
+        """Skip blanks and a comma behind them; whether there is one, or the end."""
+        self._at = len(self._text) - len(self._text[self._at :].lstrip())
+        self._at += (comma := self._text.startswith(",", self._at))
+        return comma or self._at == len(self._text)
+
+    def _decode_json(self) -> Any:
+        start = len(self._text) - len(self._text[self._at :].lstrip())
+        try:
+            value, self._at = _JSON.raw_decode(self._text, start)
+        except (ValueError, RecursionError) as error:
+            raise self._error("is not valid JSON") from error
+        return value
+
+    def _convert(self, text: str) -> Any:
+        """The value of --set: true, false, null in any case, and integers, are converted; --set-string keeps text."""
+        if self._option != "--set":
+            return File(text) if self._option == "--set-file" else text
+        if text.casefold() in _WORDS:
+            return _WORDS[text.casefold()]
+        if re.fullmatch(r"0|[-+]\d{1,999}|[1-9]\d{0,18}", text, re.ASCII) and -(1 << 63) <= int(text) < 1 << 63:
+            return int(text)
+        return text
+
+
+_WORDS = {"true": True, "false": False, "null": None}
+_JSON = json.JSONDecoder(parse_constant=int)  # which refuses NaN and Infinity: they are no JSON
+
+
+def format_key_path(way: Iterable[str | int]) -> str:
+    text = ""
+    for name in way:
+        text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else str(name)
+    return text
+
+
+def parse_settings(settings: Iterable[str], below: Mapping[str, Value]) -> dict[str, Any]:
+    """The values `below` with --set options set in them."""
+    into = SetValues(overlay_values({}, copy.deepcopy(below)))
+    for setting in settings:
+        into.add("--set", setting)
+    return into.root
+
+
+def convert_values(
+    fields: Sequence[Field], tree: Mapping[str, Value], below: Mapping[str, Value], whose: str = "this recipe"
+) -> dict[str, Value]:
+    """The values by the types of their fields; BadInput for what is no field and not in those `below`."""
+    known = {each.path: each for each in fields}
+    values: dict[str, Value] = {}
+    for path, value in iter_field_values(tree, known):
+        if path not in known and get_path(below, path) != value:
+            raise BadInput(f"{path} is not a value of {whose}{suggest_path(path, [*known])}")
+        set_path(values, path, value if path not in known or value is None else coerce_value(known[path], value))
+    return values
+
+
+def iter_field_values(
+    values: Mapping[str, Value], fields: Collection[str], above: str = ""
+) -> Iterator[tuple[str, Value]]:
+    """Yield path and value of every field, and of every key that is no field."""
+    for name, value in values.items():
+        path = f"{above}.{name}" if above else str(name)
+        if path not in fields and isinstance(value, Mapping) and value:
+            yield from iter_field_values(value, fields, path)
+        else:
+            yield path, value
+
+
+def coerce_value(field: Field, given: Any) -> Value:
+    """Convert a value as Helm takes it to the field's type; BadInput if that is impossible."""
+    if isinstance(given, File):
+        raise BadInput(f"{field.title} takes no file.")
+    match field.kind:
+        case FieldKind.MAP if isinstance(given, Mapping):
+            return {
+                str(name): None if item is None else _coerce_entry(field, name, item) for name, item in given.items()
+            }
+        case FieldKind.LIST if isinstance(given, list):
+            return [as_word(each) for each in given if each is not None]
+        case FieldKind.ROWS if isinstance(given, list):
+            return given
+        case _ if isinstance(given, (list, Mapping)):
+            raise BadInput(f"{field.title} must be a single value.")
+        case FieldKind.TEXT | FieldKind.BLOCK | FieldKind.CHOICE:
+            # A word that is no choice goes into the form as it is, where it is marked.
+            return as_word(given)
+    return parse_value(field, as_word(given))
+
+
+def _coerce_entry(field: Field, name: str, item: Any) -> str:
+    hint = ""
+    while isinstance(item, Mapping) and item:
+        inner, item = next(iter(item.items()))
+        name += rf"\.{inner}"
+        hint = rf"A dot within a name is written \.: {field.path}.{name}=TEXT"
+    if hint or isinstance(item, (list, Mapping, File)):
+        raise BadInput(f"{field.title} takes one text for each name.", hint)
+    return as_word(item)
+
+
+def as_word(given: Any) -> str:
+    return str(given).lower() if isinstance(given, bool) else str(given)
