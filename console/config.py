@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
@@ -27,7 +28,9 @@ ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
 MIN_REFRESH_SECONDS = 0.25
 """Seconds between two snapshots of the cluster."""
 PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
-"""What a command of one's own may name, each in braces."""
+"""What a command of one's own may name, each in braces or as a variable: {job}, $A4_JOB."""
+_SHELL = lazy_pattern(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|<<.*|\$?\{(\w+)\}", re.DOTALL)
+"""Of a shell's text what is quoted, a here-document and all after it, and what stands in braces otherwise."""
 
 
 class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -95,8 +98,16 @@ class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The placeholders in the command."""
-        return tuple(each for each in PLACEHOLDERS if f"{{{each}}}" in self.command)
+        """The placeholders in the command, and those whose variable it names."""
+        return tuple(each for each in PLACEHOLDERS if re.search(rf"\{{{each}\}}|\bA4_{each.upper()}\b", self.command))
+
+    @property
+    def script(self) -> str:
+        """What sh runs: a name is never part of it, but the value of a variable."""
+        return _SHELL.sub(
+            lambda each: f'"$A4_{each[1].upper()}"' if each[0][0] == "{" and each[1] in PLACEHOLDERS else each[0],
+            self.command,
+        )
 
 
 class ThemeConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -305,8 +316,13 @@ def _convert_struct(
             problems.append(ConfigProblem(find_line(text, path), said, path))
         return None
     made = kind(**given)
-    if isinstance(made, LogFormat) and (why := _pattern_error(made.pattern)):
-        at = (*path, "pattern")
+    field, why = "", ""
+    if isinstance(made, LogFormat):
+        field, why = "pattern", _pattern_error(made.pattern)
+    elif isinstance(made, OwnCommand):
+        field, why = "command", _placeholder_error(made.command)
+    if why:
+        at = (*path, field)
         problems.append(ConfigProblem(find_line(text, at), f"{_format_path(at)} {why}", at))
         return None
     return made
@@ -319,6 +335,21 @@ def _pattern_error(pattern: str) -> str:
     except ValueError as error:
         return f"is no pattern of RE2's: {error}. Look-around and backreferences are not among them."
     return "" if "step" in groups else "has no group (?P<step>…), by which steps are counted."
+
+
+def _placeholder_error(command: str) -> str:
+    """What of a command is not put in as one word, as the end of a sentence, and what to write; empty for nothing."""
+    for part in _SHELL.finditer(command):
+        text, name = part[0], part[1]
+        if text.startswith("$") and name in PLACEHOLDERS:
+            return f"has ${{{name}}}: write {{{name}}}, or $A4_{name.upper()}."
+        if name and not text.startswith("$") and name not in PLACEHOLDERS:
+            return f"has {{{name}}}: nothing is put in for it. There are {{{'}, {'.join(PLACEHOLDERS)}}}."
+        if not name and (quoted := next((each for each in PLACEHOLDERS if f"{{{each}}}" in text), "")):
+            put, mark = f"$A4_{quoted.upper()}", text[0]
+            instead = f"'…'{{{quoted}}}'…', which ends the quotes before it" if mark == "'" else f"{put} there"
+            return f"has {{{quoted}}} in {'a here-document' if mark == '<' else 'quotes'}: write {instead}."
+    return ""
 
 
 def _without_metadata(kind: Any) -> tuple[Any, Meta | None]:

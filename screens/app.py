@@ -7,6 +7,7 @@ asks for goes to the session, and what comes of it returns with the next snapsho
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Collection
 from functools import cached_property
@@ -20,7 +21,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
-from console.errors import BadKubeconfig, ConsoleError, Unreachable
+from console.errors import BadInput, BadKubeconfig, ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH
 from console.settings import Settings
@@ -468,17 +469,20 @@ async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
 
 async def run_command(screen: LiveScreen, command: OwnCommand) -> None:
     """Lend the terminal to a command of one's own; one that changes the cluster asks first. To be run in a worker."""
-    line, app = fill(command, screen.subject()), screen.app
-    if command.changes and not await app.push_screen_wait(Confirm(f"Run {command.name}?", [line], verb="Run")):
-        return
-    try:
-        with app.batch_update(), app.suspend():
-            sys.stdout.write(f"a4: {command.name}\n")
-            sys.stdout.flush()
-            code = await (await asyncio.create_subprocess_exec("/bin/sh", "-c", line)).wait()
-            sys.stdout.write(f"a4: it ended with code {code}; Enter comes back ")
-            sys.stdout.flush()
-            await asyncio.to_thread(sys.stdin.readline)
-    except SuspendNotSupported:
-        screen.notify(f"Run it yourself: {line}", title="This terminal cannot be lent", severity="error", markup=False)
-    app.screen.refresh(layout=True)
+    app = screen.app
+    with screen.report_errors(f"{command.name} was not run"):
+        line, names = fill(command, screen.subject())
+        if command.changes and not await app.push_screen_wait(Confirm(f"Run {command.name}?", [line], verb="Run")):
+            return
+        try:
+            with app.batch_update(), app.suspend():
+                sys.stdout.write(f"a4: {command.name}\n")
+                sys.stdout.flush()
+                shell = "/bin/sh", "-c", command.script
+                code = await (await asyncio.create_subprocess_exec(*shell, env=os.environ | names)).wait()
+                sys.stdout.write(f"a4: it ended with code {code}; Enter comes back ")
+                sys.stdout.flush()
+                await asyncio.to_thread(sys.stdin.readline)
+        except SuspendNotSupported:
+            raise BadInput("This terminal cannot be lent.", f"Run it yourself: {line}") from None
+        app.screen.refresh(layout=True)

@@ -10,7 +10,6 @@ import itertools
 import json
 import pkgutil
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,9 @@ _FIELDS = frozenset(
     ["primary", "secondary", "warning", "error", "success", "accent", "foreground", "background", "surface", "panel"]
 )
 """Colours that a theme of Textual's has, beside our own."""
-_BRACED = re.compile(r"\{(\w+)\}")
+_NAMED = re.compile(rf'("?)\$\{{?A4_({"|".join(PLACEHOLDERS).upper()})\b\}}?\1')
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
+"""A name that is one word and no option to every program, also to one that hands its arguments to a shell."""
 _NAMED_KEYS = {each.value for each in Keys if each.value.isalnum()}
 _MODIFIERS = {"ctrl", "shift", "alt", "super"}
 _KEYS_ALLOWED = (
@@ -213,12 +214,6 @@ def _numbered_commands(loaded: LoadedConfig) -> dict[int, OwnCommand]:
 def _commands(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     earlier: dict[str, str] = {}
     for number, command in _numbered_commands(loaded).items():
-        for word in _BRACED.findall(command.command):
-            if word not in PLACEHOLDERS:
-                said = (
-                    f"Nothing is put in for {{{word}}}. There are {', '.join(f'{{{each}}}' for each in PLACEHOLDERS)}."
-                )
-                yield _problem(loaded, said, "commands", number, "command")
         path = ("commands", number, "key")
         keys = keys_of(command.key)
         yield from _unknown_key_problems(loaded, keys, path)
@@ -333,9 +328,14 @@ def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
 # commands of one's own
 
 
-def fill(command: OwnCommand, subject: Mapping[str, str]) -> str:
-    """The shell command line; each inserted name is quoted as one word."""
-    return _BRACED.sub(lambda each: shlex.quote(subject[each[1]]) if each[1] in subject else each[0], command.command)
+def fill(command: OwnCommand, subject: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The line as a person would type it, and the variables for its script; BadInput if a name is no plain word."""
+    for each in command.uses:
+        if not _PLAIN.fullmatch(name := subject.get(each, "")):
+            why = f"The {each} is called {name!r}: a command may take it for an option or for several words."
+            raise BadInput(why, "Names of letters, digits and ._:/@+- are given to commands, beginning with no sign.")
+    line = _NAMED.sub(lambda each: subject.get(each[2].lower(), each[0]), command.script)
+    return line, {f"A4_{each.upper()}": subject[each] for each in command.uses}
 
 
 def applies(command: OwnCommand, subject: Mapping[str, str]) -> bool:

@@ -252,7 +252,10 @@ class HangProbe:
             _, whole = await decode_apart(WHAT, partial(list_processes, answers))
             suspects = [each for each in whole if each.rank in named]
             if not recorded:
-                enough = any(_explains_wait(each) for each in suspects)
+                enough = any(
+                    each.where.doing.explains_wait or each.pid is None or each.state in HALTED_STATES
+                    for each in suspects
+                )
             else:
                 # Who seems to have skipped a collective may itself wait for somebody in what is not recorded.
                 waits = any(each.where.doing.waits_for_ranks for each in suspects)
@@ -496,10 +499,6 @@ class HangProbe:
 def _uid_of(every: Sequence[Rank]) -> str:
     """The uid of the JobSet whose pods these are."""
     return next((rank.pod.jobset_uid for rank in every if rank.pod is not None), "")
-
-
-def _explains_wait(process: TracedProcess) -> bool:
-    return process.where.doing.explains_wait or process.pid is None or process.state in HALTED_STATES
 
 
 def _judge(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:

@@ -425,10 +425,6 @@ def list_history(known: list[dict[str, Any]], kinds: dict[tuple[str, ...], int])
 NUMBER = re.compile(r"\d{1,7}")
 
 
-def own_line(frame: dict[str, Any]) -> str:
-    return f"{os.path.basename(str(frame['filename']))[:200]}:{int(frame['line'])}" if "line" in frame else ""
-
-
 def operation(each: dict[str, Any]) -> dict[str, Any]:
     """One entry of a dump, in short."""
     p2p, frames = bool(each.get("is_p2p")), each.get("frames") or [{}]
@@ -445,7 +441,7 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
         "op": str(each["profiling_name"])[:100],
         "state": "completed" if over else str(each["state"])[:20],
         "sizes": ", ".join(sizes + [str(one)[:20] for one in each.get("input_dtypes", [])[:1]]),
-        "frame": own_line(frame),
+        "frame": f"{os.path.basename(str(frame['filename']))[:200]}:{int(frame['line'])}" if "line" in frame else "",
         "p2p": p2p,
     }
 

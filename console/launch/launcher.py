@@ -324,7 +324,10 @@ class AutomaticActions:
         hangs = {
             (each.namespace, each.job): each
             for each in alarms
-            if settings.on_hang != "nothing" and _may_act(each, settings.on_hang)
+            if settings.on_hang != "nothing"
+            and each.is_active
+            and each.verdict
+            and (settings.on_hang == "stop" or each.nodes)  # without a node there is no reason to avoid any
         }
         hangs = {key: alarm for key, alarm in hangs.items() if is_own(key)}
         dropped = [plan for key, plan in self.pending.items() if key not in hangs or plan.action != settings.on_hang]
@@ -352,11 +355,6 @@ class AutomaticActions:
     def _settle(self, plan: PlannedAction) -> None:
         del self.pending[plan.key]
         self._settled.add((plan.key, plan.alarm.time))
-
-
-def _may_act(alarm: Alarm, action: HangAction) -> bool:
-    """Whether an alarm is a hang whose cause was named; one without a node is no reason to avoid any."""
-    return alarm.is_active and bool(alarm.verdict) and (action == "stop" or bool(alarm.nodes))
 
 
 async def stop_and_relaunch(

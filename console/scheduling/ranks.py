@@ -80,15 +80,11 @@ class Rank(Struct, frozen=True):
         return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
 
 
-def live_attempt(jobset: JobSet, pods: Iterable[Pod]) -> int:
-    """The current attempt: the newest with a pod that is not being deleted, else the JobSet's count."""
-    return max((pod.attempt for pod in pods if not pod.deleting_since), default=jobset.restarts)
-
-
 def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
     """All ranks of the JobSet in order, including those without a pod."""
     pods = fleet.pods_by_jobset.get(jobset.uid, [])
-    attempt = live_attempt(jobset, pods)
+    # The newest attempt with a pod that is not being deleted, else the JobSet's count.
+    attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=jobset.restarts)
     filled: dict[tuple[str, int, int], Pod] = {}
     for pod in sorted(pods, key=lambda each: (not each.deleting_since, each.created)):
         if pod.attempt >= attempt:

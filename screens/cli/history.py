@@ -290,17 +290,14 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int,
         [
             YOU if me and name == me else name,
             str(len(rows[name]) if name in rows else runs), hours_words(cost.allocated),
-            *(hours_words(cost.boxes.get(box, 0)) if box is Box.QUEUED else _format_percent(cost.share(box))
+            *(hours_words(cost.boxes.get(box, 0)) if box is Box.QUEUED
+              else "─" if (share := cost.share(box)) is None else percent(share, 1)
               for box in used),
         ]
         for name, cost in [*ledgers.items(), ("all", total)]
     ]  # fmt: skip
     titles = [title, "RUNS", "GPU-TIME", *(str(box).upper() for box in used)]
     print_table(titles, cells, [False, *[True] * (len(titles) - 1)])
-
-
-def _format_percent(share: float | None) -> str:
-    return "─" if share is None else percent(share, 1)
 
 
 def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import subprocess
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from console.config import OwnCommand, config_path, load_config
+from console.errors import BadInput
 from console.metrics.alarm import AlarmKind
 from console.settings import Settings
 from screens.__main__ import main
@@ -136,9 +137,10 @@ async def test_a_command_of_ones_own_is_about_the_row_under_the_cursor() -> None
         assert "Top" not in text_of(app.screen.query_one(KeyBar)), "the fleet has no pod"
         await pilot.press("4")
         await until(pilot, lambda: "Top" in text_of(app.screen.query_one(KeyBar)))
-        namespace, name = app.screen.query_one("PodTable").cursor  # type: ignore[attr-defined]
-        await pilot.press("ctrl+y")  # a terminal of a test cannot be lent: the line itself is told
-        await until(pilot, lambda: f"kubectl -n {namespace} top pod {shlex.quote(name)}" in toasts(app))
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: "The pod is called 'dpo-[b]-workload-0-0-x7k0': a command may" in toasts(app))
+        await pilot.press("down", "down", "ctrl+y")  # a terminal of a test cannot be lent: the line itself is shown
+        await until(pilot, lambda: "kubectl -n default top pod llama-70b-workload-0-0-x7k0" in toasts(app))
 
 
 async def test_a_command_that_changes_the_cluster_asks_first_and_is_gone_in_read_only_mode() -> None:
@@ -155,12 +157,41 @@ async def test_a_command_that_changes_the_cluster_asks_first_and_is_gone_in_read
         assert "Drain" not in screen_text(app)
 
 
-def test_what_a_cluster_calls_its_objects_is_one_word_of_the_shell() -> None:
-    own = OwnCommand("x", "X", "echo {pod} {job}")
-    subject = {"pod": "p; rm -rf /", "job": "$(id)"}
-    assert fill(own, subject) == "echo 'p; rm -rf /' '$(id)'"
-    assert applies(own, subject)
-    assert not applies(own, {"pod": "p", "job": ""})
+PRINT = "printf '<%s>' "
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (PRINT + "{job} x{pod}y", "<j;$(touch own) '\"><xp * -ny>"),
+        (PRINT + """\"job $A4_JOB\" "${A4_POD}" '{"a": 1}'""", """<job j;$(touch own) '"><p * -n><{"a": 1}>"""),
+        (PRINT + '"$(' + PRINT + '{job})"', None),
+        (PRINT + "$(" + PRINT + "'|'{pod}'|')", "<<|p><*><-n|>>"),
+        (PRINT + r"\{job} ${HOME:+h} it\'s", "<{job}><h><it's>"),
+        (PRINT + "a # it's {job}", "<a>"),
+    ],
+)
+def test_a_name_is_the_value_of_a_variable_and_never_the_text_of_a_shell(
+    text: str, shown: str | None, tmp_path: Path
+) -> None:
+    own = OwnCommand("x", "X", text)
+    names = {"A4_JOB": "j;$(touch own) '\"", "A4_POD": "p * -n"}
+    done = subprocess.run(["/bin/sh", "-c", own.script], env=os.environ | names, cwd=tmp_path, capture_output=True)
+    assert list(tmp_path.iterdir()) == []
+    assert shown is None or done.stdout.decode() == shown
+
+
+@pytest.mark.parametrize("name", ["-n", "p; id", "$(id)", "a b", "~", "a\nb", "a=b", "*", "'", ""])
+def test_a_command_is_given_no_name_that_some_program_takes_for_more_than_a_name(name: str) -> None:
+    own = OwnCommand("x", "X", 'watch kubectl top pod {pod} --context "$A4_CONTEXT"')
+    assert fill(own, {"pod": "p-0.1", "context": "arn:aws:eks/me@x_y"}) == (
+        "watch kubectl top pod p-0.1 --context arn:aws:eks/me@x_y",
+        {"A4_POD": "p-0.1", "A4_CONTEXT": "arn:aws:eks/me@x_y"},
+    )
+    assert applies(own, {"pod": "p", "context": "c"})
+    assert not applies(own, {"pod": "p", "context": ""})
+    with pytest.raises(BadInput, match="The context is called"):
+        fill(own, {"pod": "p", "context": name})
 
 
 def test_a_check_says_on_which_pages_a_command_has_its_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,7 +394,17 @@ NAMELESS = (
     ('[lists.pods]\nsort = "AGES"', 2, "List pods has no column AGES"),
     ('refresh = 1\n[lists.jobz]\nsort = "AGE"', 2, "There is no list jobz"),
     ('[themes.mine]\ncolors = { ink-okay = "#00ff00" }', 2, "There is no colour ink-okay"),
-    ('[[commands]]\nkey = "f11"\nname = "X"\ncommand = "echo {rank}"', 4, "Nothing is put in for {rank}"),
+    ('[[commands]]\nkey = "f11"\nname = "X"\ncommand = "echo {rank}"', 4, "{rank}: nothing is put in for it"),
+    *(
+        (f"[[commands]]\nkey = \"f11\"\nname = \"X\"\nchanges = false\ncommand = '''{text}'''", 5, f"has {said}.")
+        for text, said in (
+            ('echo "job {job}"', "{job} in quotes: write $A4_JOB there"),
+            ('echo "$(id {pod})"', "{pod} in quotes: write $A4_POD there"),
+            ("sh -c 'echo {job}'", "{job} in quotes: write '…'{job}'…', which ends the quotes before it"),
+            ("echo {node} ${job}", "${job}: write {job}, or $A4_JOB"),
+            ("cat <<E\\n{job}\\nE", "{job} in a here-document: write $A4_JOB there"),
+        )
+    ),
     ('[alarms]\nstall = "long"', 2, "alarms.stall"),
     ('[notifications]\nto = ["nonsense://x"]', 2, "apprise knows no such address"),
     ("[[formats]]\nname = \"nova\"\npattern = '('", 3, "formats[1].pattern"),

@@ -93,14 +93,10 @@ def iter_dictionaries(text: str, start: int | None) -> Iterator[tuple[int, StepR
     """Yield where each dictionary of a step in this line begins, and the step; None if it cannot be parsed."""
     while start is not None:
         end = text.find("}", start) + 1
-        if (found := parse_dictionary(text, start)) is not None or _tells_loss(text[start : end or None]):
+        part = text[start : end or None]
+        if (found := parse_dictionary(text, start)) is not None or (_LOSS.search(part) and not _NO_VALUE.search(part)):
             yield start, found
         start = find_dictionary_start(text, end) if end else None
-
-
-def _tells_loss(text: str) -> bool:
-    """Whether a dictionary has a loss that is more than the word that there is none."""
-    return _LOSS.search(text) is not None and _NO_VALUE.search(text) is None
 
 
 def parse_steps_of_line(text: str) -> list[StepReport]:
