@@ -299,7 +299,7 @@ class AlarmService:
                 goes_on, lags = heard.update_streams(2), heard.is_lagging
                 doubt = (watch.unproved and not lags) or heard.measures.needs_nan_search
                 over = time.monotonic() > until + (DOUBT_SECONDS if doubt else 0.0)
-                if watch.active or not goes_on or over:
+                if (watch.active and not lags) or not goes_on or over:
                     return _make_report(heard, seconds, lags=lags)
                 await asyncio.sleep(CHECK_POLL_SECONDS)
         finally:

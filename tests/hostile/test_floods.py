@@ -15,10 +15,12 @@ import time
 import tracemalloc
 from collections import Counter
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from aiohttp import web
 
 from console import yielding
 from console.attach.exec_many import ContainerExec, FactState, QuickTest
@@ -33,6 +35,7 @@ from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
 from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
+from console.metrics.alarm import AlarmKind
 from console.metrics.alarms import AlarmService
 from console.metrics.gpu_reader import GpuReader
 from console.scheduling.ranks import ranks
@@ -42,6 +45,7 @@ from tests.fakes import fleet_of
 from tests.hostile.lying_api import FLOODS, change
 from tests.hostile.test_api_server import body, bomb
 from tests.screens.scene import jobset, rank
+from tests.screens.test_one_verdict import Case, printed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -85,6 +89,17 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
         yield cast("Any", cluster)
 
 
+def _services() -> tuple[Any, Any, Thresholds]:
+    """The measures, the GPUs and the limits of alarms."""
+    reader = SimpleNamespace(progress_of=lambda _: None)
+    measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=reader, earlier_phases=_no_phases)
+    return lambda: measures, lambda: SimpleNamespace(exporter_of=lambda *_: ""), Thresholds()
+
+
+async def _no_phases(_: object) -> dict[str, float]:
+    return {}
+
+
 @pytest.mark.slow(reason="waits until something that never ends is given up")
 @pytest.mark.parametrize(
     ("flood", "unread"),
@@ -96,15 +111,37 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
 )
 async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_read(flood: str, unread: str) -> None:
     async with flooded(flood) as cluster:
-        reader = SimpleNamespace(progress_of=lambda _: None)
-        measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=reader)
-        gpus = SimpleNamespace(exporter_of=lambda *_: "")
-        alarms = AlarmService(cluster, cast("Any", lambda: measures), cast("Any", lambda: gpus), Thresholds())
+        alarms = AlarmService(cluster, *_services())
         begun = time.monotonic()
         report = await alarms.check_job("default", "train", 1.0)
         assert time.monotonic() - begun < 8
         assert (report.alarms, report.late, report.refused, report.progress) == ((), "", "", None)
         assert report.unread == unread
+
+
+async def test_an_alarm_is_answered_once_the_log_was_read_up_to_now() -> None:
+    over = asyncio.Event()
+    lines, _ = printed(Case("fail:5", "swift-dpo", "failed", kept=True, quiet=900))
+
+    async def log(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for each in lines:
+            stamp = datetime.fromtimestamp(each.time, UTC).isoformat().replace("+00:00", "Z")
+            await answer.write(f"{stamp} {each.text}\n".encode())
+        await over.wait()
+        return answer
+
+    async with ApiServer(secure=True) as server, server.client() as client:
+        cluster = Cluster(client)
+        for pod in cluster.pods:
+            server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/log"] = log
+        alarms = AlarmService(cast("Any", cluster), *_services())
+        report = await alarms.check_job("default", "train", 3.0)
+        over.set()
+    assert [each.kind for each in report.alarms] == [AlarmKind.KEPT]
+    assert report.progress is not None
+    assert report.progress.end is not None, "why names the alarm as well as the end"
 
 
 @pytest.fixture
