@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
     from console.logs.follow import LogService
-    from console.metrics.alarm import Alarm
     from console.metrics.alarms import AlarmService
     from console.metrics.diagnosis import Diagnosis
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.job_measures import JobMeasures
     from console.metrics.lost_work import SeenFolder
     from console.metrics.measures import MeasureService
     from console.metrics.seen_time import Span
@@ -147,8 +145,9 @@ class Session:
         from console.launch.launcher import LaunchService
 
         return LaunchService(
-            self.watch, self._alarms_of, self._spans_of, lambda *key: self.measures.read_log(*key),
-            self._measures_of, self._seen_folder,
+            self.watch, lambda *run: self.alarms.history_of(*run) if self.alarms_enabled else (), self._spans_of,
+            lambda *key: self.measures.read_log(*key),
+            lambda *key: self.alarms.find_measures(*key) if self.alarms_enabled else None, self._seen_folder,
         )  # fmt: skip
 
     @cached_property
@@ -272,9 +271,6 @@ class Session:
         self.watch.when_left.append(part.on_context_changed)
         return part
 
-    def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
-        return self.alarms.history_of(namespace, name, since) if self.alarms_enabled else ()
-
     def _spans_of(self, namespace: str, name: str) -> Sequence[Span]:
         """What the log of a watched job told of its time, and when a slow rank was found."""
         from console.metrics.seen_time import SHARES, Span, SpanKind
@@ -288,9 +284,6 @@ class Session:
             if report
         ]
         return [*found, *named]
-
-    def _measures_of(self, namespace: str, name: str) -> JobMeasures | None:
-        return self.alarms.find_measures(namespace, name) if self.alarms_enabled else None
 
     async def _inspect_own_job(self, key: tuple[str, str]) -> None:
         """Make a hang report of a job that this account launched, and its bundle where it names a cause.

@@ -24,8 +24,9 @@ def parse_nccl(data: bytes) -> tuple[NcclTest, ...]:
     return parser.tests
 
 
-def parse_training(data: bytes) -> tuple[RunReader, ...]:
-    parser = TrainingParser()
+def parse_training(data: bytes, *, is_short: bool = False) -> tuple[RunReader, ...]:
+    """`is_short`: each line by itself."""
+    parser = TrainingParser(is_short=is_short)
     parser.feed(data)
     parser.close()
     return parser.runs

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from console.kube.nested_values import Value
 from console.launch.recipes import Field, Recipe
@@ -166,7 +166,7 @@ def _edit_entry(edits: _TextEdits, entry: Entry, values: Mapping[str, Value], ke
         _edit_map(edits, node, value, keys)
     elif edits.same(keys, node, value):
         return True
-    elif _is_list(value) and value and node.items and not node.flow:
+    elif isinstance(value, Sequence) and not isinstance(value, str) and value and node.items and not node.flow:
         _edit_list(edits, node, value, keys)
     else:
         _replace_value(edits, entry, value)
@@ -190,10 +190,6 @@ def _replace_value(edits: _TextEdits, entry: Entry, value: Value) -> None:
         edits.replace(node.start, node.end, new.strip())
     else:
         edits.replace(colon + 1, max(node.end, colon + 1), new + indented)
-
-
-def _is_list(value: Value) -> TypeGuard[Sequence[Value]]:
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _edit_list(edits: _TextEdits, node: Node, value: Sequence[Value], keys: tuple[str, ...]) -> None:

@@ -159,7 +159,7 @@ class FailureParser:
         """Parse more bytes, up to the last line end; returns whether a failure was found."""
         block = self._blocks.feed(data)
         before, at = len(self._found), 0
-        for start, end in iter_spans_with(WORDS, block, self._expects_more):
+        for start, end in iter_spans_with(WORDS, block, lambda: bool(self._reports or self._raising or self._naming)):
             self._counted += block.count(b"\n", at, start)
             at = start
             self._parse_line(block[start : min(end, start + MAX_LINE)], self._bytes + start)
@@ -176,9 +176,6 @@ class FailureParser:
         for label in list(self._reports):
             self._close_report(label, self._bytes)
         return len(self._found) != before
-
-    def _expects_more(self) -> bool:
-        return bool(self._reports or self._raising or self._naming)
 
     def _parse_line(self, raw: bytes, at: int) -> None:
         text = raw.decode("utf-8", "replace")

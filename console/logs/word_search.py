@@ -106,8 +106,13 @@ class LineBlocks:
 
 def iter_spans_with(words: LineFinder, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of the lines that contain one of the words, in order; of all lines while `eager()` is true."""
-    found = words.find_lines(block)
-    at, size = 0, len(block)
+    return iter_spans(words.find_lines(block), block, eager, 0, len(block))
+
+
+def iter_spans(
+    found: dict[int, int], block: bytes, eager: Callable[[], bool], at: int, size: int
+) -> Iterator[tuple[int, int]]:
+    """As `iter_spans_with`, of the lines that were found between these offsets."""
     for start in [*sorted(found), size]:
         while at < min(start, size) and eager():
             end = block.find(b"\n", at)

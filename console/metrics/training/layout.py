@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -43,7 +43,7 @@ _WHOLE = _Kind("[0-9]{1,12}", ("7", "31", "6250"))
 _KINDS = (
     _WHOLE,
     _Kind(r"[0-9]{1,12}\.[0-9]{1,9}", ("7.25", "31.5", "6250.125", "0.000007031")),
-    _Kind(r"[0-9]{1,12}\.[0-9]{10,17}", ("7.2500000000001", "31.50000000000625")),
+    _Kind(r"[0-9]{1,12}\.[0-9]{10,20}", ("7.2500000000001", "31.50000000000625")),
     _Kind(r"[0-9]{1,3}(?:\.[0-9]{1,17})?[eE][-+]?[0-9]{1,2}", ("7.25e-05", "3e+01", "6.25E-03", "7.03125e-07")),
     _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}", ("7,250", "31,500,000")),
     _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
@@ -73,34 +73,28 @@ class NumberSlot(Struct, frozen=True):
     pattern: str
 
 
-class LineLayout(Struct, frozen=True):
+class LineLayout(Struct, frozen=True, eq=False):
     """The form of similar lines, and the field that each of their numbers belongs to."""
 
     format: str
     label: str  # who prints them
     pattern: re.Pattern[bytes]  # one line with its end
-    many: re.Pattern[bytes]  # as many of them as follow each other
     slots: tuple[NumberSlot, ...]
-    like: Step  # one of them; what no slot says is the same in all
+    like: dict[str, object]  # the values of one of them; what no slot says is the same in all
 
-    @property
-    def has_step_number(self) -> bool:
-        """Whether the lines contain the step number."""
-        return self.like.step is not None
+    def match_all(self, piece: bytes) -> list[tuple[bytes, ...]]:
+        """The numbers of each line if all lines are like that."""
+        rows = self.pattern.findall(piece) if self.pattern.match(piece) else []
+        return rows if len(rows) == piece.count(b"\n") and piece.endswith(b"\n") else []
 
-    def match_prefix(self, piece: bytes) -> tuple[int, list[tuple[bytes, ...]]]:
-        """The size of the longest prefix that contains only such lines, and the numbers of each line."""
-        if self.pattern.match(piece) is None:
-            return 0, []
-        rows = self.pattern.findall(piece)
-        if len(rows) == piece.count(b"\n") and piece.endswith(b"\n"):
-            return len(piece), rows
-        found = self.many.match(piece)
-        end = found.end() if found else 0
-        return end, self.pattern.findall(piece[:end]) if end else []
+    def check_line(self, line: str, said: tuple[StepReport, str] | None) -> bool:
+        """Whether the line means by this layout what its parser said."""
+        rows = self.match_all(line.encode())
+        steps = self.parse_rows(rows) if rows and said else None
+        return bool(said and steps and (steps[0], self.format, self.label) == (said[0].step, said[0].format, said[1]))
 
-    def parse_columns(self, rows: Sequence[tuple[bytes, ...]]) -> dict[str, list[Any]] | None:
-        """The values of these lines by field; None if one of them must be parsed by itself."""
+    def parse_rows(self, rows: Sequence[tuple[bytes, ...]]) -> PackedSteps | None:
+        """The steps of these lines; None if one of them must be parsed by itself."""
         found: dict[str, list[Any]] = {}
         for slot, column in zip(self.slots, zip(*rows, strict=True), strict=True):
             if not slot.name:
@@ -119,18 +113,25 @@ class LineLayout(Struct, frozen=True):
                 if None in values or (slot.positive and min(values) <= 0):  # rounded to nothing
                     return None
             found[slot.name] = values
-        return found
+        return pack_columns({name: found.get(name) or [value] * len(rows) for name, value in self.like.items()})
 
-    def pack_columns(self, columns: dict[str, list[Any]], size: int) -> PackedSteps:
-        """These values as packed steps, with the fields that are constant in all lines."""
-        fields: dict[str, Iterable[Any]] = {}
-        for name, value in zip(Step._fields[:9], self.like, strict=False):
-            if name in columns:
-                fields[name] = columns[name]
-            elif value is not None:
-                fields[name] = repeat(value, size)
-        extra = {name: columns.get(f" {name}") or repeat(value, size) for name, value in self.like.extra.items()}
-        return pack_columns(fields, extra, size)
+
+def find_similar(
+    layouts: Sequence[LineLayout], piece: bytes, starts: Iterable[int]
+) -> dict[int, tuple[LineLayout, PackedSteps, int]]:
+    """By the beginning of each line that has one of these layouts: which, all steps of it, and the place of its own."""
+    rows: dict[LineLayout, dict[int, tuple[bytes, ...]]] = {}
+    for start in starts:
+        for layout in layouts:
+            if found := layout.pattern.match(piece, start):
+                rows.setdefault(layout, {})[start] = found.groups()
+                break
+    return {
+        start: (layout, steps, at)
+        for layout, lines in rows.items()
+        if (steps := layout.parse_rows([*lines.values()]))
+        for at, start in enumerate(lines)
+    }
 
 
 def _parse_numbers(column: Sequence[bytes]) -> list[float]:
@@ -158,11 +159,12 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
         return None
     trial = _LayoutTrial(text, read, said)
-    pattern, at, slots = "", 0, []
+    pattern, same, at, slots = "", "", 0, []
     for place in places:
         slot = trial.find_slot(*place.span())
         pattern += trial.text_pattern(at, place.start())
         pattern += f"({slot.pattern})" if slot else re.escape(place.group())
+        same += text[at : place.start()] + ("7" if slot else place.group())
         at = place.end()
         slots += [slot] if slot else []
     pattern += trial.text_pattern(at, len(text)) + r"\n"
@@ -170,19 +172,14 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     lacks_step = said[0].step.step is not None and "step" not in names
     if len(slots) < 2 or not names or len(names) > len({*names}) or lacks_step:
         return None
-    whole = pattern.encode()
-    made = LineLayout(
-        said[0].format,
-        said[1],
-        re.compile(b"^" + whole, re.MULTILINE),
-        # Lines are atomic: before Python 3.11.5 a possessive repeat of what can backtrack ends in the wrong place.
-        re.compile(b"(?:(?>" + re.sub(rb"(?<!\\)\((?!\?)", b"(?:", whole) + b"))*+"),
-        tuple(slots),
-        said[0].step,
+    like = {name: value for name, value in trial.values.items() if value is not None and value is not False}
+    line = re.compile(b"^" + pattern.encode(), re.MULTILINE)
+    made = LineLayout(said[0].format, said[1], line, tuple(slots), like)
+    alike = f"{same}{text[at:]}\n"  # a line may mean something else where two of its numbers are equal
+    checked = made.check_line(f"{text}\n", said) and (
+        not line.match(alike.encode()) or made.check_line(alike, read(alike[:-1]))
     )
-    rows = made.pattern.findall(f"{text}\n".encode())
-    columns = made.parse_columns(rows) if len(rows) == 1 else None
-    return made if columns is not None and next(iter(made.pack_columns(columns, 1))) == said[0].step else None
+    return made if checked else None
 
 
 class _LayoutTrial:
@@ -192,7 +189,7 @@ class _LayoutTrial:
         self._text = text
         self._read = read
         self._said = said
-        self._values = _step_values(said[0].step)
+        self.values = _step_values(said[0].step)
 
     def find_slot(self, start: int, end: int) -> NumberSlot | None:
         """The field of the number at that position; None if it must be the same in all lines."""
@@ -249,13 +246,13 @@ class _LayoutTrial:
         if said is None or said[1] != self._said[1] or said[0].format != self._said[0].format:
             return None
         values = _step_values(said[0].step)
-        return {name: values.get(name) for name in values | self._values if values.get(name) != self._values.get(name)}
+        return {name: values.get(name) for name in values | self.values if values.get(name) != self.values.get(name)}
 
     def _changes_only_field(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
         """Whether `value` at that position changed only the field `name`, and as the rule says."""
         if changed is None or changed.keys() - {name}:
             return False
-        wanted, found = _RULES[rule](value), changed.get(name, self._values.get(name))
+        wanted, found = _RULES[rule](value), changed.get(name, self.values.get(name))
         return wanted == found and type(wanted) is type(found)
 
 
@@ -268,7 +265,7 @@ def _step_values(step: Step) -> dict[str, object]:
 def _number_pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
     """One pattern for the three usual notations, which is faster than an alternation."""
     if _USUAL[0] in kinds and _USUAL[1] in kinds:
-        decimals = 17 if _USUAL[2] in kinds else 9
+        decimals = 20 if _USUAL[2] in kinds else 9
         power = r"(?:[eE][-+]?[0-9]{1,2})?" if _USUAL[3] in kinds else ""
         usual = rf"[0-9]{{1,12}}(?:\.[0-9]{{1,{decimals}}})?{power}"
         others = [kind.pattern for kind in kinds if kind not in _USUAL]

@@ -8,11 +8,11 @@ at once, which costs half a microsecond to two a line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import groupby
 
 from console.logs.line import UnparsedCounter, UnparsedLines
 from console.logs.line_splitter import strip_terminal_codes
-from console.logs.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans_with
+from console.logs.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans
 from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
 from console.metrics.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
@@ -30,7 +30,7 @@ from console.metrics.training.formats.unknown_programs import (
     load_own_formats,
     parse_in_configured_formats,
 )
-from console.metrics.training.layout import LineLayout, learn_layout
+from console.metrics.training.layout import LineLayout, find_similar, learn_layout
 from console.metrics.training.reader import (
     BESIDE,
     BY_EPOCH,
@@ -42,7 +42,7 @@ from console.metrics.training.reader import (
     merge_reports,
     reporter_label,
 )
-from console.metrics.training.steps import ProgressBar, Step
+from console.metrics.training.steps import PackedSteps, ProgressBar, Step
 from console.metrics.training.values import StepReport, finite_total, parse_count
 from console.patterns import lazy_pattern
 
@@ -64,7 +64,8 @@ def parse_partial_step(text: str) -> bool:
 
 
 _PIECE = 1 << 13  # bytes that are tried at once
-_WORTH = 8  # the part of a piece that has to be such lines, to be worth the search of a piece
+_TOGETHER = 4  # similar lines that are worth columns
+_LAYOUTS = 16  # that are known at once
 LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
 WORDS = WordSearch(
     b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ", b"| time/ "
@@ -107,7 +108,7 @@ class TrainingParser:
         self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
         self._puzzle = UnparsedCounter()
         self._rank = ""  # who printed the line, where that is known without its labels
-        self._layout: LineLayout | None = None  # what the lines look like, once that is known
+        self._layouts: list[LineLayout] = []  # what the lines look like, the last learned first
         self._alone, self._unlike, self._looked = 0, 0, 0  # since the layout fitted, and all; look-ups
 
     @property
@@ -143,53 +144,63 @@ class TrainingParser:
         return changed
 
     def _read_block(self, data: bytes, line: int | None) -> None:
-        block, puzzle = self._blocks.feed(data), self._puzzle
+        block, puzzle, at = self._blocks.feed(data), self._puzzle, 0
         if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
             block = block.replace(b"^M", b" \n")
         puzzle.begin_block(self._blocks.raw, line)
-        for at, piece in self._iter_pieces_without_layout(block):
-            for start, end in iter_spans_with(self._lines, piece, self.has_open_report):
-                puzzle.set_offset(at + start)
-                self._parse_raw_line(piece[start : min(end, start + LONGEST)])
+        while at < len(block):
+            end = find_line_end(block, at + _PIECE)
+            self._parse_piece(block[at:end], at)
+            at = end
         puzzle.end_block()
 
-    def _iter_pieces_without_layout(self, block: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield (offset, piece) of what must be parsed line by line, and parse the rest."""
-        at, size = 0, len(block)
-        while at < size:
-            end = find_line_end(block, at + _PIECE)
-            taken = self._parse_rows(block[at:end])
-            if 0 < taken < end - at:
-                end = find_line_end(block, at + taken)
-            if at + taken < end:
-                yield at + taken, block[at + taken : end]
+    def _parse_piece(self, piece: bytes, offset: int) -> None:
+        """Parse some lines: together those that are like earlier ones, the others each by itself."""
+        layouts = [] if self.has_open_report() or self._timed is not None else self._layouts
+        if layouts and (rows := layouts[0].match_all(piece)) and (steps := layouts[0].parse_rows(rows)):
+            self._add_similar(layouts[0], steps, 0, len(rows))
+            return
+        found, at = self._lines.find_lines(piece), 0
+        similar = find_similar(layouts, piece, sorted(found) if layouts else ())
+        for layout, group in groupby(sorted(found), lambda start: similar[start][0] if start in similar else None):
+            lines = [*group]
+            end = found[lines[-1]] + 1
+            if layout is None or self._timed is not None or self.has_open_report():
+                self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
+            else:
+                _, steps, first = similar[lines[0]]
+                self._add_similar(layout, steps, first, first + len(lines))
             at = end
+        self._parse_lines(piece, {}, at, len(piece), offset)
 
-    def _parse_rows(self, piece: bytes) -> int:
-        """Parse the lines at the beginning that are like the last one; returns their size in bytes, 0 if uncertain."""
-        layout, run = self._layout, next(iter(self._open.values())) if len(self._open) == 1 else None
-        if layout is None or self.has_open_report() or self._timed is not None:
-            return 0
-        if run is None or run.finished or run.format != layout.format:
-            return 0
-        taken, found = layout.match_prefix(piece)
-        if not found or taken < len(piece) // _WORTH:
-            return 0
-        columns = layout.parse_columns(found)
-        if columns is None or not self._add_columns(columns, len(found), layout, run):
-            return 0
-        self._alone = 0
-        self._puzzle.add_parsed()
-        self._changed.append(run)
-        return taken
+    def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> None:
+        """Parse each of these lines by itself, and all between `at` and `stop` while a report is open."""
+        for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
+            self._puzzle.set_offset(offset + start)
+            self._parse_raw_line(piece[start : min(end, start + LONGEST)])
 
-    def _add_columns(self, columns: dict[str, list[Any]], size: int, layout: LineLayout, run: RunReader) -> bool:
-        """Add similar lines to a run, each step after the last; returns whether that is certain."""
-        if not layout.has_step_number:
-            return run.add_following_unnumbered(layout.pack_columns(columns, size), self._bar)
-        if layout.format in BY_EPOCH and " epoch" in columns:
-            return self._epochs.renumber_columns(columns, layout, lambda more: run.add_following(more, layout.label))
-        return run.add_following(layout.pack_columns(columns, size), layout.label)
+    def _add_similar(self, layout: LineLayout, steps: PackedSteps, at: int, stop: int) -> None:
+        """Add steps of similar lines: together those that certainly follow what was before, the others one by one."""
+        add, label = self._add_step, layout.label
+        if layout.format == "deepspeed" or (
+            layout.format in BY_EPOCH and not self._epochs.renumber(steps, at, stop, label)
+        ):
+            add = self._add_report
+        while at < stop:
+            run = next(iter(self._open.values())) if len(self._open) == 1 and add == self._add_step else None
+            taken = 0
+            if run and stop - at >= _TOGETHER and not run.finished and run.format == layout.format:
+                taken = run.count_following(steps, at, stop, label, self._bar)
+            if run and taken >= _TOGETHER:
+                run.add_following(steps.slice(at, at + taken), label, self._bar)
+                self._alone = 0
+                self._puzzle.add_parsed()
+                self._changed.append(run)
+            else:
+                taken = min(taken + 1, stop - at)
+                for each in range(at, at + taken):
+                    add(StepReport(layout.format, steps[each]), label)
+            at += taken
 
     def close(self) -> list[RunReader]:
         """Parse an unterminated last line; returns the changed runs."""
@@ -273,10 +284,10 @@ class TrainingParser:
         for known_to in self._iter_reports(text):
             self._add_report(known_to, self._reporter_of(text, known_to.at))
         if known_to is not None:
-            if known_to.format != "keras":
-                self._find_layout(
-                    raw, self._learned.parse_known_line if known_to.format == "key-value" else _parse_known
-                )
+            if known_to.format == "key-value":
+                self._find_layout(raw, self._learned.parse_known_line)
+            elif known_to.format != "keras":
+                self._find_layout(raw, lambda line: [*filter(None, [parse_known_program(line)])])
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
         elif looks_like_megatron(text) or (
@@ -363,7 +374,7 @@ class TrainingParser:
         self._unlike += 1
         if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked or b"%|" in raw:
             return
-        if self._layout is not None and self._layout.pattern.match(raw + b"\n"):
+        if any(layout.pattern.match(raw + b"\n") for layout in self._layouts):
             return
         self._looked += 1
 
@@ -372,7 +383,8 @@ class TrainingParser:
             found = read(words)
             return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
 
-        self._layout = learn_layout(raw.decode("utf-8", "replace"), parse_alone) or self._layout
+        if layout := learn_layout(raw.decode("utf-8", "replace"), parse_alone):
+            self._layouts, self._alone = [layout, *self._layouts[: _LAYOUTS - 1]], 0
 
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
@@ -404,6 +416,9 @@ class TrainingParser:
             label = f"deepspeed {label}"
         elif found.format in BY_EPOCH:
             found.step = self._epochs.renumber_step(found.step, label)
+        self._add_step(found, label)
+
+    def _add_step(self, found: StepReport, label: str) -> None:
         self._puzzle.add_parsed()
         run = self._run_for(found, label)
         if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in BESIDE:
@@ -426,8 +441,3 @@ class TrainingParser:
             self._runs.append(run_)
         self._open[family] = run_
         return run_
-
-
-def _parse_known(text: str) -> list[StepReport]:
-    found = parse_known_program(text)
-    return [found] if found else []

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import eq, lt
+from itertools import compress, count
+from operator import eq, ge
 from typing import Any
 
-from console.metrics.training.layout import LineLayout
 from console.metrics.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
 from console.metrics.training.values import StepReport
 
@@ -22,6 +21,7 @@ WARM_UP_STEPS = 5  # steps after a start whose speed says nothing
 _JITTER = 2  # steps that several reporters without labels may be apart
 _DRAWN = 0.5  # seconds a step from which every step has its bar, with a good margin
 BESIDE = frozenset({"deepspeed", "key-value"})  # formats that stand beside another program's reports of the same steps
+_FIGURES = Step._fields.index("nan") + 1  # the first fields of a step: what its report says
 _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
 
 
@@ -107,34 +107,34 @@ class RunReader:
     def _index_of_step(self, number: int) -> int | None:
         return self.steps.index_of(number) if self.number is not None and number <= self.number else None
 
-    def add_following(self, more: PackedSteps, label: str) -> bool:
-        """Add many reports if each certainly follows all earlier steps and none is a warm-up; else False."""
-        numbers = more.columns["step"]
-        latest = max(self.number or 0, self._latest.get(label, 0))
-        if self.number is None or self._warm_from is None:
-            return False
-        if (
-            numbers[0] <= latest
-            or numbers[0] - self._warm_from < WARM_UP_STEPS
-            or not all(map(lt, numbers, numbers[1:]))
-        ):
-            return False
-        self.confirm_number()
-        self._latest[label] = self.number = numbers[-1]
-        self.steps.extend(more)
-        return True
+    def count_following(self, more: PackedSteps, at: int, stop: int, label: str, bar: ProgressBar | None) -> int:
+        """How many of these reports certainly follow all earlier ones, and are no warm-up.
 
-    def add_following_unnumbered(self, more: PackedSteps, bar: ProgressBar | None) -> bool:
-        """Add many reports without step numbers if no bar can number them and none is a repetition; else False."""
+        Those without step numbers do if no bar can number them and none is a repetition.
+        """
+        if (numbers := more.columns.get("step")) is not None:
+            if self.number is None or self._warm_from is None:
+                return 0
+            latest = max(self.number, self._latest.get(label, 0), self._warm_from + WARM_UP_STEPS - 1)
+            breaks = compress(count(1), map(ge, numbers[at:stop], numbers[at + 1 : stop]))
+            return next(breaks, stop - at) if numbers[at] > latest else 0
         if not self.steps or (bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)):
-            return False
-        epochs = [self.steps[-1].extra.get("epoch"), *more.extra.get("epoch", ())]
-        if any(map(eq, epochs, epochs[1:])):
-            return False
+            return 0
+        last, losses = self.steps[-1], more.columns["loss"]
+        epochs = [last.extra.get("epoch"), *more.extra.get("epoch", ())[at:stop]]
+        for place in compress(range(at, stop), map(eq, epochs, epochs[1:])):
+            if _is_same_loss(losses[place - 1] if place > at else last.loss, losses[place]):
+                return place - at
+        return stop - at
+
+    def add_following(self, more: PackedSteps, label: str, bar: ProgressBar | None) -> None:
+        """Add many reports that follow."""
         self.confirm_number()
+        if (numbers := more.columns.get("step")) is not None:
+            self._latest[label] = self.number = numbers[-1]
+        else:
+            self._guessed, self._guessing = bar, True
         self.steps.extend(more)
-        self._guessed, self._guessing = bar, True
-        return True
 
     def add_unnumbered(self, step: Step, bar: ProgressBar | None) -> None:
         """Add a report without a step number; the bar before it may give it, the one after it is more exact."""
@@ -218,7 +218,7 @@ class RunReader:
 
     def _append(self, step: Step) -> None:
         if step.step is None:
-            self.steps.append(step._replace(warm_up=not self.steps))
+            self.steps.append(step if self.steps else step._replace(warm_up=True))
             return
         if self._warm_from is None:
             self._warm_from = step.step
@@ -253,10 +253,12 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
         rounded = _is_rounded_from(old.loss, new.loss) or _is_rounded_from(new.loss, old.loss)
         if old.loss != new.loss and not rounded:
             old, new = new._replace(warm_up=old.warm_up), old
+    if old[:_FIGURES] == new[:_FIGURES] and old.extra == new.extra:
+        return old
     changed: dict[str, Any] = {}
     for name in _NUMBERS:
         mine, other = getattr(old, name), getattr(new, name)
-        if other is not None and (mine is None or _is_rounded_from(mine, other)):
+        if other is not None and mine != other and (mine is None or _is_rounded_from(mine, other)):
             changed[name] = other
     for name in ("step", "total", "skipped"):
         if getattr(old, name) is None:
@@ -273,9 +275,14 @@ def _is_rounded_from(short: float, full: float) -> bool:
 def _is_same_step(old: Step, new: Step) -> bool:
     """Whether both are the same unnumbered step, printed twice."""
     epoch = old.extra.get("epoch")
-    if epoch is None or new.extra.get("epoch") != epoch or old.loss is None or new.loss is None:
+    return epoch is not None and new.extra.get("epoch") == epoch and _is_same_loss(old.loss, new.loss)
+
+
+def _is_same_loss(old: float | None, new: float | None) -> bool:
+    """Whether both may be one loss, of which one is rounded."""
+    if old is None or new is None:
         return False
-    return math.isclose(old.loss, new.loss, rel_tol=5e-3) or (math.isnan(old.loss) and math.isnan(new.loss))
+    return math.isclose(old, new, rel_tol=5e-3) or (math.isnan(old) and math.isnan(new))
 
 
 def close_in_time(one: Step, other: Step) -> bool:
@@ -314,27 +321,19 @@ class EpochNumbering:
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
 
-    def renumber_columns(
-        self, columns: dict[str, list[Any]], layout: LineLayout, follow: Callable[[PackedSteps], bool]
-    ) -> bool:
-        """Renumber many steps of one reporter; changes nothing if `follow` does not accept them."""
-        before = self._last.get(layout.label)
-        numbers, totals, epochs = columns["step"], columns.get("total"), columns[" epoch"]
-        bases = [self._steps_before(epoch, number, layout.label) for epoch, number in zip(epochs, numbers, strict=True)]
-        if any(bases):
-            if totals is not None or layout.like.total is not None:
-                self._restore(layout.label, before)
-                return False  # a total may be that of an epoch
-            columns = columns | {"step": [number + base for number, base in zip(numbers, bases, strict=True)]}
-        taken = follow(layout.pack_columns(columns, len(numbers)))
-        if not taken:
-            self._restore(layout.label, before)
-        return taken
-
-    def _restore(self, reporter: str, before: tuple[float, int, int] | None) -> None:
-        self._last.pop(reporter, None)
-        if before is not None:
-            self._last[reporter] = before
+    def renumber(self, steps: PackedSteps, at: int, stop: int, reporter: str) -> bool:
+        """Renumber some of these steps of one reporter; False, with nothing changed, if each must be by itself."""
+        numbers, epochs = steps.columns.get("step"), steps.extra.get("epoch")
+        if numbers is None or epochs is None:
+            return True
+        before = self._last.copy()
+        bases = [self._steps_before(epochs[each], numbers[each], reporter) for each in range(at, stop)]
+        if any(bases) and "total" in steps.columns:  # a total may be that of an epoch
+            self._last = before
+            return False
+        for each, base in enumerate(bases, at):
+            numbers[each] += base
+        return True
 
     def renumber_step(self, step: Step, reporter: str) -> Step:
         """The step numbered from the first epoch seen."""

@@ -182,6 +182,11 @@ class PackedSteps:
                 values[name] = value
         return _MADE((*values.values(), {name: column[at] for name, column in self.extra.items()}))
 
+    def slice(self, start: int, stop: int) -> PackedSteps:
+        """Some of the steps."""
+        columns, extra = ({name: each[start:stop] for name, each in of.items()} for of in (self.columns, self.extra))
+        return PackedSteps(columns, extra, stop - start, whole=self.whole)
+
     def _field_column(self, name: str) -> Iterable[Any]:
         values = self.columns.get(name)
         if values is None:
@@ -199,10 +204,11 @@ class PackedSteps:
             return None
 
 
-def pack_columns(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Iterable[float]], size: int) -> PackedSteps:
-    """Pack columns that have a value for every step."""
+def pack_columns(columns: Mapping[str, Sequence[Any]]) -> PackedSteps:
+    """Pack columns that have a value for every step; names of extra figures begin with a blank."""
     made = {name: array("q" if name in _COUNTS else "d", values) for name, values in columns.items()}
-    return PackedSteps(made, {name: array("d", values) for name, values in extra.items()}, size, whole=True)
+    extra = {name[1:]: made.pop(name) for name in columns if name[0] == " "}
+    return PackedSteps(made, extra, len(next(iter(columns.values()))), whole=True)
 
 
 def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
@@ -216,7 +222,7 @@ def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
         if name in _DEFAULTS:
             if any(values):
                 made[name] = array("b", values)
-        elif any(value is not None for value in values):
+        elif values.count(None) < len(values):
             missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
             whole = whole and None not in values
             made[name] = array(
@@ -260,6 +266,8 @@ class Steps(Sequence[Step]):
     @overload
     def __getitem__(self, at: slice) -> list[Step]: ...
     def __getitem__(self, at: int | slice) -> Step | list[Step]:
+        if at == -1 and self._tail:
+            return self._tail[-1]
         if isinstance(at, slice):
             return self._slice_steps(*at.indices(len(self)))
         at += len(self) if at < 0 else 0
@@ -392,7 +400,8 @@ class Steps(Sequence[Step]):
                 return None
         for chunk in range(bisect_right(self._firsts, number) - 1, -1, -1):
             here = self._chunks[chunk]
-            found = here.index_of(number) if isinstance(here, PackedSteps) else _index_of(here, number)
+            unpacked = (at for at, step in enumerate(here) if step.step == number)
+            found = here.index_of(number) if isinstance(here, PackedSteps) else next(unpacked, None)
             if found is not None:
                 return self._starts[chunk] + found
             if (here.first if isinstance(here, PackedSteps) else _first_number(here)) is not None:
@@ -402,10 +411,6 @@ class Steps(Sequence[Step]):
 
 def _first_number(steps: list[Step]) -> int | None:
     return next((step.step for step in steps if step.step is not None), None)
-
-
-def _index_of(steps: list[Step], number: int) -> int | None:
-    return next((at for at, step in enumerate(steps) if step.step == number), None)
 
 
 BLOCK = 64

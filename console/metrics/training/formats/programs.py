@@ -310,13 +310,8 @@ _TRAINS = lazy_pattern(
 )  # what stands before the bar of training, if anything does
 
 
-def parse_drawn_bar(text: str) -> ProgressBar | None:
-    """The last progress bar in a line; None for bars with a name before them, such as those of downloads."""
-    return next(reversed([*iter_drawn_bars(text)]), None)
-
-
 def iter_drawn_bars(text: str) -> Iterator[ProgressBar]:
-    """Yield the bars in a line: several where a collector joined the frames of one."""
+    """Yield the bars in a line, several where a collector joined the frames of one; none that a name stands before."""
     start = text.find("%|")
     while start >= 0:
         if bar := _parse_bar_at(text, start):
@@ -350,8 +345,8 @@ def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | 
     if not any(word in line for word in _STEP_WORDS):
         return None
     text = line[:_LONGEST]
-    if "%|" in text and "loss=" not in text and (bar := parse_drawn_bar(text)):
-        return bar.step, bar.total
+    if "%|" in text and "loss=" not in text and (bars := [*iter_drawn_bars(text)]):
+        return bars[-1].step, bars[-1].total
     if ("%|" in text or "DLLL" in text) and (found := parse_known_program(text)) and found.step.step is not None:
         return found.step.step, 0
     plain = _PLAIN.search(text)

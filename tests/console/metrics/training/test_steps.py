@@ -52,7 +52,7 @@ def compare(data: st.DataObject) -> None:
             case "extend":
                 more = [number + 1, number + 2]
                 number += 2
-                ours.extend(pack_columns({"step": more, "loss": [1.5, 2.5]}, {"acc": [0.5, 0.25]}, 2))
+                ours.extend(pack_columns({"step": more, "loss": [1.5, 2.5], " acc": [0.5, 0.25]}))
                 known += [Step(more[0], loss=1.5, extra={"acc": 0.5}), Step(more[1], loss=2.5, extra={"acc": 0.25})]
             case "change" if known:
                 at = data.draw(st.integers(-len(known), len(known) - 1))

@@ -16,21 +16,15 @@ if TYPE_CHECKING:
     from console.metrics.training.reader import RunReader
 
 
-def read(lines: list[str], piece: int = 1 << 20) -> RunReader:
+def read(lines: list[str], piece: int = 1 << 20, *, is_short: bool = False) -> RunReader:
+    """`is_short`: each line by itself."""
     data = ("\n".join(lines) + "\n").encode()
-    parser = TrainingParser()
+    parser = TrainingParser(is_short=is_short)
     for at in range(0, len(data), piece):
         parser.feed(data[at : at + piece])
     parser.close()
     (run,) = parser.runs
     return run
-
-
-def by_themselves(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> RunReader:
-    """As read without any layout."""
-    with monkeypatch.context() as patch:
-        patch.setattr("console.metrics.training.parser.TrainingParser._parse_rows", lambda *_: 0)
-        return read(lines)
 
 
 FORMS = {
@@ -47,6 +41,9 @@ FORMS = {
     "{loss:8.5f}  grad_norm: {time:7.4f}  memory: 1.{second:02}GiB(1.86%)  tps: {speed:,}  tflops: {loss:,.2f}  "
     "mfu: N/A",
     "dictionaries": "{{'loss': {loss}, 'grad_norm': {time}, 'learning_rate': {lr}, 'epoch': {n}.5}}",
+    "rounded epochs": "{{'loss': {loss:.1f}, 'grad_norm': {time}, 'epoch': {epoch}.5}}",
+    "two numbers": "Ep 1 | iter {n} | step {within}: loss train: {loss:.3f} | iter time: {time:.2f} ms",
+    "DeepSpeed": "[Rank 0] step={n}, skipped={epoch}, lr=[{lr:g}], mom=[(0.9, 0.95)]",
     "strings": "{{'loss': '{loss:.4g}', 'grad_norm': '{time:.4g}', 'learning_rate': '{lr:.4g}', 'epoch': '{n}'}}",
     "ms-swift": "{{'loss': {loss:.8f}, 'grad_norm': {time:.8f}, 'iteration': '{n}/9999', 'memory(GiB)': 12.{second}}}",
     "nanoGPT": "iter {n}: loss {loss:.4f}, time {time:.2f}ms, mfu {loss:.2f}%",
@@ -68,15 +65,17 @@ ODD = [
 
 
 @pytest.mark.slow(reason="extracts of all programs, cut in many ways", fast_rows=6)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "beside"), [(1, 0.0), (2, 0.0), (3, 0.5)])
 @pytest.mark.parametrize("form", FORMS)
-def test_many_at_once_are_read_as_each_by_itself(form: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_at_once_are_read_as_each_by_itself(form: str, seed: int, beside: float) -> None:
+    """`beside`: how often a line is of another program."""
     chance, n, lines = random.Random(seed), 0, []
+    other = chance.choice([*FORMS])
     for at in range(700):
         n = max(0, n + (1 if chance.random() < 0.99 else chance.choice([0, -3, 5])))
         loss = math.nan if chance.random() < 0.003 else chance.random() * 11
         lines.append(
-            FORMS[form].format(
+            FORMS[other if chance.random() < beside else form].format(
                 n=n,
                 loss=loss,
                 lr=10 ** chance.uniform(-6, -3),
@@ -90,10 +89,7 @@ def test_many_at_once_are_read_as_each_by_itself(form: str, seed: int, monkeypat
         if chance.random() < 0.004:
             lines.append(chance.choice(ODD))
     data = ("\n".join(lines) + "\n").encode()
-    together = parse_training(data)
-    with monkeypatch.context() as patch:
-        patch.setattr("console.metrics.training.parser.TrainingParser._parse_rows", lambda *_: 0)
-        assert repr(together) == repr(parse_training(data))
+    assert repr(parse_training(data)) == repr(parse_training(data, is_short=True))
 
 
 @pytest.mark.parametrize("piece", [1 << 20, 777])
@@ -107,24 +103,24 @@ def test_every_value_of_many_lines_is_in_its_field(piece: int) -> None:
     )
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "key=value"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in {"key=value", "two numbers"}])
 def test_most_lines_are_read_at_once(form: str) -> None:
-    parser, taken = TrainingParser(), 0
-    rows = parser._parse_rows
+    parser, alone = TrainingParser(), 0
+    parse_line = parser._parse_raw_line
 
-    def counted(piece: bytes) -> int:
-        nonlocal taken
-        taken += (size := rows(piece))
-        return size
+    def counted(raw: bytes) -> None:
+        nonlocal alone
+        alone += 1
+        parse_line(raw)
 
-    parser._parse_rows = counted  # type: ignore[method-assign]  # to see what it takes
+    parser._parse_raw_line = counted  # type: ignore[method-assign]  # to see which it parses
     lines = [
         FORMS[form].format(n=n, loss=2.5, lr=1.5e-5, speed=1234, time=12.25, second=n % 50, epoch=n // 5000, within=n)
         for n in range(1, 5000)
     ]
     data = ("\n".join(lines) + "\n").encode()
     parser.feed(data)
-    assert taken > 0.8 * len(data)
+    assert alone < 0.2 * len(lines)
 
 
 def test_a_nan_among_many_lines_is_an_alarm() -> None:
@@ -139,11 +135,11 @@ def test_a_restart_among_many_lines_is_seen() -> None:
     assert [step.step for step in run.steps] == list(range(1, 2500))
 
 
-def test_a_word_with_other_digits_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_with_other_digits_is_another_key() -> None:
     lines = [f"step {n} loss 2.5 expert{n // 1000} 0.25" for n in range(2000)]
     run = read(lines)
     assert (run.steps[999].extra, run.steps[1000].extra) == ({"expert0": 0.25}, {"expert1": 0.25})
-    assert run == by_themselves(lines, monkeypatch)
+    assert run == read(lines, is_short=True)
 
 
 @pytest.mark.parametrize(
