@@ -353,7 +353,6 @@ def _placeholder_error(command: str) -> str:
 
 
 def _without_metadata(kind: Any) -> tuple[Any, Meta | None]:
-    """A type without its Annotated metadata, and the metadata."""
     if get_origin(kind) is Annotated:
         bare, meta, *more = get_args(kind)  # what is annotated twice has the bounds first
         return bare, meta if not more or meta.ge is not None else more[0]

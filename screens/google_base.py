@@ -101,7 +101,6 @@ class ProjectRegionScreen(InGoogleScreen):
         self.refresh_bindings()
 
     def hint_of(self, error: ConsoleError) -> str:
-        """The hint on an error, with this page's keys."""
         if isinstance(error, ApiDisabled):
             return error.hint if self.app.settings.read_only else "e enables it."
         return error.hint

@@ -221,7 +221,6 @@ class PaletteTargets(NameProvider):
         yield "pod", 0.8, fleet.pods.keys(), partial(app.go_to_page, "pod")
 
     def _read_objects(self) -> Iterator[Kind]:
-        """The objects that are read from files."""
         app = self.console
         runs = [(str(run.number), run.name) for run in self._runs]
         yield "run", 0.85, runs, lambda number, name: app.go_to_page("run", number)

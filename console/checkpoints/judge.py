@@ -1,9 +1,7 @@
 """Which saved states of a run are complete, judged by names, sizes and headers of their files; nothing is loaded.
 
-Formats: torch.distributed.checkpoint (DCP), Megatron's on top of it and its older one (`mp_rank_*`), Hugging Face with
-safetensors, which ms-swift writes too, what torch.save wrote beside them, DeepSpeed's and verl's files of each rank,
-and Orbax's by its mark of a commit. Of nanotron's layout only damage is seen. A file that is whole but holds wrong
-numbers is not noticed.
+The layouts are in layouts.py. What is whole but holds wrong numbers is not noticed, nor that the last of numbered files
+is missing where nothing else counts them.
 """
 
 from __future__ import annotations
@@ -15,10 +13,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, product, zip_longest
 from posixpath import basename, dirname
 from typing import Any, Protocol
 
+from console.checkpoints.layouts import (
+    COMMITTED,
+    RANKS,
+    STEP,
+    WEIGHTS,
+    Layout,
+    detect_layout,
+    find_home,
+    parse_step,
+)
 from console.checkpoints.plain_pickle import Built, Pairs, read_pickle
 from console.decoding import check_cost, decode_apart
 from console.errors import Unreadable
@@ -31,40 +39,25 @@ MAX_JSON_BYTES = 4 << 20
 MAX_MISSING = 1000  # files of all checkpoints together that are named as missing: names can announce 99,999 each
 MAX_SIZE, MAX_NAME = 1 << 62, 4096  # bytes of a file, and characters of its name, that are believed
 MAX_HEADER_BYTES = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
-_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
 _UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$|\.orbax-checkpoint-tmp")
 _UNFINISHED_MARK = "-unfinished"  # NeMo's empty file beside a checkpoint, until the save is done
-_NUMBERED_HOME = re.compile(  # folders called by the bare step, by the files of Orbax and nanotron in them
-    r"^((?:.*/)?\d{1,12}(?:\.orbax-checkpoint-tmp[^/]*)?)/(?:commit_success\.txt$|(?:\w+/)?_(?:CHECKPOINT_)?METADATA$"
-    r"|model/.*pp-rank-\d+-of-\d+_tp-rank-\d+-of-\d+\.safetensors$)"
-)
-_COMMITTED = "commit_success.txt"
 _UNNAMED_RANK = re.compile(r"(?:^|/)mp_rank_\d{2}(?:_\d{3}){0,2}$")
-_WEIGHT_FILE = re.compile(
-    r"(?:^|/)(?:\.metadata|[^/]+\.(?:distcp|safetensors)|pytorch_model[^/]*\.bin|model_optim_rng\.pt"
-    r"|[^/]*mp_rank_\d{2}_model_states\.pt|model_world_size_\d+_rank_\d+\.pt)$"
+_ZIP_SUFFIXES = re.compile(r"\.(?:pt|pth|bin|ckpt)(?:\.lora)?$")
+_READ = re.compile(  # files whose beginning is looked at, and of which none is empty
+    r"\.(?:pt|pth|bin|ckpt|distcp|json|safetensors)(?:\.lora)?$|(?:^|/)\.metadata$"
 )
-_ZIP_SUFFIXES = re.compile(r"\.(?:pt|pth|bin|ckpt)$")
-_READ = re.compile(
-    r"\.(?:pt|pth|bin|ckpt|distcp|json|safetensors)$|(?:^|/)\.metadata$"
-)  # files whose beginning is looked at
 _SAVED_BY_TORCH = re.compile(
     r"\.(?:pt|pth|ckpt|distcp)$|(?:^|/)(?:pytorch_model[^/]*|optimizer|scheduler|training_args)\.bin$"
 )
-_FULL_WEIGHTS = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|json)$|(?:^|/)\.metadata$")
 _SHARD_FILE = re.compile(r"^(.*)-(\d{5})-of-(\d{5})(\.(?:safetensors|bin))$")
 _TRAINING_STATE = re.compile(  # files of a training state that each checkpoint of a run has, if one has it
     r"(?:^|/)(?:optimizer|scheduler|scaler|common|model_optim_rng|distrib_optim|training_args|rng_state(?:_\d+)?)"
     r"\.(?:pt|pth|bin)$|(?:^|/)(?:trainer_state|config|metadata|args|adapter_config)\.json$"
     r"|(?:^|/)(?:adapter_)?model\.safetensors$|(?:^|/)\.metadata$"
 )
-_NUMBERED_FILE = re.compile(  # one for each rank: what stands before, the numbers, what stands behind
-    r"^(?:(.*mp_rank_)(\d{1,5}(?:_\d{1,5}){0,2})((?:_model_states\.pt)?(?:/[^/]*)?)|(.*rng_state_)(\d{1,5})(\.pth)"
-    r"|(.*zero_pp_rank_)(\d{1,5}_mp_rank_\d{1,5})(_(?:model|optim)_states\.pt)"
-    r"|(.*_world_size_\d{1,5}_rank_)(\d{1,5})(\.pt)|((?:.*/)?train/rank)(\d{1,5})(\.pt))$"
-)
 _WORLD = re.compile(r"_world_size_(\d{1,5})_rank_$")
 _END_OF_ZIP = 22
+_FIRST_BYTES = {".json": MAX_JSON_BYTES, ".safetensors": 8, ".distcp": 4}  # that are read
 _FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
 
 
@@ -131,17 +124,19 @@ def _judge_all(
     now: float,
     name: str,
 ) -> Survey:
-    lacking, room = _common_files(homes), _Room()
+    layouts = {home: detect_layout(held) for home, held in homes.items()}
+    lacking, room = _common_files(homes, layouts), _Room()
     marked = {file.path.removesuffix(_UNFINISHED_MARK) for file in files if file.path.endswith(_UNFINISHED_MARK)}
-    committed = {dirname(home) for home, held in homes.items() if _COMMITTED in held}
+    committed = {dirname(home) for home, held in homes.items() if COMMITTED in held}
     found = []
     for path, held in homes.items():
         reasons = (
             [f"{basename(path)}{_UNFINISHED_MARK} stands beside it: the save did not finish"] if path in marked else []
         )
-        if dirname(path) in committed and _COMMITTED not in held and _detect_format(held) == "Orbax":
-            reasons.append(f"{_COMMITTED} is missing: it is written last, so the save did not finish")
-        found.append(_judge_checkpoint(path, held, contents, lacking[path], room, now, name, reasons))
+        layout = layouts[path]
+        if dirname(path) in committed and COMMITTED not in held and layout is not None and layout.name == "Orbax":
+            reasons.append(f"{COMMITTED} is missing: it is written last, so the save did not finish")
+        found.append(_judge_checkpoint(path, held, layout, contents, lacking[path], room, now, name, reasons))
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
     return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
 
@@ -152,23 +147,23 @@ def _group_by_checkpoint(
     """Files of each checkpoint by their path in its folder."""
     all_of: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     with_weights: set[str] = set()
-    numbered = {found[1] for file in files if (found := _NUMBERED_HOME.match(file.path))}
+    numbered = {found for file in files if (found := find_home(file.path))}
     for file in files:
         home = _folder_in(numbered, file.path) or _checkpoint_folder(file.path, name)
         if home is None:
             continue
-        inside = file.path[len(home) :].lstrip("/")
+        inside = file.path.removeprefix(f"{home}/") if file.path != home else basename(home)
         all_of[home][inside] = file
-        if home in numbered or _WEIGHT_FILE.search(file.path):
+        if home in numbered or WEIGHTS.search(file.path):
             with_weights.add(home)
-    families = {dirname(home) for home in with_weights if _parse_step(home, name) is not None}
+    families = {dirname(home) for home in with_weights if STEP.search(basename(home) or name)}
     for folder in folders:
-        if dirname(folder) in families and _STEP.search(basename(folder)):
+        if dirname(folder) in families and STEP.search(basename(folder)):
             all_of.setdefault(folder, {})
     return {
         home: held
         for home, held in all_of.items()
-        if home in with_weights or (dirname(home) in families and _STEP.search(basename(home)))
+        if home in with_weights or (dirname(home) in families and STEP.search(basename(home)))
     }
 
 
@@ -184,22 +179,17 @@ def _folder_in(folders: Collection[str], path: str) -> str | None:
 
 def _checkpoint_folder(path: str, name: str) -> str | None:
     """The folder of the checkpoint that a file belongs to, by its name or by what the file is."""
-    if _STEP.search(name):
+    if STEP.search(name):
         return ""
     at = path.find("/")
     while at >= 0:
-        if _STEP.search(basename(path[:at])):
+        if STEP.search(basename(path[:at])):
             return path[:at]
         at = path.find("/", at + 1)
     if basename(path) in POINTERS:
         return None
     home = dirname(path)
-    return dirname(home) if _UNNAMED_RANK.search(home) else home
-
-
-def _parse_step(home: str, name: str) -> int | None:
-    found = _STEP.search(basename(home) or name)
-    return int(found[1]) if found else None
+    return find_home(path) or (dirname(home) if _UNNAMED_RANK.search(home) else home)
 
 
 async def _read_ends(
@@ -212,14 +202,10 @@ async def _read_ends(
         end = basename(file.path)
         if end == ".metadata" and file.size <= MAX_METADATA:
             heads[file.path] = file.size
-        elif end.endswith(".json"):
-            heads[file.path] = min(file.size, MAX_JSON_BYTES)
-        elif end.endswith(".safetensors"):
-            heads[file.path] = 8
+        elif (suffix := end[end.rfind(".") :]) in _FIRST_BYTES:
+            heads[file.path] = min(file.size, _FIRST_BYTES[suffix])
         elif _ZIP_SUFFIXES.search(end):
             heads[file.path], tails[file.path] = 4, _END_OF_ZIP
-        elif end.endswith(".distcp"):
-            heads[file.path] = 4
     for file in files:
         if basename(file.path) in POINTERS:
             heads[file.path] = min(file.size, 200)
@@ -250,9 +236,14 @@ class _Room:
         return found
 
 
-def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, Sequence[str]]:
+def _common_files(
+    homes: Mapping[str, Mapping[str, StoredFile]], layouts: Mapping[str, Layout | None]
+) -> dict[str, Sequence[str]]:
     """For each checkpoint the files of a training state that it lacks and all others of its kind beside it have."""
-    kinds = {home: _weights_kind(held) for home, held in homes.items()}
+    kinds = {
+        home: re.sub("Megatron torch_dist|torch DCP", "DCP", each.name) if each else ""
+        for home, each in layouts.items()
+    }
     beside: dict[str, set[str]] = defaultdict(set)
     for home, kind in kinds.items():
         beside[dirname(home)] |= {kind} - {""}
@@ -263,7 +254,7 @@ def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, Se
     lacking: dict[str, Sequence[str]] = {}
     for members in families.values():
         states = {
-            home: {path for path in homes[home] if _TRAINING_STATE.search(path) or _NUMBERED_FILE.match(path)}
+            home: {path for path in homes[home] if _TRAINING_STATE.search(path) or RANKS.match(path)}
             for home in members
         }
         counts = Counter(path for held in states.values() for path in held)
@@ -275,17 +266,9 @@ def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, Se
     return lacking
 
 
-def _weights_kind(held: Mapping[str, StoredFile]) -> str:
-    """The format of its weights; empty if there are none."""
-    kind = _detect_format(held)
-    if kind in {"Megatron torch_dist", "torch DCP"}:
-        return "DCP"
-    return "" if kind in {"torch.save", "not known"} and not any(map(_WEIGHT_FILE.search, held)) else kind
-
-
 def _judge_checkpoint(
-    home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], lacking: Sequence[str], room: _Room,
-    now: float, name: str, reasons: Sequence[str],
+    home: str, held: Mapping[str, StoredFile], layout: Layout | None, contents: Mapping[str, bytes],
+    lacking: Sequence[str], room: _Room, now: float, name: str, reasons: Sequence[str],
 ) -> Checkpoint:  # fmt: skip
     problems: list[str] = [*reasons]
     unknown: list[str] = []
@@ -293,7 +276,7 @@ def _judge_checkpoint(
         problems.append("its name says that the save did not finish")
     if not held:
         problems.append("it is empty")
-    problems += [f"{path} is empty" for path, file in held.items() if not file.size and _FULL_WEIGHTS.search(path)]
+    problems += [f"{path} is empty" for path, file in held.items() if not file.size and _READ.search(path)]
     folders: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     for path, file in held.items():
         folders[dirname(path)][basename(path)] = file
@@ -306,13 +289,16 @@ def _judge_checkpoint(
             unknown.append(f"{path} cannot be read")
         _judge_file(path, file, contents, problems, unknown)
     problems += _wrong_pointers(held, contents)
-    kind, step = _detect_format(held), _parse_step(home, name)
-    if kind in _STEP_ALONE:
-        step = int(basename(home).partition(".")[0]) if step is None else step
-        if _COMMITTED not in held:
-            unknown.append(_STEP_ALONE[kind])
+    problems += [f"{path} was not renamed: its save did not finish" for path in held if path.endswith(".dirty.pt")]
+    families = _rank_families(held)
+    each_rank = {len(seen): before for (before, _, _), seen in families.items() if not before.endswith("mp_rank_")}
+    if len(each_rank) > 1:
+        ranks = ", ".join(f"{count} {basename(before)}*" for count, before in sorted(each_rank.items()))
+        unknown.append(f"each rank has a file of a kind, but there are {ranks}")
+    if layout is not None and layout.unknown and COMMITTED not in held:
+        unknown.append(layout.unknown)
     named, known = {each.partition(" is ")[0] for each in problems} | held.keys(), frozenset(lacking)
-    gone = chain(lacking, (each for each in _missing_numbered_files(held) if each not in known))
+    gone = chain(lacking, (each for each in _missing_numbered_files(families) if each not in known))
     absent = room.take((each for each in gone if each not in named), named=bool(problems))
     problems += [f"{path} is missing" for path in absent]
     modified = max((file.modified for file in held.values()), default=0.0)
@@ -323,20 +309,14 @@ def _judge_checkpoint(
     size = sum(file.size for file in held.values())
     return Checkpoint(
         home,
-        kind,
-        step,
+        layout.name if layout else "torch.save" if any(map(_ZIP_SUFFIXES.search, held)) else "not known",
+        parse_step(basename(home) or name, layout),
         state,
         size,
         len(held),
         modified,
         tuple(problems or unknown),
     )
-
-
-_STEP_ALONE = {  # formats whose folders are called by the bare step, and what cannot be told of them
-    "Orbax": f"it has no {_COMMITTED}, which is written in buckets alone",
-    "nanotron": "which files belong to this layout is not known here",
-}
 
 
 def _wrong_pointers(held: Mapping[str, StoredFile], contents: Mapping[str, bytes]) -> Iterator[str]:
@@ -346,25 +326,6 @@ def _wrong_pointers(held: Mapping[str, StoredFile], contents: Mapping[str, bytes
         inner = _join(dirname(path), pointer) + "/"
         if re.fullmatch(r"global_step\d{1,12}", pointer) and not any(each.startswith(inner) for each in held):
             yield f"{path} names {pointer}, which is not there"
-
-
-def _detect_format(held: Mapping[str, StoredFile]) -> str:
-    names = {basename(path) for path in held}
-    if names & {_COMMITTED, "_METADATA", "_CHECKPOINT_METADATA"}:
-        return "Orbax"
-    if any("pp-rank-" in each and each.endswith(".safetensors") for each in names):
-        return "nanotron"
-    if any(each == ".metadata" or each.endswith(".distcp") for each in names):
-        return "Megatron torch_dist" if names & {"common.pt", "metadata.json"} else "torch DCP"
-    if "model_optim_rng.pt" in names:
-        return "Megatron torch"
-    if any(each.endswith(".safetensors") for each in names):
-        return "safetensors"
-    if any("_world_size_" in each for each in names):
-        return "verl FSDP"
-    if any(each.endswith("_model_states.pt") for each in names):
-        return "DeepSpeed"
-    return "torch.save" if any(_ZIP_SUFFIXES.search(each) for each in names) else "not known"
 
 
 def _judge_dcp(
@@ -475,14 +436,19 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
         problems.append(f"{path} has {file.size:,} of {size:,} bytes")
 
 
-def _missing_numbered_files(held: Mapping[str, StoredFile]) -> Iterator[str]:
-    """Files that a whole family of numbers, or grid of several numbers, would have and that are not there."""
+def _rank_families(held: Iterable[str]) -> dict[tuple[str, str, str], set[tuple[int, ...]]]:
+    """Numbers of the files that each rank has, by what is before them, their form, and what is behind."""
     families: dict[tuple[str, str, str], set[tuple[int, ...]]] = defaultdict(set)
     for path in held:
-        if found := _NUMBERED_FILE.match(path):
+        if found := RANKS.match(path):
             before, numbers, after = (each for each in found.groups() if each is not None)
             form = re.sub(r"\d+", lambda digits: f"{{:0{len(digits[0])}}}", numbers)
             families[before, form, after].add(tuple(map(int, re.findall(r"\d+", numbers))))
+    return families
+
+
+def _missing_numbered_files(families: Mapping[tuple[str, str, str], Collection[tuple[int, ...]]]) -> Iterator[str]:
+    """Files that a whole family of numbers, or grid of several numbers, would have and that are not there."""
     grids: dict[tuple[str, str], tuple[int, ...]] = {}  # of all that is in the folders of ranks
     for (before, form, _), present in families.items():
         seen = [max(column) + 1 for column in zip(*present, strict=True)]
@@ -494,15 +460,9 @@ def _missing_numbered_files(held: Mapping[str, StoredFile]) -> Iterator[str]:
             sizes = (int(world[1]),)
         elif len(present) < 2:
             continue
-        yield from (f"{before}{form.format(*each)}{after}" for each in _count_through(sizes) if each not in present)
-
-
-def _count_through(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All places of a grid, of which only the next one is in memory."""
-    if not sizes:
-        yield ()
-        return
-    yield from ((each, *rest) for each in range(sizes[0]) for rest in _count_through(sizes[1:]))
+        yield from (
+            f"{before}{form.format(*each)}{after}" for each in product(*map(range, sizes)) if each not in present
+        )
 
 
 def _pointer_notes(

@@ -342,7 +342,6 @@ class NodePools:
             await asyncio.sleep(pause)
 
     def with_current_nodes(self, picture: PoolsSnapshot) -> PoolsSnapshot:
-        """The same snapshot combined with the current nodes."""
         groups: dict[str, InstanceGroup | None] = {
             each.pool.name: InstanceGroup(each.target, each.creating, each.repairing)
             if each.target is not None

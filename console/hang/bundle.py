@@ -108,7 +108,6 @@ def _list_suspected_pods(report: HangReport | SlowReport) -> set[int]:
 
 
 def _list_report_files(namespace: str, report: HangReport | SlowReport) -> dict[str, Any]:
-    """The files of the report itself, by their names."""
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.at))
     job = f"{report.job} in namespace {namespace}"
     if isinstance(report, SlowReport):

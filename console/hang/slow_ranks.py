@@ -144,7 +144,6 @@ class SlowReport:
 
     @property
     def has_verdict(self) -> bool:
-        """Whether there is a verdict."""
         clears_all = self.bound <= LARGEST_BOUND or any(each.partly for each in self.late)
         unsure = any(each.runs_ahead or each.suspect for each in self.late)
         return not self.problem and (bool(self.slow) or (clears_all and not unsure))
@@ -258,7 +257,6 @@ def find_slow_ranks(read: RasPolls) -> SlowReport:
 
 
 def _why_no_verdict(report: SlowReport, over: str) -> str:
-    """Why there is no verdict; empty if there is one."""
     if not report.polls:
         return f"NCCL's RAS service does not answer ({over or 'it said nothing'})."
     if report.ranks < 2:

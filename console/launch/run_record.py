@@ -237,7 +237,6 @@ def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
 
 
 def update_from_cluster(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
-    """The record updated from its JobSet in that snapshot."""
     suspended = condition(jobset.conditions, "Suspended")
     resumed = suspended.since if suspended and not suspended.is_true else 0.0 if jobset.queue else jobset.created
     state = jobset.state

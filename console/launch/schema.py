@@ -279,7 +279,6 @@ def iter_leaf_values(value: Value, keys: tuple[str | int, ...]) -> Iterator[tupl
 
 
 def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """The values without secrets, and the paths of the secrets."""
     known = {field.path: field for field in fields}
     references = {field.path for field in fields if field.choices_from == "secrets"}
     left_out: list[str] = []

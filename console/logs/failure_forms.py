@@ -179,8 +179,6 @@ FORMS = (
 
 
 class NamedForm(Struct, frozen=True):
-    """A failure as a form names it."""
-
     kind: str
     text: str
     rank: int | None

@@ -68,7 +68,6 @@ _DEBUG = WordSearch(*DEBUG_WORDS, fold=True)
 
 
 def find_matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
-    """Yield the offsets of the lines that match the pattern."""
     letters, fold = required_literal(pattern)
     lines: Iterable[int]
     if letters:

@@ -313,11 +313,7 @@ def merge_spans(before: Iterable[Span], later: Iterable[Span]) -> list[Span]:
         start = min(max(span.start, covered), span.end) if span.kind is SpanKind.BEFORE else span.start
         if start < span.end or span.kind is not SpanKind.BEFORE or not kept:
             kept.append(replace(span, start=start))
-    return sorted((*kept, *events.values()), key=_order)
-
-
-def _order(span: Span) -> tuple[float, float]:
-    return span.start, span.end
+    return sorted((*kept, *events.values()), key=lambda span: (span.start, span.end))
 
 
 def cut_span(span: Span, *, start: float = -FAR_APART, end: float = FAR_APART) -> Span | None:

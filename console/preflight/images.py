@@ -202,7 +202,6 @@ async def _check_tools(context: CheckContext, image: str) -> Verdict:
 
 
 async def _check_tools_in_registry(context: CheckContext, image: str) -> Verdict:
-    """Check the image's programs by its configuration in the registry."""
     facts = await _read_image(context, image)
     wanted = _tools_of_recipe(context.wish.recipe)
     shown = {tool: by for tool in wanted if (by := facts.shows(tool))}

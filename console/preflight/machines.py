@@ -510,7 +510,6 @@ def _allows_port(rule: on_demand.RuleWire, port: int, kind: str, namespace: str)
 
 
 def _includes_namespace(peer: on_demand.PeerWire, namespace: str) -> bool:
-    """Whether the peer includes the launch's pods in that namespace."""
     if peer.ip_block is not None:
         return peer.ip_block.get("cidr") in _ALL_PODS and not peer.ip_block.get("except")
     spaces = peer.namespace_selector

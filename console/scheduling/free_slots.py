@@ -138,7 +138,7 @@ class EligibleNodes:
     def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
         self.nodes = tuple(nodes)
         self.size = size
-        self._used = {each.name: _gpus(each) - fleet.gpus_free(each) for each in nodes}
+        self._used = {each.name: max(each.gpus, each.gpu_capacity) - fleet.gpus_free(each) for each in nodes}
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}
@@ -223,10 +223,6 @@ class EligibleNodes:
         """The fewest domains of that level that hold the pods; 0 if they do not fit."""
         chosen, left = spread(self._domains(level), pods)
         return 0 if left > 0 else len(chosen)
-
-
-def _gpus(node: Node) -> int:
-    return max(node.gpus, node.gpu_capacity)
 
 
 @per_snapshot

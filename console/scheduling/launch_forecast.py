@@ -214,7 +214,6 @@ def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
 
 
 def _best_flavor_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
-    """The best forecast over the flavors of the queue."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = gpu_flavors(queue)
     if not flavors:

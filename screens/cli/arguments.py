@@ -83,7 +83,6 @@ def _not_empty(text: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> None:
-    """Add the arguments of these options to the parser."""
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for name in _in_order(options):
         for flags, given in options.fields[name].arguments:

@@ -155,10 +155,6 @@ def name_of(workload: Workload) -> str:
     return workload.owner_name or workload.name
 
 
-def _priority(workload: Workload) -> Cell:
-    return Span(workload.priority_class or str(workload.priority or "─"), "dim")
-
-
 def _used_bar(line: QueueLine, width: int) -> Cell:
     """A bar of used and borrowed quota, with both numbers."""
     account = line.account
@@ -310,8 +306,8 @@ WORKLOADS: Layout[WorkloadLine] = Layout(
                only=COMMAND),
         Column("GPUS", lambda line: f"{line.gpus or ''}", "gpus", "GPUs it asks for", lambda line: line.gpus, width=4,
                right=True),
-        Column("PRIORITY", lambda line: _priority(line.workload), "priority", "its priority",
-               lambda line: line.workload.priority, width=8, drop=4),
+        Column("PRIORITY", lambda line: Span(line.workload.priority_class or str(line.workload.priority or "─"), "dim"),
+               "priority", "its priority", lambda line: line.workload.priority, width=8, drop=4),
         fact("priority_class", "its priority class", lambda line: line.workload.priority_class),
         Column("SINCE", _wait, "queued_since",
                "when its present wait began, seconds since the epoch; null: it waits in no queue",

@@ -69,7 +69,6 @@ def measure_cell(run: RunRecord) -> Cell:
 
 
 def run_sentence(run: RunRecord) -> list[Span]:
-    """The run's outcome and reason in one sentence."""
     glyph, state = outcome_cell(run)
     ringing = run.active_alarms(run.ended)
     why = run.reason or run.nan_words or (ringing[0].text if ringing else "")

@@ -133,7 +133,6 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self.dismiss(self._refusal)
 
     def show_waiting(self, waiting: tuple[str, ...]) -> None:
-        """Show what the checks wait for."""
         words = f"The checks wait up to {BEFORE_LAUNCH:g} s for {', '.join(waiting)} …"
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), Span(words))
 

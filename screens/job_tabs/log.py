@@ -275,7 +275,6 @@ class LogTab(JobTab):
         self._update_status()
 
     def _segments(self, rank: int | None = None) -> list[LogSegment]:
-        """The log segments of one rank, or of all."""
         if self._log is None:
             return []
         return self._log.parts if rank is None else self._log.segments_of(rank)

@@ -347,7 +347,6 @@ class EpochNumbering:
         return step._replace(step=number + base, total=total)
 
     def _steps_before(self, epoch: float, number: int, reporter: str) -> int:
-        """The number of steps before that epoch."""
         before, last, base = self._last.get(reporter, (epoch, 0, 0))
         if epoch > before and number <= last:
             base += last

@@ -418,8 +418,6 @@ NAN = math.nan
 
 
 class StepMetric(NamedTuple):
-    """A metric of steps, with its unit."""
-
     name: str  # name of the field of `Step`
     title: str
     unit: str = ""

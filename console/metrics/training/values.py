@@ -109,7 +109,6 @@ def reciprocal(value: float | None) -> float | None:
 
 
 def milliseconds_to_seconds(value: float | None) -> float | None:
-    """Milliseconds as seconds."""
     return round(value / 1000, 9) if value is not None else None
 
 

@@ -92,7 +92,6 @@ class QuotaNode(Struct, eq=False):
             self.parent.add_usage(at, value - free)
 
     def remove_usage(self, at: FlavorResource, value: int) -> None:
-        """Remove usage."""
         above = self.used.get(at, 0) - self.local(at)
         self.used[at] = self.used.get(at, 0) - value
         if above > 0 and self.parent is not None:

@@ -104,7 +104,6 @@ class PodSet(Struct, eq=False):
     min_count: int | None = None  # the fewest pods with which it may be admitted; None: all
 
     def scaled(self, count: int) -> PodSet:
-        """This pod set with `count` pods, and their requests."""
         return replace(self, count=count, requests={name: value * count for name, value in self.single.items()})
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:

@@ -99,7 +99,6 @@ class TopologyTree:
 
 
 def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
-    """Add amounts to `into`, multiplied by `times`."""
     for name, value in more.items():
         into[name] = into.get(name, 0) + value * times
 

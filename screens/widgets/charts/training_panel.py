@@ -162,7 +162,6 @@ def draw(
 
 
 def pointed_step(picture: TrainingChartData, view: View) -> int | None:
-    """The index of the step that is pointed at."""
     if view.cursor is None:
         return None
     sight = reach([picture.track, *picture.earlier], view)

@@ -20,7 +20,7 @@ NOW = 1.8e9
 
 
 def survey_listing(listing: str) -> Survey:
-    """Judge the files of a listing: paths, and DCP:, INDEX:, TEXT: or EMPTY behind those that are no sound files."""
+    """Judge the files of a listing: paths, and DCP:, INDEX:, TEXT:, CUT or EMPTY behind what is not sound."""
     lines = (line.partition(" ") for line in listing.splitlines() if line.strip())
     data = {file: _content(file, what) for file, _, what in lines}
     files = [StoredFile(file, len(content), NOW - 3600) for file, content in data.items()]
@@ -50,11 +50,11 @@ def _content(path: str, what: str) -> bytes:
     if path.endswith(".safetensors"):
         head = json.dumps({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
         return len(head).to_bytes(8, "little") + head + bytes(16)
-    if path.endswith((".pt", ".pth", ".bin", ".ckpt")):
+    if path.endswith((".pt", ".pth", ".bin", ".ckpt", ".lora")):
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as packed:
             packed.writestr("archive/data.pkl", b"x" * 2000)
-        return out.getvalue()
+        return out.getvalue()[: -30 if kind == "CUT" else None]
     return b"{}" if path.endswith(".json") else b"x" * 100
 
 

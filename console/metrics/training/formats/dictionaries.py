@@ -63,7 +63,6 @@ def ends_run(text: str) -> bool:
 
 
 def parse_dictionary(text: str, start: int) -> StepReport | None:
-    """Parse the step in the dictionary at `start`."""
     end = text.find("}", start)
     inside = unwrap_numbers(text[start : end if end > 0 else None])
     pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(inside)}

@@ -1,0 +1,68 @@
+"""How programs lay out what they save: an entry each, from which the judge knows names, steps, ranks and commits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from posixpath import basename
+
+COMMITTED = "commit_success.txt"  # Orbax writes it last, in buckets alone
+STEP = re.compile(r"(?i)(?:^|[^a-z])(iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    name: str
+    files: str  # pattern of names of files that make a folder a checkpoint; whose comes first here is its layout
+    also: str = ""  # pattern of further files of which it has one
+    ranks: str = ""  # pattern of paths that each rank has: what is before its numbers, these, what is behind them
+    home: str = ""  # pattern of what is before these files where no folder is called by its step; groups name it
+    unknown: str = ""  # why it cannot be told whether one is whole
+
+
+LAYOUTS = (
+    Layout("Orbax", rf"{COMMITTED}|_(?:CHECKPOINT_)?METADATA",
+           home=r"((?:.*/)?\d{1,12}(?:\.orbax-checkpoint-tmp[^/]*)?)/(?:\w+/)?",
+           unknown=f"it has no {COMMITTED}, which is written in buckets alone"),
+    Layout("nanotron", r"[^/]*pp-rank-\d+-of-\d+_tp-rank-\d+-of-\d+\.safetensors",
+           home=r"((?:.*/)?\d{1,12})/model/(?:.*/)?", unknown="which files belong to this layout is not known here"),
+    Layout("NVRx local", r"(iter_\d{7})_\d+_local(?:\.dirty)?\.pt", home=r"((?:.*/)?)\d{1,6}/",
+           unknown="a machine has the files of its own ranks alone"),
+    Layout("Megatron torch_dist", r"\.metadata|[^/]+\.distcp", also=r"common\.pt|metadata\.json"),
+    Layout("torch DCP", r"\.metadata|[^/]+\.distcp", ranks=r"((?:.*/)?train/rank)(\d{1,5})(\.pt)"),  # OLMo's
+    Layout("Megatron torch", r"model_optim_rng\.pt",
+           ranks=r"((?:(?!zero_pp).)*mp_rank_)(\d{1,5}(?:_\d{1,5}){0,2})((?:_model_states\.pt)?(?:/[^/]*)?)"),
+    Layout("safetensors", r"[^/]+\.safetensors", ranks=r"(.*rng_state_)(\d{1,5})(\.pth)"),
+    Layout("verl FSDP", r"model_world_size_\d+_rank_\d+\.pt", ranks=r"(.*_world_size_\d{1,5}_rank_)(\d{1,5})(\.pt)"),
+    Layout("DeepSpeed", r"[^/]*mp_rank_\d{2}_model_states\.pt",
+           ranks=r"(.*zero_pp_rank_)(\d{1,5}_mp_rank_\d{1,5})(_(?:model|optim)_states\.pt)"),
+    Layout("litgpt", r"lit_model\.pth(?:\.lora)?"),
+    Layout("Lightning", r"([^/]+\.ckpt)", home=r"((?:.*/)?)"),
+    Layout("torch.save", r"(?:pytorch_model[^/]*|adapter_model)\.bin"),
+)  # fmt: skip
+WEIGHTS = re.compile(rf"(?:^|/)(?:{'|'.join(each.files for each in LAYOUTS)})$")
+RANKS = re.compile(rf"^(?:{'|'.join(each.ranks for each in LAYOUTS if each.ranks)})$")
+_HOMES = re.compile("|".join(f"{each.home}(?:{each.files})" for each in LAYOUTS if each.home))
+
+
+def detect_layout(paths: Iterable[str]) -> Layout | None:
+    names = [basename(path) for path in paths]
+    for each in LAYOUTS:
+        if all(any(map(re.compile(wanted).fullmatch, names)) for wanted in (each.files, each.also or each.files)):
+            return each
+    return None
+
+
+def find_home(path: str) -> str:
+    """The checkpoint that a file belongs to where no folder is called by its step; empty if the path says nothing."""
+    found = _HOMES.fullmatch(path)
+    return "".join(each for each in found.groups() if each) if found else ""
+
+
+def parse_step(name: str, layout: Layout | None) -> int | None:
+    """The step in the name of a checkpoint, which may be the name where its layout has such; an epoch is none."""
+    steps = [number for word, number in STEP.findall(name) if word.lower() != "epoch"]
+    if layout is not None and layout.home:
+        steps += re.findall(r"^(\d{1,12})(?:$|\.orbax-checkpoint-tmp)", name)
+    return int(steps[0]) if steps else None
