@@ -471,7 +471,7 @@ async def run_command(screen: LiveScreen, command: OwnCommand) -> None:
     """Lend the terminal to a command of one's own; one that changes the cluster asks first. To be run in a worker."""
     app = screen.app
     with screen.report_errors(f"{command.name} was not run"):
-        line, names = fill(command, screen.subject())
+        line, variables = fill(command, screen.subject(), app.session.watch.settings.kubeconfig)
         if command.changes and not await app.push_screen_wait(Confirm(f"Run {command.name}?", [line], verb="Run")):
             return
         try:
@@ -479,7 +479,7 @@ async def run_command(screen: LiveScreen, command: OwnCommand) -> None:
                 sys.stdout.write(f"a4: {command.name}\n")
                 sys.stdout.flush()
                 shell = "/bin/sh", "-c", command.script
-                code = await (await asyncio.create_subprocess_exec(*shell, env=os.environ | names)).wait()
+                code = await (await asyncio.create_subprocess_exec(*shell, env=os.environ | variables)).wait()
                 sys.stdout.write(f"a4: it ended with code {code}; Enter comes back ")
                 sys.stdout.flush()
                 await asyncio.to_thread(sys.stdin.readline)

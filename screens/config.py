@@ -28,6 +28,8 @@ from screens.cli.output import print_json, print_line, print_table
 from screens.widgets.line import DARK, LIGHT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from screens.base import LiveScreen
     from screens.cli.command_line import ConfigOptions
 
@@ -328,14 +330,15 @@ def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
 # commands of one's own
 
 
-def fill(command: OwnCommand, subject: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def fill(command: OwnCommand, subject: Mapping[str, str], kubeconfig: Path | None = None) -> tuple[str, dict[str, str]]:
     """The line as a person would type it, and the variables for its script; BadInput if a name is no plain word."""
     for each in command.uses:
         if not _PLAIN.fullmatch(name := subject.get(each, "")):
             why = f"The {each} is called {name!r}: a command may take it for an option or for several words."
             raise BadInput(why, "Names of letters, digits and ._:/@+- are given to commands, beginning with no sign.")
     line = _NAMED.sub(lambda each: subject.get(each[2].lower(), each[0]), command.script)
-    return line, {f"A4_{each.upper()}": subject[each] for each in command.uses}
+    names = {f"A4_{each.upper()}": subject[each] for each in command.uses}
+    return line, names | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
 
 
 def applies(command: OwnCommand, subject: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.config import PLACEHOLDERS
 from screens.cli import command_line
 from tests.docs.commands import commands
 from tests.docs.keys import titles_without_a_class
@@ -147,7 +148,7 @@ def test_files_and_targets_that_are_named_exist(page: Path) -> None:
 def test_variables_that_are_named_exist() -> None:
     sources = "\n".join(
         path.read_text() for top in ("console", "screens", "tests") for path in (ROOT / top).glob("**/*.py")
-    )
+    ) + " ".join(f"A4_{each.upper()}" for each in PLACEHOLDERS)
     missing = {
         (named(page), name)
         for page in WRITTEN

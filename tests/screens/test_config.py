@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +25,6 @@ from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import jobset
 from tests.web_server import server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def write(text: str) -> Path:
@@ -192,6 +189,12 @@ def test_a_command_is_given_no_name_that_some_program_takes_for_more_than_a_name
     assert not applies(own, {"pod": "p", "context": ""})
     with pytest.raises(BadInput, match="The context is called"):
         fill(own, {"pod": "p", "context": name})
+
+
+def test_a_command_finds_the_context_in_the_file_that_the_console_was_given() -> None:
+    own = OwnCommand("x", "X", "kubectl --context {context} get nodes")
+    _, variables = fill(own, {"context": "practice"}, Path("/tmp/a4-practice/kubeconfig"))
+    assert variables == {"A4_CONTEXT": "practice", "KUBECONFIG": "/tmp/a4-practice/kubeconfig"}
 
 
 def test_a_check_says_on_which_pages_a_command_has_its_key(capsys: pytest.CaptureFixture[str]) -> None:
