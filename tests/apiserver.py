@@ -233,7 +233,7 @@ class ApiServer:
     def target(self, user: User | None = None, **cluster: Any) -> Target:
         if self._authority:
             cluster["certificate_authority_data"] = base64.b64encode(self._authority.encode()).decode()
-        return Target("test", "anna", "default", Cluster(server=self.url, **cluster), user or User())
+        return Target("test", "anna", "default", Cluster(**{"server": self.url, **cluster}), user or User())
 
     def login(self, user: User | None = None, **cluster: Any) -> Login:
         return Login(self.target(user, **cluster))

@@ -78,6 +78,9 @@ class FakeAlarms:
     def late_text(self, namespace: str, name: str) -> str:
         return self.late_steps.get((namespace, name), "")
 
+    def unknown_text(self, namespace: str, name: str) -> str:
+        return ""
+
     def verdict(self, namespace: str, name: str) -> str:
         return self.verdicts.get((namespace, name), "")
 

@@ -6,8 +6,9 @@ A refused token is renewed once, and 429 with a Retry-After is waited for.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
+KEEP_ALIVE = 5.0  # seconds without a byte of the server after which it is asked for one
 ANSWER = 60.0  # seconds of silence after which a plain request is given up
 PATIENCE = 8.0  # longest Retry-After, in seconds, that a request waits for by itself
 TRIES = 4
@@ -70,6 +72,7 @@ class Client:
     def __init__(self, login: Login) -> None:
         self.login = login
         self._http = HttpConnections(login)
+        self.arrivals = self._http.arrivals
         self._closed = False
         self._reads_large = asyncio.Lock()
         self._rests_until = 0.0
@@ -90,6 +93,16 @@ class Client:
         loop = asyncio.get_running_loop()
         if self._rests_until > loop.time():
             await asyncio.sleep(self._rests_until - loop.time())
+
+    async def keep_alive(self, every: float = KEEP_ALIVE) -> None:
+        """Ask for the version whenever nothing has come for a while: a silence says something while answers come."""
+        asked = 0.0
+        while True:
+            await asyncio.sleep(max(self.arrivals.last, asked) + every - time.monotonic())
+            if time.monotonic() >= self.arrivals.last + every:
+                asked = time.monotonic()
+                with suppress(ConsoleError):
+                    await self.request("GET", "/version", doing="read the version of the server", silence=every)
 
     def _check_open(self) -> None:
         if self._closed:

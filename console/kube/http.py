@@ -20,6 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pycurl
 
 from console.errors import Unreachable
+from console.kube.arrivals import Arrivals
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
 from console.yielding import SLICE_SECONDS, rest_seconds
 
@@ -120,10 +121,12 @@ class HttpResponse:
         elif colon:
             self.headers[name.strip().lower()] = value.strip()
         elif self.status >= 200:  # below, another head follows
+            self._of.arrivals.note()
             self._has_begun = True
             self._wake()
 
     def _on_data(self, piece: bytes) -> int | None:
+        self._of.arrivals.note()
         if self._held > HELD:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
@@ -264,6 +267,7 @@ class HttpConnections:
 
     def __init__(self, login: Login) -> None:
         self.login = login
+        self.arrivals = Arrivals()
         self._connections = _connections()
         self._retired: list[pycurl.AsyncCurlMulti] = []  # dead connections, with what still waits on them
         self._shares = None if login.server.startswith("https:") else False  # whether it has HTTP/2; None: ask (again)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
+from console.kube.arrivals import complete_until
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import ContextName, Fleet, WatchState
 from console.kube.store import Store
@@ -98,6 +99,7 @@ class WatchedCluster:
             self._start("greeting", self._greet())
         for kind in self._kinds:
             self._start(kind, self._watch_kind(kind))
+        self._start("keep-alive", self._connection.client.keep_alive())
         for name, work in self.beside.items():
             self._start(name, work())
 
@@ -301,6 +303,11 @@ class WatchedCluster:
             )
             raise unreachable_error(self.server, f"list {late}", reason, CHECK) from error
         return self.fleet
+
+    def missing_seconds(self, *kinds: str) -> float:
+        """Seconds up to now of which changes of these kinds may not have come yet."""
+        links = [self.fleet.links[kind] for kind in kinds if kind in self._kinds]
+        return time.time() - complete_until(links, self.current_connection.client.arrivals)
 
     async def cordon(self, node: str, *, on: bool = True, reason: str = "") -> None:
         from console.kube import actions

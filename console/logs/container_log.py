@@ -162,6 +162,7 @@ def _is_container_waiting(error: ConsoleError) -> bool:
     )
 
 
+SETTLES = 10.0  # seconds after a break in which what was printed meanwhile comes and is read
 SILENCE_TIMEOUT = 120.0  # seconds without a line after which the connection is made anew
 TAIL_ROOMS = ((1 << 20, 4096), (16 << 20, 512))  # bytes that last lines may have: in all, and each; the less counts
 LINE_ROOM = 1 << 20  # bytes of one line of these
@@ -228,6 +229,10 @@ class LogStream:
         """`memory`: what was given before; `clean` gets whole lines first; `restarts`: known ones, or -1."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
+        self._received = self._broken = (
+            monotonic()
+        )  # when the last piece came; until when all had before the last break
+        self._mended = 0.0  # when the first piece after that break came
         self.open = b""  # what is seen of a line without an end, such as a progress bar
         self._opened = self._waits_since = monotonic()
         self._waited = 0.0  # seconds until the last piece came, with all before it read; then `_waits_since`
@@ -251,6 +256,23 @@ class LogStream:
             return True
         now = monotonic()
         return self._waited + now - self._waits_since < (now - self._opened) / 2
+
+    @property
+    def complete_until(self) -> float:
+        """Up to when, by the monotonic clock, all that was printed has come."""
+        if self.state in {StreamState.RECONNECTING, StreamState.REFUSED}:
+            return self._broken
+        if self.state is not StreamState.LIVE:
+            return self._client.arrivals.last
+        known = self._client.arrivals.complete_until(self._received)
+        return known if monotonic() > self._mended + SETTLES else min(known, self._broken)
+
+    def _on_piece(self) -> None:
+        """Note that the server sends something of this log, perhaps after a break."""
+        before, arrivals = self._received, self._client.arrivals
+        self._received = monotonic()
+        if before < arrivals.pause[1] and self.state is StreamState.LIVE:
+            self._broken, self._mended = arrivals.pause[0], self._received
 
     async def run(self, to: Callable[[list[TimedLine]], None]) -> None:
         """Like `batches`, but calls `to` with each batch at once, which is cheaper for thousands a second."""
@@ -303,6 +325,7 @@ class LogStream:
 
     def _on_connection_lost(self) -> None:
         if self.state is StreamState.LIVE:
+            self._broken = self.complete_until
             self.state = StreamState.RECONNECTING
 
     async def _has_container_ended(self) -> bool:
@@ -345,6 +368,8 @@ class LogStream:
         async with self._client.follow(
             path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=once
         ) as answer:
+            self._on_piece()
+            self._mended = self._received if self.state is StreamState.RECONNECTING else self._mended
             self.state = StreamState.LIVE
             self._trouble.begin()
             self._cutter, self._rest = LineSplitter(), []
@@ -371,6 +396,7 @@ class LogStream:
             self._to(batch)
 
     def _split_chunk(self, piece: bytes) -> list[TimedLine] | None:
+        self._on_piece()
         if self._room is not None:
             self._room.count_chunk(piece)
         cutter, seen = self._cutter, self.open

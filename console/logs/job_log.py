@@ -11,6 +11,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing, contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -380,6 +381,11 @@ class JobLog:
     def gaps(self) -> tuple[Gap, ...]:
         """Periods of which lines of a pod are missing: truncated, lost, delayed or refused."""
         return find_gaps(self._followed.values(), self.parts)
+
+    def complete_until(self, ranks: Collection[int]) -> float:
+        """Up to when, by the monotonic clock, the log of one of these ranks, or of any at all, has come whole."""
+        every = {each.part.rank: each.stream.complete_until for each in self._followed.values() if each.main}
+        return max((until for rank, until in every.items() if not ranks or rank in ranks), default=inf)
 
     @property
     def coverage(self) -> Coverage:

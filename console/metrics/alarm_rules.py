@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from console.config import Thresholds
+from console.kube.arrivals import QUIET
 from console.metrics.alarm import INSPECTED, STOPPED, Alarm, AlarmKind
 from console.metrics.step_cadence import (
     MIN_STEPS_FOR_PACE,
@@ -63,6 +65,7 @@ class JobSample:
     behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
     gpus: tuple[str, ...] = ()  # faults of GPUs
     failed: str = ""  # why the job is over; empty: it is not, or it ended well
+    missing: float = 0.0  # seconds up to now of which lines of its log may not have come
     behind_log: bool = False  # its log comes faster than it is read: later steps may wait in it
     pod_nodes: tuple[str, ...] = ()  # the node of each pod, by its number; empty: not known
     blamed_nodes: tuple[str, ...] = ()  # of the ranks that others wait for, unless the program is at fault
@@ -80,6 +83,7 @@ class AlarmWatch:
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
         self.heard_any = False
         self.late = ""  # that the next step is late, in words; empty: it is not
+        self.unknown = ""  # that nobody can say whether the next step is late, in words
         self.verdict = ""  # for whom the ranks wait, as a look since the last step told; empty: it goes on, or no look
         self.unproved = False  # whether by the log the next step is late, and no line has had time to come yet
         self._begun = self._listens = now
@@ -192,17 +196,22 @@ class AlarmWatch:
 
     def _update_lasting_alarms(self, now: float, look: JobSample) -> None:
         """Begin, update and end the alarms that last as long as their cause."""
-        stalled = self._stall_text(now, look)
-        since = self.step_at
-        if not stalled:
-            stalled, since = self._silence_text(now, look)
+        known = now - look.missing
+        stalled, since = self._no_step_text(known, look)
+        overdue, unproved, self.unknown = self.late, self.unproved, ""
+        if look.missing > QUIET and not (stalled or overdue):
+            silent, _ = self._no_step_text(now, look)
+            if silent or self.late or self.unproved:
+                clock = datetime.fromtimestamp(known).astimezone()
+                self.unknown = f"not known whether it makes steps: connection quiet since {clock:%H:%M:%S}"
+            self.late, self.unproved = overdue, unproved
         worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
         late = sum(by >= self._limits.behind for _, by in look.behind)
         behind = ""
         if late and look.running:
             more = f" and {late - 1} more" if late > 1 else ""
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
-        kept = look.kept if look.ended_at and now - look.ended_at > self._limits.kept else ""
+        kept = look.kept if look.ended_at and known - look.ended_at > self._limits.kept else ""
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
         late_pods = {pod for pod, by in look.behind if by >= self._limits.behind}
         nodes = {
@@ -254,6 +263,12 @@ class AlarmWatch:
             return False
         self.alarms.append(alarm)
         return True
+
+    def _no_step_text(self, now: float, look: JobSample) -> tuple[str, float]:
+        """The text of a stall alarm, else empty, and since when."""
+        if stalled := self._stall_text(now, look):
+            return stalled, self.step_at
+        return self._silence_text(now, look)
 
     def _stall_text(self, now: float, look: JobSample) -> str:
         """The text of a stall alarm if a step is overdue, else empty; sets `late` to how late the step is."""

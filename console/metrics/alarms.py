@@ -167,6 +167,11 @@ class AlarmService:
         watch = self._find_watch((namespace, name))
         return watch.late if watch else ""
 
+    def unknown_text(self, namespace: str, name: str) -> str:
+        """Why nobody can say whether the next step of a watched job is late; empty if somebody can."""
+        watch = self._find_watch((namespace, name))
+        return watch.unknown if watch else ""
+
     def verdict(self, namespace: str, name: str) -> str:
         """For whom the ranks of a late job wait, in words; empty if not late or not inspected."""
         watch = self._find_watch((namespace, name))
@@ -312,6 +317,6 @@ def _make_report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmRepor
         return AlarmReport(watch.active, refused=heard.refused)
     if lags:
         return AlarmReport(watch.active, unread="its log comes faster than it is read")
-    unread = "" if watch.heard_any else f"no whole line of its log came in {seconds:g} s"
+    unread = watch.unknown if watch.heard_any else f"no whole line of its log came in {seconds:g} s"
     doing = start.sentence(time.time()) if (start := heard.measures.start) is not None else ""
     return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, heard.progress, unread, doing)

@@ -54,6 +54,7 @@ def job_health(
     *,
     alarms: Sequence[Alarm] = (),
     late: str = "",
+    unknown: str = "",
     heard: bool = False,
     job_progress: JobProgress | None = None,
     faults: Sequence[str] = (),
@@ -63,6 +64,7 @@ def job_health(
 ) -> Health:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
+    `unknown`: why nobody can say whether its next step is late;
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
     are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
     `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`.
@@ -79,7 +81,7 @@ def job_health(
         assert job_progress is not None
         return _kept_health(jobset, fleet, job_progress, alarms)
     if state in _LIVE_STATES or state is JobState.SUCCEEDED:
-        found = _health_by_alarms(state, alarms) or _health_by_log(state, late, job_progress, heard=heard)
+        found = _health_by_alarms(state, alarms) or _health_by_log(state, late, job_progress, unknown, heard=heard)
         if found is None and faults:
             found = Health(state, HealthLevel.BAD, faults[0])
         if found is None and slow and is_slow_certain and state is JobState.RUNNING:
@@ -158,15 +160,17 @@ def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> Health | None
     return Health(state, HealthLevel.BAD, lasting[-1].words, alarmed=True) if lasting else None
 
 
-def _health_by_log(state: JobState, late: str, job_progress: JobProgress | None, *, heard: bool) -> Health | None:
+def _health_by_log(
+    state: JobState, late: str, job_progress: JobProgress | None, unknown: str, *, heard: bool
+) -> Health | None:
     if job_progress is not None and job_progress.nan:
         return Health("diverged", HealthLevel.BAD, job_progress.nan_words)
     if job_progress is not None and job_progress.fault:
         return Health(state, HealthLevel.BAD, job_progress.fault)
     if state not in _LIVE_STATES:
         return None
-    if late:
-        return Health("late", HealthLevel.LATE, late)
+    if late or unknown:
+        return Health("late", HealthLevel.LATE, late) if late else Health(state, HealthLevel.WAITS, unknown)
     if job_progress is not None and job_progress.late and not heard:
         return (
             Health("stalled", HealthLevel.BAD, job_progress.late)

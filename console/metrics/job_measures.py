@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING
@@ -114,6 +114,7 @@ class JobMeasures:
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
         self.ranks = RankProgress()
+        self.complete_until: Callable[[Collection[int]], float] = lambda _: inf  # see `JobLog.complete_until`
         self.earlier_phases: Mapping[str, float] = {}  # how long those of its start took at most in earlier runs
         self._starts: dict[int, StartRecorder] = {}  # by pod
         self.started: dict[int, float] = {}  # when the container of each pod did
@@ -125,6 +126,11 @@ class JobMeasures:
         self._nodes: dict[int, str] = {}
         self._server = ""
         self._woken: set[asyncio.Event] = set()
+
+    @property
+    def missing_seconds(self) -> float:
+        """Seconds up to now of which lines of the ranks that tell of steps may not have come yet."""
+        return max(0.0, time.monotonic() - self.complete_until(self.ranks.advances.keys()))
 
     @property
     def track(self) -> TrainingRun | None:
@@ -431,7 +437,7 @@ class JobProgressReader:
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
         live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}
         told = (
-            (uid, progress_of_measures(measures, time.time(), self._pass_line()))
+            (uid, progress_of_measures(measures, time.time() - measures.missing_seconds, self._pass_line()))
             for uid, measures in live.items()
             if not measures.is_reading_old_lines
         )

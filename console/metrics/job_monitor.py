@@ -11,10 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from console.config import Thresholds
 from console.errors import ConsoleError
+from console.kube.arrivals import QUIET
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
@@ -181,6 +183,9 @@ class JobMonitor:
         self.key = key
         self.watch = watch or AlarmWatch(key, thresholds, time.time())
         self.measures = JobMeasures(key)
+        self.measures.complete_until = lambda _: min(
+            (each.complete_until for each in self._streams.values()), default=inf
+        )
         self.faults: tuple[str, ...] = ()  # what was last found wrong with its GPUs
         self.refused = ""  # why its log cannot be followed
         self.trouble: ConsoleError | None = None  # what keeps it from being watched
@@ -227,12 +232,12 @@ class JobMonitor:
         if self.is_lagging:
             return []
         heard = self.is_followed if self._follows_some else self.trouble is None
-        return self.measures.list_spans(now if heard else 0.0, self._thresholds)
+        return self.measures.list_spans(now - self.measures.missing_seconds if heard else 0.0, self._thresholds)
 
     @property
     def progress(self) -> JobProgress | None:
         """The progress according to the log; None if the log does not show any."""
-        return progress_of_measures(self.measures, time.time(), self._pass_line)
+        return progress_of_measures(self.measures, time.time() - self.measures.missing_seconds, self._pass_line)
 
     def needed_log_count(self, number: int) -> int:
         """How many logs the monitor needs to follow of a job with `number` ranks."""
@@ -253,6 +258,9 @@ class JobMonitor:
         fleet, diagnosis = self._cluster.fleet, self._sources.diagnosis(self.key)
         jobset = fleet.jobsets.get(self.key)
         found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, diagnosis)
+        found = replace(
+            found, missing=max(self.measures.missing_seconds, self._cluster.missing_seconds("jobsets", "pods"))
+        )
         known = self._sources.measures().progress_reader.progress_of(jobset.uid) if jobset is not None else None
         if jobset is not None and known is not None and not found.ended_at:  # told by a pod whose log is not followed
             found = _with_kept_end(found, jobset, fleet, known)
@@ -330,6 +338,7 @@ class JobMonitor:
                         rank: ranks.steps_behind(rank)
                         for rank, told in ranks.advances.items()
                         if told >= MIN_STEPS_OF_REPORTER
+                        and self.measures.complete_until((rank,)) > time.monotonic() - QUIET
                     }
                 )
                 self._evaluate(time.time(), look)

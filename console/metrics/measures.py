@@ -304,6 +304,7 @@ class MeasureService:
         chosen = choose_ranks if once else lambda _: None
         async with self._logs().open_job_log(namespace, name, tail=tail, once=once, chosen=chosen) as log:
             await log.ready.wait()
+            measures.complete_until = log.complete_until
             reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
             measured = choose_ranks(log.ranks)
             bars = asyncio.create_task(self._update_progress_bars(measures, log), name=f"bars:{name}")

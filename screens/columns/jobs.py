@@ -52,6 +52,7 @@ class JobLine:
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
     saved: SavedState | None = None  # what was last read of its checkpoints
     has_checkpoint: bool = False  # whether its log or its folder tells of one; looked up for jobs with an alarm only
+    unknown: str = ""  # why nobody can say whether its next step is late
     planned: str = ""  # what was announced to happen to it by itself: "stops in 4 min"
 
     @cached_property
@@ -67,7 +68,7 @@ class JobLine:
         found = self.slow_rank
         slow = slow_rank_words(found, self.fleet.at) if found is not None else ""
         return job_health(
-            self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard,
+            self.jobset, self.fleet, alarms=self.alarms, late=self.late, unknown=self.unknown, heard=self.heard,
             job_progress=self.job_progress, faults=self.faults, verdict=self.verdict, slow=slow,
             is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
         )  # fmt: skip

@@ -39,7 +39,8 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     active = alarms.active_alarms(*key)
     saves = bool(active) and bool(session.has_checkpoint(jobset))
     late, heard = alarms.late_text(*key), alarms.follows_steps(*key)
-    return replace(line, alarms=active, has_checkpoint=saves, late=late, heard=heard)
+    unknown = alarms.unknown_text(*key)
+    return replace(line, alarms=active, has_checkpoint=saves, late=late, unknown=unknown, heard=heard)
 
 
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 
 import pytest
 
+from console.kube.arrivals import Arrivals, complete_until
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
-from console.kube.snapshot import Fleet, WatchState
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.kube.store import FIELDS, PAUSE, Store
 from tests.apiserver import eventually, first, gathered
 
@@ -115,6 +117,26 @@ def test_objects_that_cannot_be_read_are_counted_and_keep_their_last_form() -> N
     store.mark_unparsable("pods", ("n", "a"), "nonsense")
     store.remove("pods", ("n", "a"))
     assert (set(store.fleet.pods), store.link("pods").why) == ({("n", "b")}, "only namespace n")
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "since", "pause", "missing"),
+    [
+        pytest.param(WatchState.LIVE, 500.0, 900.0, (0.0, 0.0), 5.0, id="quiet, and the server answers others"),
+        pytest.param(WatchState.LIVE, 500.0, 900.0, (300.0, 100.0), 300.0, id="nothing of it since a pause"),
+        pytest.param(WatchState.LIVE, 50.0, 900.0, (300.0, 100.0), 5.0, id="something of it since a pause"),
+        pytest.param(WatchState.STALE, 500.0, 40.0, (0.0, 0.0), 40.0, id="lost, and the server answers others"),
+        pytest.param(WatchState.STALE, 500.0, 40.0, (300.0, 100.0), 300.0, id="lost in a pause"),
+        pytest.param(WatchState.ABSENT, 0.0, 0.0, (0.0, 0.0), 0.0, id="not served"),
+    ],
+)
+def test_what_of_a_watch_may_be_missing(
+    state: WatchState, seen: float, since: float, pause: tuple[float, float], missing: float
+) -> None:
+    wall, clock, arrivals = time.time(), time.monotonic(), Arrivals()
+    arrivals.last, arrivals.pause = clock - 5.0, (clock - pause[0], clock - pause[1]) if any(pause) else (0.0, 0.0)
+    link = WatchStatus("pods", state, since=wall - since, last_seen=wall - seen)
+    assert time.time() - complete_until([link], arrivals) == pytest.approx(missing, abs=0.5)
 
 
 async def test_bursts_fold_and_the_last_change_is_never_lost() -> None:

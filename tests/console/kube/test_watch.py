@@ -11,6 +11,7 @@ import pytest
 from msgspec import field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.kube.arrivals import Arrivals
 from console.kube.backoff import Backoff
 from console.kube.kinds import next_token
 from console.kube.watch import (
@@ -309,6 +310,12 @@ def test_waits_grow_but_not_beyond_bounds() -> None:
     backoff = Backoff()
     assert max(backoff.wait(BROKEN, 1000) for _ in range(50)) <= backoff.most
     assert min(backoff.wait(BROKEN, 5) for _ in range(50)) > max(backoff.wait(BROKEN, 1) for _ in range(50))
+
+
+def test_a_stream_is_complete_until_a_pause_of_the_server_that_it_has_brought_nothing_since() -> None:
+    arrivals = Arrivals()
+    arrivals.last, arrivals.pause = 130.0, (50.0, 100.0)
+    assert [arrivals.complete_until(received) for received in (10.0, 50.0, 100.0, 120.0)] == [50.0, 50.0, 130.0, 130.0]
 
 
 # over HTTP

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from console.errors import NotAllowed, NotFound, Refused, Unreachable
 from console.kube.backoff import Backoff
+from console.kube.client import Client
 from console.kube.objects.meta import parse_time
 from console.logs.container_log import LogRequest, LogStream, ResumeCursor, RetryPolicy, follow_log
 from console.logs.line import StreamState
@@ -452,6 +455,66 @@ async def test_all_go_on_once_the_server_has_answered_one_of_them() -> None:
             await eventually(lambda: len(slow) == len(quick) == 2)
             container.end()
             await eventually(lambda: patient.state is eager.state is StreamState.ENDED)
+
+
+class StuckProxy:
+    """Takes all bytes of both sides; while it is stuck it passes none on."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._tasks = port, set[asyncio.Task[None]]()
+        self.passes = asyncio.Event()
+        self.passes.set()
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        self._tasks |= {asyncio.create_task(self._pass(reader, back)), asyncio.create_task(self._pass(there, writer))}
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(1 << 16):
+                await self.passes.wait()
+                writer.write(piece)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+async def test_a_log_behind_a_proxy_that_got_stuck_is_complete_until_then_and_settles_before_it_is_judged() -> None:
+    async with ApiServer() as server:
+        container, proxy = Container(server), StuckProxy(server.port)
+        async with proxy as url, server.client(server=url) as client, gathered(_beats(client)):
+            client.arrivals.quiet = 0.1
+            stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+            async with gathered(stream.batches()) as batches:
+                container.say(1, b"one")
+                await eventually(lambda: batches)
+                await eventually(lambda: server.asked("/version"))
+                proxy.passes.clear()
+                await eventually(lambda: monotonic() > client.arrivals.last + 0.3)
+                stuck = stream.complete_until
+                assert (stuck, stream.state) == (client.arrivals.last, StreamState.LIVE)
+                proxy.passes.set()
+                await eventually(lambda: client.arrivals.last > stuck)
+                assert stream.complete_until == stuck, "only answers to others have come"
+                container.say(2, b"two")
+                await eventually(lambda: len(batches) == 2)
+                assert stream.complete_until == stuck, "more of what was printed may be on its way"
+
+
+async def _beats(client: Client) -> AsyncGenerator[None]:
+    await client.keep_alive(0.02)
+    yield
 
 
 async def test_a_log_that_breaks_after_each_line_is_asked_for_less_and_less_often() -> None:

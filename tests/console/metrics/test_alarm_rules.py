@@ -44,6 +44,44 @@ def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     assert watched.alarms[0].over == 401
 
 
+SILENT = JobSample(running=True)
+KEPT = replace(WELL, trained=True, ended_at=100.0, held=16, kept="failed: exit code 1; pods kept")
+
+
+@pytest.mark.parametrize(
+    ("look", "limits", "later"),
+    [
+        pytest.param(WELL, {}, 2_000.0, id="a step"),
+        pytest.param(SILENT, {"warm_up": 600.0, "silent": 600.0}, 2_000.0, id="a first line"),
+        pytest.param(KEPT, {}, 2_000.0, id="an end of kept pods"),
+    ],
+)
+def test_what_cannot_have_come_is_not_missed_and_not_told_once_it_comes(
+    look: JobSample, limits: dict[str, object], later: float
+) -> None:
+    watched = watch(**limits)
+    watched.evaluate(0, look)
+    for now in range(20, int(later), 20):  # the connection brings nothing from the second second on
+        assert watched.evaluate(now, replace(look, missing=now - 2.0)) == []
+        assert (watched.late, watched.verdict) == ("", "")
+    assert bool(watched.unknown) == (look is not KEPT)
+    if look is not KEPT:
+        assert "connection quiet since" in watched.unknown
+        watched.feed_line(later, "goes on")
+        assert watched.evaluate(later, replace(look, step=101, steps=101)) == []
+        assert watched.unknown == ""
+
+
+def test_what_was_late_before_the_connection_was_quiet_stays_so() -> None:
+    watched = watch()
+    watched.evaluate(0, WELL)
+    watched.evaluate(40, WELL)
+    assert watched.late.startswith("no step for 40 s")
+    watched.evaluate(400, replace(WELL, missing=350.0))
+    assert watched.late.startswith("no step for 50 s")
+    assert (watched.unknown, watched.active) == ("", ())
+
+
 def test_kept_pods_that_hold_idle_gpus_are_an_alarm_after_a_while() -> None:
     ended = replace(
         WELL, trained=True, ended_at=100.0, held=16, kept="failed: exit code 1; pods kept", failed="exit code 1"
