@@ -66,6 +66,10 @@ class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
         ),
     ] = "nothing"
     delay: Annotated[Seconds, Meta(description="seconds from its announcement, in which it can be cancelled")] = 300.0
+    trusts: Annotated[
+        tuple[str, ...],
+        Meta(description="contexts whose clusters let nobody write another's name into a4.console/owner"),
+    ] = ()
 
 
 class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -169,8 +173,6 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfigProblem(Struct, frozen=True):
-    """A problem in the settings file."""
-
     line: int
     text: str
     """What is wrong, and what is allowed, in sentences."""
@@ -190,7 +192,6 @@ class LoadedConfig(Struct, frozen=True):
         return f"<{self.path}>"  # the text may hold secrets
 
     def line_of(self, *path: str | int) -> int:
-        """The line number of a setting."""
         return find_line(self.text or "", path)
 
 

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from console.config import config_in_force
 from console.errors import BadKubeconfig, NotAllowed
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from console.launch.diagnosis_store import Diagnoses
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
+    from console.launch.proof import Proof
     from console.logs.follow import LogService
     from console.metrics.alarms import AlarmService
     from console.metrics.diagnosis import Diagnosis
@@ -123,7 +125,6 @@ class Session:
 
     @property
     def fleet(self) -> Fleet:
-        """The latest snapshot."""
         return self.watch.fleet
 
     @property
@@ -199,7 +200,6 @@ class Session:
 
     @cached_property
     def checkpoints(self) -> CheckpointReader:
-        """The checkpoints of jobs that somebody looks at."""
         from console.checkpoints.reader import CheckpointReader
 
         made = CheckpointReader(self.watch, lambda: self.measures, lambda: self.copies, lambda: self.google.storage)
@@ -220,7 +220,6 @@ class Session:
 
     @cached_property
     def hang_probe(self) -> HangProbe:
-        """The hang probe, which finds where the processes of a job are."""
         from console.hang.inspection import HangProbe
 
         return self._reset_on_context_change(HangProbe(self.watch, keep=self.diagnoses.record))
@@ -234,7 +233,6 @@ class Session:
 
     @cached_property
     def tunnels(self) -> Tunnels:
-        """Tunnels from local ports to ranks."""
         from console.attach.tunnel.background import Tunnels
 
         return Tunnels(self.watch)
@@ -248,12 +246,10 @@ class Session:
 
     @property
     def alarms_enabled(self) -> bool:
-        """Whether `alarms` is in use."""
         return "alarms" in vars(self)
 
     @cached_property
     def alarms(self) -> AlarmService:
-        """The alarms of watched jobs."""
         from console.metrics.alarms import AlarmService
 
         made = AlarmService(
@@ -264,6 +260,7 @@ class Session:
             inspect=self._inspect_own_job,
             find_late_rank=self._find_late_rank_of_own_job,
             keep_slowdown=self._keep_slowdown,
+            find_own_job=self._find_own_job,
         )
         return self._reset_on_context_change(made)
 
@@ -285,14 +282,33 @@ class Session:
         ]
         return [*found, *named]
 
-    async def _inspect_own_job(self, key: tuple[str, str]) -> None:
-        """Make a hang report of a job that this account launched, and its bundle where it names a cause.
+    def proof_of(self, jobset: JobSet) -> Proof:
+        """What proves that a job is of the person who looks, as the history and the answers were last read."""
+        from console.launch.proof import Proof
 
-        NotAllowed of others' jobs and in read-only mode.
+        if self.launch.runs.find_launch(jobset) is not None:
+            return Proof.LAUNCHED
+        if self.watch.whose(jobset.owner) != YOU:
+            return Proof.NONE
+        if jobset.owner_labelled and self.context in config_in_force().config.actions.trusts:
+            return Proof.PROTECTED
+        return Proof.AGREED if self.diagnoses.find_consent(jobset.uid) else Proof.LABEL
+
+    async def read_proof(self, jobset: JobSet) -> Proof:
+        """The same as they are now."""
+        await self.watch.me()
+        await self.launch.runs.has_open_runs()
+        await self.diagnoses.refresh()
+        return self.proof_of(jobset)
+
+    async def _inspect_own_job(self, key: tuple[str, str]) -> None:
+        """Make a hang report of a job that is proven to be one's own, and its bundle where it names a cause.
+
+        NotAllowed of other jobs and in read-only mode.
         """
-        if self._find_own_job(key) is None:
-            return
         async with self._unasked:
+            if await self._find_own_job(key) is None:
+                return
             report = await self.hang_probe.inspect_job(*key)
         if report.alarming:
             from console.hang.bundle import write_unasked_bundle
@@ -303,11 +319,11 @@ class Session:
                 self.hang_probe.reports[key] = told
 
     async def _find_late_rank_of_own_job(self, key: tuple[str, str], step_time: float | None) -> None:
-        """Ask NCCL in one pod of a job that this account launched which rank is late; NotAllowed as above."""
+        """Ask NCCL in one pod of a job of one's own which rank is late; NotAllowed as above."""
         from console.hang.slow_ranks import seconds_to_ask
 
-        if self._find_own_job(key) is not None:
-            async with self._unasked_late:
+        async with self._unasked_late:
+            if await self._find_own_job(key) is not None:
                 await self.hang_probe.find_slow_ranks(*key, seconds_to_ask(step_time), only_nccl=True)
 
     async def _keep_slowdown(self, key: tuple[str, str], slowdown: Slowdown | None) -> None:
@@ -315,12 +331,11 @@ class Session:
         if jobset is not None:
             await self.diagnoses.record_slowdown(jobset.uid, slowdown)
 
-    def _find_own_job(self, key: tuple[str, str]) -> JobSet | None:
-        """The job; None if it is gone. NotAllowed if somebody else launched it."""
+    async def _find_own_job(self, key: tuple[str, str]) -> JobSet | None:
+        """The job; None if it is gone. NotAllowed if nothing proves that it is one's own."""
         jobset = self.watch.fleet.jobsets.get(key)
-        owner = self.watch.whose(jobset.owner) if jobset is not None else YOU
-        if owner != YOU:
-            raise NotAllowed(f"{owner or 'somebody else'} launched it")
+        if jobset is not None and not (proof := await self.read_proof(jobset)).may_look:
+            raise NotAllowed(proof.doubt(jobset.owner))
         return jobset
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:

@@ -381,7 +381,6 @@ class ConsoleApp(KeyOrderedApp):
         self.theme = own if theme is not None and theme.dark == dark else (DARK if dark else LIGHT).name
 
     def action_settings(self) -> None:
-        """Say where the settings are."""
         there = self.loaded.path if self.loaded.text is not None else f"{self.loaded.path} (not there yet)"
         said = (
             f"{there}. In a shell: a4 config shows what is in force, a4 config check, a4 config schema, a4 config keys."

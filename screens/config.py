@@ -109,7 +109,6 @@ def theme_names(config: Config) -> list[str]:
 
 
 def themes_of(config: Config) -> list[Theme]:
-    """The person's themes."""
     made = []
     for name, own in config.themes.items():
         base = OURS[own.base]
@@ -141,7 +140,6 @@ def usable_keys(config: Config) -> dict[str, str]:
 
 
 def _bindings_of(page: type[DOMNode], app: type[DOMNode]) -> list[Binding]:
-    """The bindings of a page, of its list, and of the app."""
     from screens.widgets.table.table import ResourceTable
 
     return [each for place in (page, ResourceTable, app) for each in _bindings_in(place)]

@@ -23,6 +23,7 @@ from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.diagnosis_store import Diagnoses
+from console.launch.proof import Proof
 from console.launch.run_database import RunHistory
 from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState
@@ -157,6 +158,7 @@ class FakeSession:
         self.preflight = FakePreflight(self)
         self.mine = "you"
         """Owner of what the person who looks has launched."""
+        self.proof: Proof | None = None  # of every job; None: the history knows those of that owner
         self._woken: set[asyncio.Event] = set()
 
     def keep_watching(self) -> None:
@@ -173,6 +175,13 @@ class FakeSession:
 
     def whose(self, owner: str) -> str:
         return "you" if owner == self.mine else owner
+
+    def proof_of(self, jobset: JobSet) -> Proof:
+        own = Proof.LAUNCHED if jobset.owner == self.mine else Proof.NONE
+        return own if self.proof is None else self.proof
+
+    async def read_proof(self, jobset: JobSet) -> Proof:
+        return self.proof_of(jobset)
 
     @staticmethod
     def _linked(fleet: Fleet) -> Fleet:

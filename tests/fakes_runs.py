@@ -48,6 +48,12 @@ class FakeRuns:
     async def last_launch_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
         return next(((run.name, run.values) for run in self.runs if run.recipe == recipe), None)
 
+    async def has_open_runs(self) -> bool:
+        return any(run.open for run in self.runs)
+
+    def find_launch(self, jobset: JobSet) -> RunRecord | None:
+        return next((run for run in self.runs if run.uid == jobset.uid), None)
+
     async def delete_runs(self, numbers: Iterable[int]) -> int:
         wanted = set(numbers)
         self._session._did("forget", tuple(sorted(wanted)))
@@ -55,7 +61,7 @@ class FakeRuns:
         self.runs = [run for run in self.runs if run.number not in wanted]
         return before - len(self.runs)
 
-    async def record_upgrade(self, plan: LaunchPlan) -> None:
+    async def record_upgrade(self, before: LaunchPlan, plan: LaunchPlan) -> None:
         self._session._did("changed", plan)
 
     async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:

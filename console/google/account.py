@@ -92,7 +92,6 @@ class Cloud:
         return make(await loaded(f"console.google.api.{module}"), await self.open_session())
 
     async def connected_cluster(self) -> tuple[Gke, GkeCluster]:
-        """The GKE client, and the connected cluster as GKE reports it."""
         place, gke = await self.place(), await self.gke()
         return gke, await gke.read_cluster(place.project, place.location, place.cluster)
 

@@ -84,8 +84,6 @@ def parse_gcs_address(text: str) -> GcsPlace:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object or a folder in a bucket."""
-
     name: str  # the whole name; a folder's ends with a slash
     bytes: int = 0  # 0 for a folder: what is in it is not counted
     updated: float = 0.0

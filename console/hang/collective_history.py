@@ -17,8 +17,6 @@ _MOST = 1000  # collectives of a group that are compared
 
 
 class Call(NamedTuple):
-    """What a rank called."""
-
     op: str
     sizes: str = ""
     frame: str = ""  # the line of the program

@@ -57,8 +57,6 @@ class RdmaDevice(msgspec.Struct):
 
 
 class PodTimes(msgspec.Struct):
-    """What one pod tells."""
-
     ranks: Annotated[list[RankTimes], msgspec.Meta(max_length=MAX_PROCESSES)]
     links: list[tuple[Text, Signed, Signed]] = []
     """Peer, and the round trip: smoothed, and the least."""
@@ -102,11 +100,6 @@ class TimesReport:
     busy: float = 0.0  # share of the time in which all ranks are in a collective
 
 
-def parse_times(said: bytes) -> PodTimes:
-    """What a pod printed; Unreadable if it is no such answer."""
-    return decode_answer(said, PodTimes, "What the pod tells of times")
-
-
 def read_times(answers: Mapping[int, bytes | ConsoleError], addresses: Mapping[str, int]) -> TimesReport:
     """What the answers of pods tell; those that are none are left out, and the report says how many told."""
     pods: dict[int, PodTimes] = {}
@@ -115,7 +108,7 @@ def read_times(answers: Mapping[int, bytes | ConsoleError], addresses: Mapping[s
         try:
             if isinstance(said, ConsoleError):
                 raise said
-            pods[number] = parse_times(said)
+            pods[number] = decode_answer(said, PodTimes, "What the pod tells of times")
         except ConsoleError as error:
             why = why or error.message
     report = find_late_on_gpu(pods, addresses)

@@ -213,7 +213,7 @@ class HangProbe:
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
-            else "not asked, which would halt ranks of somebody else's job", tuple(dumps),
+            else "not asked, which would halt ranks of a job that is not known to be yours", tuple(dumps),
             describe_ways(said, len(able), len(every)),
         )  # fmt: skip
         self.reports[namespace, name] = report

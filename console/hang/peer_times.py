@@ -62,8 +62,6 @@ class _PodPeers(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A rank of a communicator."""
-
     communicator: str
     number: int  # in the communicator
     rank: int | None = None  # in the job; None: not known

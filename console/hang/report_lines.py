@@ -37,7 +37,6 @@ def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
 
 
 def report_to_json(report: HangReport) -> dict[str, object]:
-    """The report as `a4 hang --json` prints it."""
     groups = [
         {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.sentence}
         for each in report.groups
@@ -196,6 +195,5 @@ def format_slow_report(report: SlowReport) -> list[str]:
 
 
 def slow_report_to_json(report: SlowReport) -> dict[str, object]:
-    """The report on slow ranks as `a4 slow --json` prints it."""
     made: dict[str, object] = msgspec.to_builtins(report)
     return made | {"words": report.words, "told": report.has_verdict, "advice": report.advice}

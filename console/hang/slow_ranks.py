@@ -98,8 +98,6 @@ class _PollHeader(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class RasPolls:
-    """The RAS answers of one burst."""
-
     version: str = ""
     form: str = ""  # json or text
     ranks: int = 0  # of the largest communicator
@@ -111,8 +109,6 @@ class RasPolls:
 
 @dataclass(frozen=True, slots=True)
 class SlowReport:
-    """The slow ranks of a job."""
-
     job: str = ""
     version: str = ""
     form: str = ""

@@ -87,8 +87,6 @@ class TorchFinding:
 
 @dataclass(frozen=True, slots=True)
 class TorchAnalysis:
-    """What the analyser said."""
-
     torch: str = ""  # version of PyTorch; empty where it could not be asked
     why: str = ""  # why it could not be asked
     found: tuple[TorchFinding, ...] = ()  # the smallest groups first

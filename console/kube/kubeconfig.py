@@ -80,7 +80,6 @@ class Kubeconfig:
         )
 
     def target(self, name: str = "") -> Target:
-        """The context of that name, or the current one."""
         chosen = name or self.current
         known = f"It has: {', '.join(self.contexts)}." if self.contexts else "It has no contexts."
         if not chosen:

@@ -64,6 +64,11 @@ class Diagnoses:
         """Keep that the steps of a job, slower since then, are its pace from now on."""
         await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, time.time()), words))
 
+    def find_consent(self, uid: str) -> bool | None:
+        """What a person answered to whether the pods of that job may be looked into; None: nobody was asked."""
+        found = self.find(uid, DiagnosisKind.CONSENT)
+        return found.words == "yes" if found is not None else None
+
     async def refresh(self) -> None:
         """Read what other consoles found; Unreadable if the file is."""
         for each in await self._history().list_diagnoses():

@@ -230,7 +230,6 @@ class LaunchService:
         return plan
 
     async def _read_check_controller(self, check: str) -> str:
-        """Which controller answers for an AdmissionCheck."""
         connection = self._cluster.current_connection
         version = await connection.catalogue.version(kind_named("clusterqueues"))
         path = f"/apis/{KUEUE}/{version}/admissionchecks/{quote(check, safe='')}"
@@ -284,8 +283,6 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """An action that was announced."""
-
     key: Key
     action: HangAction
     due: float
@@ -319,7 +316,7 @@ class AutomaticActions:
         self.pending: dict[Key, PlannedAction] = {}
         self._settled: set[tuple[Key, float]] = set()  # alarms for which something was done, or cancelled
 
-    def update(self, now: float, settings: Actions, alarms: Iterable[Alarm], is_own: Callable[[Key], bool]) -> Changes:
+    def update(self, now: float, settings: Actions, alarms: Iterable[Alarm], may_act: Callable[[Key], bool]) -> Changes:
         """Announce actions for new hangs, drop those without cause, and hand over those whose time has come."""
         hangs = {
             (each.namespace, each.job): each
@@ -329,7 +326,7 @@ class AutomaticActions:
             and each.verdict
             and (settings.on_hang == "stop" or each.nodes)  # without a node there is no reason to avoid any
         }
-        hangs = {key: alarm for key, alarm in hangs.items() if is_own(key)}
+        hangs = {key: alarm for key, alarm in hangs.items() if may_act(key)}
         dropped = [plan for key, plan in self.pending.items() if key not in hangs or plan.action != settings.on_hang]
         for plan in dropped:
             del self.pending[plan.key]

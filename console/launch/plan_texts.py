@@ -231,7 +231,6 @@ class PlanTexts:
         return ordered
 
     def _hidden_values(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The values with secrets replaced by `(hidden)`."""
         hidden = dict(overlay_values({}, values))
         for path, part, value in self._iter_changed_values(values):
             if part.get("x-secret") and value:

@@ -234,8 +234,6 @@ HIDDEN = "(hidden)"  # stands in every text where a secret value would be; read 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A remark on a position in a text."""
-
     path: str  # a field's path, "name", "namespace", "recipe" or a key that no field has; empty: the text as a whole
     message: str  # one sentence
     line: int = 0  # counted from 1; 0: it has none

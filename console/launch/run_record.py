@@ -339,7 +339,7 @@ def is_run_of_job(run: RunRecord, jobset: JobSet) -> bool:
     """Whether the JobSet belongs to this run, and not to another run of the same name."""
     if run.key != jobset.key:
         return False
-    return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCK_TOLERANCE
+    return run.uid == jobset.uid if run.uid else abs(jobset.created - run.launched) <= _CLOCK_TOLERANCE
 
 
 def running_runs(

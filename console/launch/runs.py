@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from console.config import config_in_force
 from console.errors import ConsoleError, NotThere
 from console.kube.actions import read_jobset
-from console.kube.nested_values import Value, merge_values
+from console.kube.nested_values import Value, merge_values, minimal_override, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import short_name
 from console.kube.objects.pod import Pod
@@ -275,6 +275,10 @@ class Runs:
         found = await self._open_runs((namespace, name))
         return decode_seen_time(found[0].seen).spans if found else ()
 
+    def find_launch(self, jobset: JobSet) -> RunRecord | None:
+        """The launch of that very object by this account, as the history was last read; None: it knows of none."""
+        return next((run for run in self._open.values() if run.uid == jobset.uid and run.key == jobset.key), None)
+
     async def has_open_runs(self) -> bool:
         """Whether a run on this cluster has not ended."""
         return bool(await self._open_runs())
@@ -343,10 +347,13 @@ class Runs:
         heard = self._alarms(*run.key, run.launched)
         return replace(run, alarms=merge_alarms(run.alarms, heard)) if heard else run
 
-    async def record_upgrade(self, plan: LaunchPlan) -> None:
-        values, left_out = self._values_without_secrets(plan)
+    async def record_upgrade(self, before: LaunchPlan, plan: LaunchPlan) -> None:
+        """Record what was changed here: what a release had `before` may be another's, if it is not what the run has."""
         for run in await self._open_runs((plan.namespace, plan.name), fresh=True):
-            await self._write(run, replace(run, values=values, left_out=left_out))
+            changes = minimal_override(before.values, plan.values)
+            whole = plan.values if before.values == run.values else overlay_values(run.values, changes)
+            values, left_out = self._values_without_secrets(replace(plan, values=whole))
+            await self._write(run, replace(run, values=values, left_out=left_out or run.left_out))
 
     async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
         """Record how far the training of a job is, if it was launched here."""
@@ -448,7 +455,6 @@ class Runs:
         return True
 
     async def _outcome_of_gone(self, run: RunRecord) -> dict[str, Any]:
-        """The outcome to record for a job that is gone."""
         if run.kept_end is not None:  # what it came to was seen
             return {"outcome": Outcome.STOPPED}
         if run.number in self._alive:

@@ -187,7 +187,6 @@ class NamedForm(Struct, frozen=True):
 
 
 def find_form(line: str) -> tuple[NamedForm, FailureForm] | None:
-    """The failure in a line by the first form that matches, and the form."""
     for form in FORMS:
         if any(word in line for word in form.words) and (found := lazy_pattern(form.pattern).search(line)):
             fields = {name: value or "" for name, value in found.groupdict().items()}

@@ -28,8 +28,6 @@ _REPORT_LINES = 60  # lines at the end of a log in which such a report stands
 
 
 class LogEnd(Struct, frozen=True):
-    """The end of the program in one pod."""
-
     code: int
     time: float = 0.0  # when that was printed, by the clock of its node
     pod: int = 0  # index of the pod

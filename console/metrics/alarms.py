@@ -125,16 +125,18 @@ class AlarmService:
         inspect: Callable[[Key], Awaitable[None]] | None = None,
         find_late_rank: Callable[[Key, float | None], Awaitable[None]] | None = None,
         keep_slowdown: Callable[[Key, Slowdown | None], Coroutine[None, None, None]] | None = None,
+        find_own_job: Callable[[Key], Awaitable[object]] | None = None,
     ) -> None:
         """`thresholds` replace the person's own; `diagnosis` tells for whom the ranks of a job wait; `inspect` makes
         one of a job that has stalled, `find_late_rank` asks NCCL of one whose steps have become slower, for as long as
-        the session watches it.
+        the session watches it, and `find_own_job` raises NotAllowed where nothing may run in pods unasked.
         """
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, diagnosis)
         self._lasting_sources = replace(
-            self._sources, inspect=inspect, find_late_rank=find_late_rank, keep_slowdown=keep_slowdown
-        )
+            self._sources, inspect=inspect, find_late_rank=find_late_rank, keep_slowdown=keep_slowdown,
+            find_own_job=find_own_job,
+        )  # fmt: skip
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended

@@ -19,6 +19,7 @@ class DiagnosisKind(StrEnum):
     SLOW = "slow"  # for which rank they wait in each step
     SLOWER = "slower"  # that its steps take longer than before, since `at`
     PACE = "pace"  # that its owner took such steps for its pace
+    CONSENT = "consent"  # what was answered to whether its pods may be looked into unasked: yes or no
     LATE = "late"  # which rank launches later than the others, who may or may not wait for it
 
 

@@ -48,7 +48,6 @@ class Gpu:
 
     @property
     def memory_share(self) -> float | None:
-        """Memory in use, in percent."""
         if self.memory_used is None or not self.memory_total:
             return None
         return 100 * self.memory_used / self.memory_total
@@ -115,8 +114,6 @@ _COLD, _HOT = 30.0, 85.0
 
 @dataclass(frozen=True, slots=True)
 class GpuMetric:
-    """A GPU metric with its unit and range."""
-
     name: str
     title: str
     unit: str

@@ -167,6 +167,8 @@ class MonitorSources:
     """Asks NCCL of a job which rank launches later than the others, given the seconds of a step; None: never."""
     keep_slowdown: Callable[[tuple[str, str], Slowdown | None], Coroutine[None, None, None]] | None = None
     """Keeps that the steps of a job are slower, or no longer; None: never."""
+    find_own_job: Callable[[tuple[str, str]], Awaitable[object]] | None = None
+    """Raises NotAllowed where nothing may run in a job's pods unasked; None: it was asked for."""
 
 
 class JobMonitor:
@@ -365,6 +367,8 @@ class JobMonitor:
                 gpus = self._sources.gpus()
                 board = await gpus.read_once(*self.key, source=DCGM) if gpus.exporter_of(*self.key) else None
                 if board is None or not board.all_gpus:
+                    if self._sources.find_own_job is not None:
+                        await self._sources.find_own_job(self.key)
                     board = await gpus.read_once(*self.key)
                 self._take_gpus(board)
             await asyncio.sleep(every)

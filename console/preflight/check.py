@@ -278,7 +278,6 @@ async def combined(*parts: Awaitable[Verdict], all_required: bool = False) -> Ve
 
 
 def combined_check(*parts: CheckFunction) -> CheckFunction:
-    """A check of several parts."""
     return lambda context: combined(*(part(context) for part in parts))
 
 

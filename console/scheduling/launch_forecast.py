@@ -69,8 +69,6 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchDemand:
-    """What a launch requests from the cluster."""
-
     namespace: str
     queue: str = ""  # LocalQueue; empty: none
     gpus: int = MACHINE_GPUS

@@ -55,7 +55,6 @@ class Rank(Struct, frozen=True):
 
     @property
     def restarts(self) -> int:
-        """Restarts of the containers of its pod."""
         return self.pod.restarts if self.pod else 0
 
     @property
@@ -137,8 +136,6 @@ def format_processes(*places: tuple[int, int, int]) -> str:
 
 
 class PodFate(StrEnum):
-    """What happened to a pod."""
-
     HERE = "here"  # it runs as before
     REPLACED = "replaced"  # it is gone or going, and something will make another
     OVER = "over"  # it has ended, or is gone, and nothing makes another

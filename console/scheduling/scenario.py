@@ -24,8 +24,6 @@ _REQUIRED = object()
 
 
 class FlavorPlan(Struct, frozen=True):
-    """The machines of one flavor."""
-
     name: str
     nodes: int
     nodes_per_block: int
@@ -53,8 +51,6 @@ class QueuePlan(Struct, frozen=True):
 
 
 class JobPlan(Struct, frozen=True):
-    """A series of equal jobs."""
-
     name: str
     queue: str
     gpus: int

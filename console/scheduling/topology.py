@@ -45,13 +45,10 @@ class Holder(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name."""
         return self.namespace, self.name
 
 
 class HostGpu(Struct, frozen=True):
-    """One GPU of a host, its state and its holder."""
-
     state: GpuState
     holder: Holder | None = None
     pod: str = ""  # name of the pod that has it
@@ -120,8 +117,6 @@ class HostGroup(Struct, frozen=True, dict=True):
 
 
 class Block(HostGroup, frozen=True):
-    """Hosts of one block, by subblock."""
-
     subblocks: tuple[HostGroup, ...] = ()
 
 
@@ -228,8 +223,6 @@ _LARGE = 64  # GPUs of the large slot that is counted per block
 
 
 class Pool(Struct, frozen=True):
-    """One node pool."""
-
     name: str
     labelled: bool = True  # False for nodes without a pool label, which are grouped by machine type
     machine_type: str = ""  # several, with commas, where nodes without a pool are grouped

@@ -41,8 +41,6 @@ MAX_ASKED = 64  # machines that are asked for, one after the other, to see who w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The changes as typed."""
-
     submit: tuple[str, ...] = ()  # QUEUE:GPUS[:PRIORITY]
     stop: tuple[str, ...] = ()  # JOB
     drain: tuple[str, ...] = ()  # NODE, POOL or HOST
@@ -51,8 +49,6 @@ class Changes:
 
 
 class Consequence(Struct, frozen=True):
-    """The effect on one job."""
-
     job: str
     namespace: str
     queue: str  # ClusterQueue

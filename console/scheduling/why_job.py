@@ -289,7 +289,6 @@ def _explain_trouble(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank
 
 
 def _ending(rank: Rank) -> str:
-    """How a rank ended, as text."""
     ended, pod = rank.ended, rank.pod
     if ended and ended.exit_code:
         reason = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""

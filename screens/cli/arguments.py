@@ -217,8 +217,6 @@ _OptionsT = TypeVar("_OptionsT", bound=Options)
 
 
 class Command(NamedTuple, Generic[_OptionsT]):
-    """A subcommand of `a4`."""
-
     run: Callable[[_OptionsT], int | Coroutine[Any, Any, int]]
     """Does what was asked for; gives the exit code."""
     options: type[_OptionsT]

@@ -90,7 +90,6 @@ def _fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 async def _print_token(options: ClustersOptions) -> int:
-    """Print an ExecCredential for kubectl."""
     async with google_of(options) as google:
         token, ends = await (await google.cloud.open_session()).token()
     status: dict[str, Any] = {"token": token}

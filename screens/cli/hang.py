@@ -24,7 +24,6 @@ from console.hang.slow_rank_words import DUMPS_HALT
 from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
-from console.settings import YOU
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
@@ -45,9 +44,9 @@ async def hang(options: HangOptions) -> int:
     await _check_files(options)
     async with open_session(options, (*KINDS, *OF_BUNDLE) if options.bundle else KINDS) as session:
         wanted = not (options.facts_of or options.record)
-        owner = await _find_owner(session, options.job)
+        doubt = await _find_doubt(session, options.job)
         # What is asked of one process needs no dump of all ranks.
-        agreed = bool(wanted or options.bundle) and await _may_dump(owner, options)
+        agreed = bool(wanted or options.bundle) and await _may_dump(doubt, options)
         if options.install:
             await _install(session, options, recorder=agreed)
         report = await session.hang_probe.inspect_job(
@@ -91,25 +90,25 @@ async def _write_bundle(session: Session, report: HangReport | SlowReport, file:
     warn(f"{file}: {size:,} bytes, secrets redacted.")
 
 
-async def _find_owner(session: Session, job: str) -> str:
-    """Who launched a job into whose pods one may look; NotFound if none of its pods runs."""
+async def _find_doubt(session: Session, job: str) -> str:
+    """Why nothing runs in its pods unasked; empty: it is one's own. NotFound if none of its pods runs."""
     await session.wait_until_listed(*KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
     session.watch.connection_for_change(f"inspect {job}")
     session.hang_probe.running_ranks(session.namespace, job)
-    return session.watch.whose(jobset.owner)
+    proof = await session.read_proof(jobset)
+    return "" if proof.may_look else proof.doubt(jobset.owner)
 
 
-async def _may_dump(owner: str, options: HangOptions | SlowOptions) -> bool:
+async def _may_dump(doubt: str, options: HangOptions | SlowOptions) -> bool:
     """Whether flight recorders may be asked: those of a job of one's own, else with --yes or after a question."""
-    if owner == YOU or options.yes:
+    if not doubt or options.yes:
         warn(DUMPS_HALT)
         return True
-    who = owner or "Somebody else"
     if not is_interactive():
-        warn(f"{who} launched {options.job}: its flight recorders are not asked without --yes.")
+        warn(f"The flight recorders of {options.job} are not asked without --yes: {doubt}.")
         return False
-    return await confirm([DUMPS_HALT], f"{who} launched {options.job}. Ask its flight recorders?")
+    return await confirm([f"{doubt}.", DUMPS_HALT], f"Ask the flight recorders of {options.job}?")
 
 
 async def _install(session: Session, options: HangOptions, *, recorder: bool) -> None:
@@ -156,7 +155,7 @@ async def slow(options: SlowOptions) -> int:
         job = find_job(session.fleet, session.namespace, options.job)
         if options.its_pace:
             return await _take_pace(session, job, as_json=options.json)
-        recorder = options.recorder and await _may_dump(await _find_owner(session, options.job), options)
+        recorder = options.recorder and await _may_dump(await _find_doubt(session, options.job), options)
         with ExitStack() as ended:
             ended.callback(show_progress, "")
             show_progress("Reading in the log how long a step takes…")
@@ -220,7 +219,7 @@ class SlowOptions(Options):
         "--its-pace",
         help="ask nobody: that its steps are slower is its pace now, and is not told until they become slower yet",
     )
-    yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
+    yes: bool = flag("--yes", help="ask the flight recorders also of a job that is not known to be yours")
     json: bool = json_flag()
 
 
@@ -245,7 +244,7 @@ class HangOptions(Options):
         "--bundle", metavar="FILE",
         help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers, dumps, logs' ends, nodes, events",
     )  # fmt: skip
-    yes: bool = flag("--yes", help="ask the flight recorders also of a job that somebody else launched")
+    yes: bool = flag("--yes", help="ask the flight recorders also of a job that is not known to be yours")
     json: bool = json_flag()
 
 

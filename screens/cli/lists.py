@@ -186,7 +186,7 @@ class ListOptions(Options):
 
 
 class JobsOptions(ListOptions):
-    mine: bool = flag("--mine", help="only those that you launched")
+    mine: bool = flag("--mine", help="only those whose label says that you launched them")
 
 
 def _keys(name: str) -> str:

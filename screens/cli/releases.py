@@ -37,13 +37,13 @@ async def releases(options: ReleasesOptions) -> int:
 async def upgrade(options: UpgradeOptions) -> int:
     async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
-        plan = await releases.plan_of_release(where, name)
-        changes = session.launch.set_values(plan.recipe, options.set, plan.values)
+        before = await releases.plan_of_release(where, name)
+        changes = session.launch.set_values(before.recipe, options.set, before.values)
         plan = await releases.changed_plan(where, name, changes)
         if options.dry_run:
             return print_change(await releases.dry_run_upgrade(plan), as_json=options.json, done="")
         change = await releases.upgrade(plan)
-        await session.launch.runs.record_upgrade(plan)
+        await session.launch.runs.record_upgrade(before, plan)
         return print_change(change, as_json=options.json, done=f"{name} is changed.")
 
 

@@ -413,7 +413,7 @@ Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach 
 Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml (~/.config), where options are not given:
 {_DEFAULTS}\
   off = ["spike"]   # alarms to turn off
-  inspect = false   # a job of yours that has stalled is not inspected by itself
+  inspect = false   # a job of one's own that has stalled is not inspected by itself
   notify = false    # no bell and no notification in the console's terminal
 in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at
 the GPUs, 0 for none; kept: for which the kept pods of an ended job hold idle GPUs; busbw: GB/s, 0 for the

@@ -376,7 +376,7 @@ JOBS: Layout[JobLine] = Layout(
                sort=lambda line: line.jobset.key, ink="dim"),
         Column("OWNER", lambda line: wording.owner(line.owner), "owner", "who launched it",
                lambda line: line.jobset.owner, least=5, most=12, drop=1, sort=lambda line: line.owner),
-        fact("mine", "whether that was the account that asks", lambda line: line.owner == YOU),
+        fact("mine", "whether that is the account that asks, by its label", lambda line: line.owner == YOU),
         Column("RECIPE", lambda line: Span(line.jobset.recipe or "─", line.ink or "text"), "recipe",
                "the recipe it was launched from", lambda line: line.jobset.recipe, least=6, most=20, drop=6, sort=True),
         fact("state", "how it is, by the end of its log too: its phase, or diverged, stalled, late or refused",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from console.config import Actions
 from console.errors import ConsoleError, NotThere
 from console.launch.launcher import stop_and_relaunch
-from console.settings import YOU
+from console.launch.recipes import LaunchPlan
 from screens.alarm_notices import announce
 from screens.dialogs.launch import begin_with_saved
 from screens.widgets.form.launch_words import free_name
@@ -28,7 +28,12 @@ def follow_hangs(app: ConsoleApp) -> None:
     if settings.on_hang == "nothing" and not app.automatic.pending:
         return
     now = time.time()
-    changes = app.automatic.update(now, settings, app.session.alarms.latest_alarms, lambda key: _is_own(app, key))
+
+    def may_act(key: Key) -> bool:
+        job = app.fleet.jobsets.get(key)
+        return job is not None and not job.finished and app.session.proof_of(job).may_act(settings.on_hang)
+
+    changes = app.automatic.update(now, settings, app.session.alarms.latest_alarms, may_act)
     for plan in changes.announced:
         words = f"{plan.words(now)}: {plan.alarm.text}. X, then w, on the job or its alarm cancels that."
         announce(app, plan.key, "automatic action", words)
@@ -36,11 +41,6 @@ def follow_hangs(app: ConsoleApp) -> None:
         announce(app, plan.key, "nothing is done", "Its hang is over, or the settings or its owner changed.")
     for plan in changes.due:
         app.run_worker(_perform(app, plan), group="automatic")
-
-
-def _is_own(app: ConsoleApp, key: Key) -> bool:
-    jobset = app.fleet.jobsets.get(key)
-    return jobset is not None and not jobset.finished and app.whose(jobset.owner) == YOU
 
 
 async def _perform(app: ConsoleApp, plan: PlannedAction) -> None:
@@ -63,9 +63,11 @@ async def _stop(app: ConsoleApp, key: Key) -> str:
 async def _relaunch(app: ConsoleApp, plan: PlannedAction) -> str:
     (namespace, name), launch = plan.key, app.session.launch
     jobset = app.fleet.jobsets.get(plan.key)
-    if jobset is None or not jobset.release:
-        raise NotThere(f"{name} has no Helm release to launch again from; it was not stopped.", f"a4 stop {name}")
-    before = await launch.releases.plan_of_release(namespace, jobset.release)
+    run = launch.runs.find_launch(jobset) if jobset is not None else None
+    if run is None or run.left_out:
+        lacks = f"does not keep {', '.join(run.left_out)}" if run is not None else "has no launch of it"
+        raise NotThere(f"{name} was not stopped: the run history of this account {lacks}.", f"a4 stop {name}")
+    before = LaunchPlan(run.recipe, name, namespace, run.values)
     begin, words = await begin_with_saved(app.session, plan.key, before)
     new = free_name(name, app.fleet, namespace)
     lost = await stop_and_relaunch(launch, before, new, plan.nodes, begin)

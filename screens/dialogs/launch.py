@@ -374,20 +374,22 @@ def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
     """Open the launch form with a run's values, `at_once` its review too; differences are shown against `other`."""
     now = time.time()
-    said = f"Values of {run.name}, launched {wording.moment(run.launched, now)}."
-    if run.left_out:
-        said += f" Not kept, because secret: {', '.join(run.left_out)}."
     against = run if other is None or other.recipe != run.recipe else other
-    name, said = spoken(against, now), one_line(said)
-    screen.app.open_launch(
-        LaunchRequest(run.recipe, run.values, run.name, against.values, name, said=said, at_once=at_once)
+    wish = LaunchRequest(
+        run.recipe, run.values, run.name, against.values, spoken(against, now), said=_values_words(run), at_once=at_once
     )
+    screen.app.open_launch(wish)
+
+
+def _values_words(run: RunRecord) -> str:
+    left = f" Not kept, because secret: {', '.join(run.left_out)}." if run.left_out else ""
+    return one_line(f"Values of {run.name}, launched {wording.moment(run.launched, time.time())}.{left}")
 
 
 async def launch_like_job(
     screen: LiveScreen, jobset: JobSet, avoid: Sequence[str] = (), *, resume: bool = False
 ) -> None:
-    """Open the launch form with a job's values; `avoid`: nodes that it stays away from as well.
+    """Open the launch form with a job's values, by the history, else its release; `avoid`: nodes to stay away from too.
 
     `resume`: beginning with the last complete checkpoint, where there is one and the recipe takes weights.
     """
@@ -397,9 +399,13 @@ async def launch_like_job(
         return
     with screen.report_errors(f"The values of {jobset.name} could not be read"):
         try:
-            releases = screen.session.launch.releases
-            if jobset.release:
-                said = f"Values of {jobset.name}."
+            releases, runs = screen.session.launch.releases, screen.session.launch.runs
+            await runs.has_open_runs()
+            if (run := runs.find_launch(jobset)) is not None:
+                said, plan = _values_words(run), LaunchPlan(run.recipe, run.name, run.namespace, run.values)
+            elif jobset.release:
+                said = f"Values of the release of {jobset.name}, which others may have written: look through them, for "
+                said += "the run history of this account does not know its launch."
                 plan = await releases.plan_of_release(jobset.namespace, jobset.release)
             else:
                 plan = releases.plan_of_job(jobset)

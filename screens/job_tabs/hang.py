@@ -21,10 +21,10 @@ from console.hang.slow_rank_words import DUMPS_HALT
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.hang.stack_location import Activity
 from console.kube.snapshot import Fleet
+from console.launch.proof import Proof
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, HealthLevel
 from console.scheduling.ranks import format_processes, format_ranges
-from console.settings import YOU
 from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine, slow_rank_words
@@ -153,7 +153,7 @@ class HangTab(JobTab):
             elif made is None and self._makes_steps():
                 self._show_summary("dim", "○ ", f"Not inspected: it makes steps. H inspects it. {DUMPS_HALT}")
             else:
-                self.action_look()
+                self._look(all_stacks=False, asked=False)
 
     def _find_hang_of_others(self) -> Diagnosis | None:
         """What another console found out about this hang."""
@@ -196,25 +196,27 @@ class HangTab(JobTab):
             "record": process and not process.program,
         }
 
-    async def _may_look(self) -> bool:
-        """Whether one may look: in a job that somebody else launched if a person agrees, who is asked once."""
+    async def _may_look(self, *, asked: bool = True) -> bool:
+        """Whether one may look; without proof a person is asked, and if `asked` for it once more after a kept "no"."""
         if self.live.app.settings.read_only:
             self._show_summary("dim", "○ ", "Not inspected: in read-only mode no command runs in a pod.")
             return False
         jobset = self.line.jobset if self.line is not None else None
-        owner = self.live.app.whose(jobset.owner) if jobset is not None else ""
-        if self._agreed or jobset is None or jobset.finished or owner == YOU:
+        if self._agreed or jobset is None or jobset.finished:
             return True
-        who = one_line(owner) or "Somebody else"
-        self._agreed = await self.live.app.push_screen_wait(
-            Confirm(
-                f"{who} launched {self.key[1]}. Look into its processes?",
-                [DUMPS_HALT, "py-spy halts those for which the others wait for a moment."],
-                verb="Look", keep="Cancel",
-            )
-        )  # fmt: skip
+        proof, diagnoses = await self.live.session.read_proof(jobset), self.live.session.diagnoses
+        if proof.may_look:
+            return True
+        doubt = one_line(proof.doubt(jobset.owner))
+        if asked or diagnoses.find_consent(jobset.uid) is None:
+            more = [f"Not known to be yours: {doubt}.", DUMPS_HALT, "py-spy halts those that others wait for a moment."]
+            question = f"Look into the pods of {self.key[1]}?"
+            self._agreed = await self.live.app.push_screen_wait(Confirm(question, more, verb="Look", keep="Cancel"))
+            if proof is Proof.LABEL:
+                answer = "yes" if self._agreed else "no"
+                await diagnoses.record(Diagnosis(jobset.uid, DiagnosisKind.CONSENT, time.time(), answer))
         if not self._agreed:
-            self._show_summary("dim", "○ ", f"Not inspected: {who} launched it. H asks again.")
+            self._show_summary("dim", "○ ", f"Not inspected: {doubt}. H asks again.")
         return self._agreed
 
     @work(group="hang", exclusive=True)
@@ -292,8 +294,8 @@ class HangTab(JobTab):
         self._look(all_stacks=True)
 
     @work(group="hang", exclusive=True)
-    async def _look(self, *, all_stacks: bool) -> None:
-        if not await self._may_look():
+    async def _look(self, *, all_stacks: bool, asked: bool = True) -> None:
+        if not await self._may_look(asked=asked):
             return
         doing = "Reading the stacks of all processes" if all_stacks else "Asking where the processes are"
         self._show_summary("waits", "◐ ", f"{doing}…")

@@ -175,7 +175,7 @@ class JobScreen(LiveScreen):
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
             measures = self.session.measures.find_followed(self.key)
             runs = saved_runs(line, measures, now, "c")
-            if should_read_unasked(line, measures, now):
+            if should_read_unasked(line, measures, now, self.session.proof_of(line.jobset)):
                 self._read_checkpoints()
         self.saved.runs = tuple(runs)
         self.saved.display = bool(runs)

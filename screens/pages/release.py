@@ -140,7 +140,7 @@ async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
             change = await session.launch.releases.dry_run_upgrade(wanted)
             if await screen.app.push_screen_wait(ChangeLook(f"Change {name}?", change, "change it")):
                 await session.launch.releases.upgrade(wanted)
-                await session.launch.runs.record_upgrade(wanted)
+                await session.launch.runs.record_upgrade(plan, wanted)
                 screen.notify(f"{name} is changed.", markup=False)
                 return True
 
@@ -163,7 +163,6 @@ _INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
 def change_words(change: ReleaseChange) -> list[Span]:
-    """The change of a release as one sentence."""
     if change.is_empty:
         return [Span("Nothing would change.", "dim")]
     if change.refused:

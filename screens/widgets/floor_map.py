@@ -220,7 +220,6 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """What is under the cursor."""
         index = self._index()
         return () if index is None else self._spots[index].hosts
 

@@ -22,7 +22,6 @@ from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.metrics.training.steps import METRICS
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
-from console.settings import YOU
 from screens import wording
 from screens.columns.job_page import events_of
 from screens.columns.jobs import JobLine, attempt_cell, place_words, progress_words, reasons, start_words, state_cell
@@ -37,6 +36,7 @@ from screens.wording import Span, runs_of
 
 if TYPE_CHECKING:
     from console.checkpoints.saved import SavedState
+    from console.launch.proof import Proof
 
 
 LOSS = METRICS[0]
@@ -158,7 +158,6 @@ def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room
 
 
 def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
-    """The progress of the job as bar and figures."""
     progress, found = job.job_progress, list[list[Span]]()
     if progress is not None and progress.busbw is not None and measures is not None and measures.tests:
         peak = measures.tests[-1].test.peak_busbw  # of the same rows as the curve below, which may be newer
@@ -315,9 +314,9 @@ def saved_runs(line: JobLine, measures: JobMeasures | None, now: float, key: str
     return [*runs, *([Span(f"{key} reads its folder.", "dim")] if key and saved_folder(measures) else [])]
 
 
-def should_read_unasked(line: JobLine, measures: JobMeasures | None, now: float) -> bool:
+def should_read_unasked(line: JobLine, measures: JobMeasures | None, now: float, proof: Proof) -> bool:
     """Whether to read the folder of a job that is looked at though nobody asked: only of one's own, and seldom."""
-    if line.jobset.state is not JobState.RUNNING or line.owner != YOU or not line.may_stop:
+    if line.jobset.state is not JobState.RUNNING or not proof.may_look or not line.may_stop:
         return False
     return bool(saved_folder(measures)) and (line.saved is None or line.saved.is_due(now, measures))
 

@@ -22,7 +22,6 @@ _PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")
 
 
 def yaml_runs(text: str) -> list[Span]:
-    """One line of YAML, highlighted."""
     if text.lstrip().startswith(("#", "---")):
         return [Span(text, "dim")]
     found = _LINE.fullmatch(text)

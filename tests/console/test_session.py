@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
+from uuid import uuid4
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 
+from console.config import HangAction
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.hang.report import HangReport, PodTrace
+from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
+from console.launch.proof import Proof
+from console.launch.run_record import RunRecord
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.session import Session
 from console.settings import Settings
@@ -26,7 +32,7 @@ from tests.screens import scene
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from console.kube.objects.pod import Pod
+    from console.kube.objects.jobset import JobSet
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
@@ -59,32 +65,79 @@ async def test_everything_is_watched_and_the_version_known(tmp_path: Path) -> No
             await eventually(lambda: session.watch.server_version == "v1.36.4-test")
 
 
-@pytest.mark.parametrize(
-    ("owner", "read_only", "why"),
-    [("ada", False, "ada launched it"), ("", False, "somebody else launched it"), ("you", True, "read-only"),
-     ("you", False, "")],
-)  # fmt: skip
-async def test_nothing_runs_unasked_in_a_job_of_others_nor_in_read_only_mode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str, why: str, *, read_only: bool
-) -> None:
-    ran: list[str] = []
+ALL = {"hang", "NCCL", "stop", "relaunch"}
+SAYS = "its label says that it is yours, but the run history of this account does not know it"
 
-    async def run(pod: Pod, *_: object) -> int:
-        ran.append(pod.name)
+
+@pytest.mark.parametrize(
+    ("label", "history", "trusts", "answer", "proof", "may"),
+    [
+        ("me", "has it", False, "", Proof.LAUNCHED, ALL), ("mira", "has it", False, "", Proof.LAUNCHED, ALL),
+        ("", "has it", True, "no", Proof.LAUNCHED, ALL), ("me", "", False, "", Proof.LABEL, set()),
+        ("me", "another uid", False, "", Proof.LABEL, set()), ("me", "another server", False, "", Proof.LABEL, set()),
+        ("me", "", False, "no", Proof.LABEL, set()),
+        ("me", "", False, "yes", Proof.AGREED, ALL - {"stop", "relaunch"}),
+        ("mira", "", False, "yes", Proof.NONE, set()), ("me", "", True, "", Proof.PROTECTED, ALL - {"relaunch"}),
+        ("me", "", True, "no", Proof.PROTECTED, ALL - {"relaunch"}), ("owner=me", "", True, "", Proof.LABEL, set()),
+        ("mira", "", True, "yes", Proof.NONE, set()), ("", "", True, "yes", Proof.NONE, set()),
+    ],
+)  # fmt: skip
+async def test_whose_job_one_is_rests_on_what_is_proven_and_the_label_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str, history: str, answer: str, proof: Proof,
+    may: set[str], *, trusts: bool,
+) -> None:  # fmt: skip
+    asked: list[str] = []
+
+    async def find_slow_ranks(*_: Any, **more: Any) -> None:
+        asked.append("NCCL" if more == {"only_nccl": True} else "more")
+
+    async def run(*_: object) -> int:
+        asked.append("hang")
         raise Unreachable("gone")
 
-    job = scene.jobset("train", 1)
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"], read_only=read_only) as session:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "a4").mkdir()
+    (tmp_path / "a4" / "config.toml").write_text(f"[actions]\ntrusts = {['test'] if trusts else ['prod']}\n")
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        me = short_name(await session.watch.me())
+        owner = label.replace("owner=", "").replace("me", me)
+        job = scene.jobset("train", 1, owner=owner, owner_labelled=label in {"me", "mira"})
+        job = structs.replace(job, uid=f"uid-{uuid4()}")
         monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
-        monkeypatch.setattr(session.watch, "whose", lambda _: owner)
+        monkeypatch.setattr(session.hang_probe, "find_slow_ranks", find_slow_ranks)
         monkeypatch.setattr(session.hang_probe, "_run", run)
-        if not why:
+        differs = {"another uid": {"uid": "u"}, "another server": {"server": "s"}}
+        if history:
+            await launched(session, job, **differs.get(history, {}))
+        if answer:
+            await session.diagnoses.record(Diagnosis(job.uid, DiagnosisKind.CONSENT, time.time(), answer))
+        for key in (job.key, ("default", "gone")):
+            for look in (session._inspect_own_job(key), session._find_late_rank_of_own_job(key, 2.0)):
+                with nullcontext() if may or key != job.key else pytest.raises(NotAllowed) as refused:
+                    await look
+                if refused is not None:
+                    assert str(refused.value) == (SAYS if owner == me else f"{owner or 'somebody else'} launched it")
+        found = session.proof_of(job)
+        acts = {each.partition("-")[0] for each in get_args(HangAction)[1:] if found.may_act(each)}
+        assert (found, {*asked} | acts) == (proof, may)
+        assert session.watch.whose(job.owner) == ("you" if owner == me else owner), "what is shown is the label"
+
+
+async def test_in_read_only_mode_nothing_runs_unasked_in_a_job_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = scene.jobset("train", 1)
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"], read_only=True) as session:
+        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
+        await launched(session, job)
+        with pytest.raises(NotAllowed, match="read-only"):
             await session._inspect_own_job(job.key)
-            assert ran
-            return
-        with pytest.raises(NotAllowed, match=why):
-            await session._inspect_own_job(job.key)
-        assert ran == []
+
+
+async def launched(session: Session, job: JobSet, **differs: str) -> None:
+    """Have the run history know that launch, or one that differs."""
+    about: dict[str, Any] = {"server": session.watch.server, "uid": job.uid, **differs}
+    await session.launch.runs.history.add_run(RunRecord("own-script", job.name, job.namespace, **about))
 
 
 async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
@@ -93,7 +146,7 @@ async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
     job = scene.jobset("train", 1)
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
         monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
-        monkeypatch.setattr(session.watch, "whose", lambda _: "you")
+        await launched(session, job)
         monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path / "hangs")
         pod = PodTrace(0, "train-0", "n0")
         found = [HangReport("train", (pod,), ()), HangReport("train", (pod,), (), absent=((1, "Failed"),))]
@@ -109,29 +162,6 @@ async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
         await session._inspect_own_job(job.key)
         (written,) = (tmp_path / "hangs" / "unasked").iterdir()
         assert session.hang_probe.reports[job.key].bundle == str(written)
-
-
-@pytest.mark.parametrize("owner", ["you", "mira"])
-async def test_only_of_ones_own_job_nccl_is_asked_unasked_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str
-) -> None:
-    job = scene.jobset("train", 1)
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job))
-        monkeypatch.setattr(session.watch, "whose", lambda _: owner)
-        asked: list[Any] = []
-
-        async def find_slow_ranks(*given: Any, **more: Any) -> None:
-            asked.append((given, more))
-
-        monkeypatch.setattr(session.hang_probe, "find_slow_ranks", find_slow_ranks)
-        if owner != "you":
-            with pytest.raises(NotAllowed, match="mira launched it"):
-                await session._find_late_rank_of_own_job(job.key, 2.0)
-        else:
-            await session._find_late_rank_of_own_job(job.key, 2.0)
-            await session._find_late_rank_of_own_job(("default", "gone"), 2.0)
-        assert asked == ([((*job.key, 24.0), {"only_nccl": True})] if owner == "you" else [])
 
 
 async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(

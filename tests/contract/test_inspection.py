@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.hang.stack_location import Activity
+from console.launch.run_record import RunRecord
 from console.session import Session
 from console.settings import Settings
 from practice.node.fake_binaries import write_fake_binaries
@@ -145,9 +146,11 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 @pytest.mark.timeout(180)
-async def test_the_header_of_a_job_that_hangs_names_the_rank_within_30_s_of_its_last_step(
-    cluster: Cluster, space: Space, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("launched", [True, False])
+async def test_the_header_of_a_job_of_ones_own_that_hangs_names_the_rank_within_30_s_of_its_last_step(
+    cluster: Cluster, space: Space, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, launched: bool
 ) -> None:
+    """Its label says that it is one's own; whether that account `launched` it the history knows."""
     if cluster.programs:  # the lab shows how long it takes with the usual settings
         (tmp_path / "a4").mkdir()
         (tmp_path / "a4" / "config.toml").write_text("[alarms]\nlate = 6\nstall = 20\n")
@@ -157,6 +160,11 @@ async def test_the_header_of_a_job_that_hangs_names_the_rank_within_30_s_of_its_
     app = ConsoleApp(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
     async with app.run_test(size=(140, 42)):
         await soon(lambda: key in app.fleet.jobsets and len(app.fleet.pods) == NODES, "the job is in the picture")
+        if launched:
+            server, uid = app.session.watch.server, app.fleet.jobsets[key].uid
+            await app.session.launch.runs.history.add_run(
+                RunRecord(TRAINING, "hung", space.name, server=server, uid=uid)
+            )
         app.open_page("job", *key, "training")
         await soon(lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted, "its page")
         if not cluster.programs:
@@ -179,6 +187,12 @@ async def test_the_header_of_a_job_that_hangs_names_the_rank_within_30_s_of_its_
         last = monotonic()
         await soon(lambda: line().health.state == "late", "the next step is late")
         await soon(lambda: " left" not in screen_text(app), "no time left while it is late")
+        if not launched:
+            await soon(lambda: "not inspected: its label says that it is yours" in header(), "that it is not inspected")
+            assert key not in app.session.hang_probe.reports
+            assert app.session.watch.whose(app.fleet.jobsets[key].owner) == "you"
+            await app.action_quit()
+            return
         await soon(
             lambda: "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait" in header(), "the verdict"
         )

@@ -20,7 +20,9 @@ from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, StackLocation
+from console.launch.proof import Proof
 from console.launch.recipes import Field, FieldProblem, LaunchPlan
+from console.launch.run_record import RunRecord
 from console.metrics.alarm import AlarmKind
 from console.metrics.diagnosis import DiagnosisKind
 from console.metrics.job_progress import JobProgress
@@ -68,8 +70,11 @@ def stalled(
     found = replace(session.alarms.latest_alarms[0], nodes=nodes, held=16)
     session.alarms.latest_alarms[:] = [replace(found, more=f"inspected: {VERDICT}") if inspected else found]
     session.hang_probe.reports[KEY] = report()
-    plan = LaunchPlan("qwen3-sft", "nccl-0412", "default", {"placement": {"avoidNodes": ["node-x"]}})
-    session.answers |= {"release_plan": plan, "plan_of_job": plan, "fields": (weights(),)}
+    values = {"placement": {"avoidNodes": ["node-x"]}}
+    run = RunRecord("qwen3-sft", "nccl-0412", "default", values, uid=session.fleet.jobsets[KEY].uid)
+    session.launch.runs.runs.append(run)
+    forged = LaunchPlan("own-script", "nccl-0412", "default", {"recipe": {"script": "forged in a Secret"}})
+    session.answers |= {"release_plan": forged, "plan_of_job": forged, "fields": (weights(),)}
     return session
 
 
@@ -525,13 +530,13 @@ async def test_a_key_cancels_what_was_announced_for_as_long_as_the_hang_lasts(wa
         assert session.called("stop_job") == []
 
 
-@pytest.mark.parametrize("why", ["of others", "read-only", "not inspected", "it goes on"])
-async def test_nothing_is_done_to_jobs_of_others_in_read_only_mode_without_verdict_or_once_it_goes_on(why: str) -> None:
+@pytest.mark.parametrize("why", [Proof.NONE, Proof.LABEL, Proof.AGREED, "read-only", "not inspected", "it goes on"])
+async def test_nothing_is_done_to_jobs_of_no_proven_launch_in_read_only_mode_without_verdict_or_once_it_goes_on(
+    why: str,
+) -> None:
     settings = Settings(read_only=why == "read-only")
     session = stalled(settings=settings, inspected=why != "not inspected")
-    if why == "of others":
-        job = structs.replace(session.fleet.jobsets[KEY], owner="mira")
-        session.fleet = replace(session.fleet, jobsets={**session.fleet.jobsets, KEY: job})
+    session.proof = why if isinstance(why, Proof) else None
     async with console(session, size=(160, 45), settings=settings) as (app, pilot, _):
         set_actions(app, on_hang="stop", delay=1)
         app.tick()
@@ -557,18 +562,22 @@ async def test_a_relaunch_avoids_the_node_begins_with_the_checkpoint_and_stops_t
         app.tick()
         await until(pilot, lambda: session.called("launch"))
         ((plan,),) = session.called("launch")
-        assert (plan.name, plan.values["placement"]) == ("nccl-0412-2", {"avoidNodes": ["node-x", NODE]})
+        assert (plan.name, plan.recipe) == ("nccl-0412-2", "qwen3-sft")
+        assert plan.values["placement"] == {"avoidNodes": ["node-x", NODE]}
         assert plan.values["recipe"]["train"]["checkpoint"] == "/mnt/out"
         order = [name for name, _ in session.calls if name in {"check", "stop_job", "launch"}]
         assert order == ["check", "stop_job", "launch"], "it is not stopped before the server would take the new one"
 
 
-@pytest.mark.parametrize("refused", ["by the server", "by the form"])
+@pytest.mark.parametrize("refused", ["by the server", "by the form", "without history", "without secrets"])
 async def test_a_job_is_not_stopped_if_it_could_not_be_launched_again(refused: str) -> None:
     session = stalled()
     session.checkpoints.state = saved()
+    (run,) = session.launch.runs.runs
     if refused == "by the server":
         session.answers["check"] = Conflict("quota is exceeded")
+    elif refused.startswith("without"):
+        session.launch.runs.runs = [replace(run, left_out=("env.KEY",))] if refused == "without secrets" else []
     else:
         session.answers["problems"] = (FieldProblem("gpus", "GPUs must be 1 at least"),)
     async with console(session, size=(160, 45)) as (app, pilot, _):

@@ -20,6 +20,7 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.release import OrphanedScreen
 from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
+from screens.widgets.form.model import LaunchRequest
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import NOW, scene
@@ -297,22 +298,33 @@ async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-@pytest.mark.parametrize("where", ["jobs", "job"])
-async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> None:
+@pytest.mark.parametrize(("where", "known"), [("jobs", False), ("job", True)])
+async def test_a_job_is_launched_again_with_the_values_of_the_history_else_of_its_release(
+    where: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
     plan = LaunchPlan("nccl-all-reduce", "llama-70b", "default", {"gpus": 8})
+    asked: list[LaunchRequest] = []
     async with console(session_of(release_plan=plan)) as (app, pilot, session):
+        monkeypatch.setattr(app, "open_launch", asked.append)
+        session.launch.runs.runs = list(RUNS) if known else []
         await to_job(app, pilot)
         if where == "job":
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, JobScreen))
         await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
-        assert session.called("release_plan") == [("default", "llama-70b")]
+        await until(pilot, lambda: asked)
+        assert session.called("release_plan") == ([] if known else [("default", "llama-70b")])
+        assert (asked[0].values == plan.values) is not known
+        said = (
+            "Values of llama-70b, launched " if known else "Values of the release of llama-70b, which others may have"
+        )
+        assert asked[0].said.startswith(said)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_job_of_a_recipe_that_no_release_made_is_launched_again_with_what_it_tells() -> None:
     session = session_of()
+    session.launch.runs.runs.clear()
     key = ("default", "llama-70b")
     bare = replace(session.fleet.jobsets[key], release="", recipe="nccl-all-reduce")
     session.show(jobsets={**session.fleet.jobsets, key: bare})

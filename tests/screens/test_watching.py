@@ -18,6 +18,7 @@ from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
 from console.hang.torch_analysis import TorchAnalysis, TorchFinding
+from console.launch.proof import Proof
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
@@ -311,9 +312,15 @@ async def test_ones_own_job_that_makes_steps_is_inspected_after_it_was_said_that
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-@pytest.mark.parametrize("key", ["H", "M"])
-async def test_into_a_job_of_somebody_else_nobody_looks_without_being_asked(key: str) -> None:
+@pytest.mark.parametrize(("key", "proof", "why"), [
+    ("H", Proof.NONE, "mira launched it."), ("M", Proof.NONE, "mira launched it."),
+    ("H", Proof.LABEL, "its label says that it is yours, but the run history of this account does not know it."),
+])  # fmt: skip
+async def test_into_a_job_that_is_not_proven_to_be_theirs_nobody_looks_unasked(
+    key: str, proof: Proof, why: str
+) -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
+        session.proof, uid = proof, session.fleet.jobsets["default", "llama-70b"].uid
         session.hang_probe.report = report()
         late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
         session.hang_probe.slow_report = SlowReport("llama-70b", "2.28.9", "json", 64, 900, 10.0, 90, (late,))
@@ -322,16 +329,23 @@ async def test_into_a_job_of_somebody_else_nobody_looks_without_being_asked(key:
         await pilot.press("H")
         for keys, looks in ((("enter",), 0), (("left", "enter"), 1)):
             await until(pilot, lambda: isinstance(app.screen, Confirm))
-            assert "mira launched llama-70b. Look into its processes?" in screen_text(app)
+            assert "Look into the pods of llama-70b?" in screen_text(app)
+            assert f"Not known to be yours: {why}" in screen_text(app)
             assert "halts each rank for 2 to 5 s" in screen_text(app)
             await pilot.press(*keys)
             await until(pilot, lambda: isinstance(app.screen, JobScreen))
             if looks:
                 await until(pilot, lambda: session.called("inspect") or session.called("slow"))
             else:
-                await until(pilot, lambda: "Not inspected: mira launched it." in screen_text(app))
+                await until(pilot, lambda: f"Not inspected: {why}" in screen_text(app))
                 assert not session.called("inspect")
+                if proof is Proof.LABEL:  # its page asks once, and the key again
+                    await pilot.press("escape")
+                    await until(pilot, lambda: not isinstance(app.screen, JobScreen))
+                    app.open_page("job", "default", "llama-70b", "hang")
+                    await until(pilot, lambda: f"Not inspected: {why} H asks again." in screen_text(app))
                 await pilot.press(key)
+            assert session.diagnoses.find_consent(uid) is (bool(looks) if proof is Proof.LABEL else None)
 
 
 async def test_slow_ranks_are_not_asked_for_in_read_only_mode() -> None:

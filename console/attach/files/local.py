@@ -71,7 +71,11 @@ def list_tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
     """A folder and everything below it, and what cannot be copied; links are not followed."""
     own = read_entry(top, "", follow=True)
     entries, problems = [own] if own else [], []
-    for folder, folders, files in os.walk(top, onerror=lambda error: problems.append(_unreadable_problem(error))):
+
+    def refuse(error: OSError) -> None:
+        problems.append(CopyProblem(str(error.filename or ""), f"It cannot be read: {error.strerror}."))
+
+    for folder, folders, files in os.walk(top, onerror=refuse):
         for name in sorted((*folders, *files)):
             path = Path(folder, name)
             relative = path.relative_to(top).as_posix()
@@ -85,10 +89,6 @@ def list_tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
             else:
                 entries.append(entry)
     return entries, problems
-
-
-def _unreadable_problem(error: OSError) -> CopyProblem:
-    return CopyProblem(str(error.filename or ""), f"It cannot be read: {error.strerror}.")
 
 
 def sha256_of(path: Path) -> str:

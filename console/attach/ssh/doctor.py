@@ -129,14 +129,12 @@ class DoctorRun:
         return f"{said}."
 
     async def check_port(self) -> str:
-        """Check that something listens on port 2222."""
         pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_facts.PORT))
         self._first = asyncio.create_task(pipe.receive())
         await _require_open(self._first)
         return "Open."
 
     async def check_banner(self) -> str:
-        """Check that it is an SSH server."""
         assert self._first is not None
         await asyncio.wait({self._first}, timeout=BANNER_TIMEOUT)
         if not self._first.done():

@@ -30,8 +30,6 @@ _NOT_IN_LOGGING = {_MODES.GCS_ONLY, _MODES.NONE}
 
 
 class CloudBuild:
-    """The builds of one project in one region."""
-
     def __init__(self, reach: GoogleSession, project: str, location: str) -> None:
         self._client = reach.client(api.CloudBuildAsyncClient)
         self.project, self.location = project, location

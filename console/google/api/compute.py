@@ -157,7 +157,6 @@ async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> Ins
 
 
 def _read_group(reach: GoogleSession, url: str) -> InstanceGroup:
-    """One managed instance group; blocking."""
     address = url.removeprefix(_GROUPS_API) if reach.practice_http else url
     with authorized_session(reach) as session:
         told = get_json(session, reach, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer")

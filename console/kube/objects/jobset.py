@@ -15,6 +15,7 @@ from console.kube.objects.meta import (
     JOBSET,
     KUEUE,
     OURS,
+    OWNER,
     Condition,
     ConditionWire,
     Meta,
@@ -81,6 +82,7 @@ class JobSet(NamespacedObject, frozen=True):
     recipe: str = ""
     release: str = ""  # Helm release that made it; empty if none did
     owner: str = ""  # who launched it, as a short name; empty where nothing on it tells
+    owner_labelled: bool = False  # whether the console's own label tells that
     priority_class: str = ""
     suspended: bool = False
     deleting_since: float = 0.0
@@ -347,6 +349,7 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
         recipe=intern_text(labels.get(OURS + "recipe")),
         release=_release(meta),
         owner=intern_text(launched_by(labels, annotations_of(meta))),
+        owner_labelled=OWNER in labels,
         priority_class=intern_text(_priority_class(labels.get(KUEUE + "priority-class"), wires)),
         suspended=bool(spec.suspend),
         deleting_since=parse_time(meta.deletion_timestamp),

@@ -231,8 +231,6 @@ class ClusterQueueSpecWire(Wire):
 
 
 class QueueStatusWire(Wire):
-    """The status of a ClusterQueue or LocalQueue."""
-
     flavors_reservation: list[FlavorResourcesWire] | None = None
     pending_workloads: int | None = None
     admitted_workloads: int | None = None

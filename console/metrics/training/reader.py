@@ -128,7 +128,6 @@ class RunReader:
         return stop - at
 
     def add_following(self, more: PackedSteps, label: str, bar: ProgressBar | None) -> None:
-        """Add many reports that follow."""
         self.confirm_number()
         if (numbers := more.columns.get("step")) is not None:
             self._latest[label] = self.number = numbers[-1]

@@ -183,7 +183,6 @@ class PackedSteps:
         return _MADE((*values.values(), {name: column[at] for name, column in self.extra.items()}))
 
     def slice(self, start: int, stop: int) -> PackedSteps:
-        """Some of the steps."""
         columns, extra = ({name: each[start:stop] for name, each in of.items()} for of in (self.columns, self.extra))
         return PackedSteps(columns, extra, stop - start, whole=self.whole)
 

@@ -117,8 +117,6 @@ class PodSet(Struct, eq=False):
 
 
 class Workload(Struct, eq=False):
-    """One Workload with its pod sets."""
-
     key: Key
     uid: str
     cluster_queue: str

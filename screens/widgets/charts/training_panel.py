@@ -232,7 +232,6 @@ class TrainingCharts(Plot, can_focus=True):
 
     @property
     def pointed(self) -> int | None:
-        """The index of the step that is pointed at."""
         return pointed_step(self.picture, self.view) if self.picture is not None else None
 
     def point_at(self, at: int) -> None:

@@ -154,7 +154,6 @@ class LogLines(ScrollView, Inked, can_focus=True):
     # what comes in
 
     def show_text(self, text: LogText) -> None:
-        """Show another text, from its end."""
         self.text = text
         self._fresh, self._widest, self.match, self.match_line = [], 0, -1, -1
         self.follow = True

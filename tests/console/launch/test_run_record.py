@@ -70,6 +70,7 @@ def test_a_job_that_is_being_deleted_is_not_over_yet() -> None:
         ({"uid": "u"}, {}, True),
         ({"uid": "other"}, {}, False),
         ({}, {"created": 100.0}, False),
+        ({}, {"created": 1200.0}, False),
         ({}, {"name": "bert"}, False),
     ],
 )

@@ -22,7 +22,7 @@ from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmMonitor, AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder
-from console.metrics.job_monitor import QUIET_SECONDS, MonitorSources
+from console.metrics.job_monitor import QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.seen_time import SpanKind
 from console.metrics.training.run import Slowdown
 from tests.fakes import fleet_of
@@ -179,6 +179,26 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
     await rounds(patrol)
     assert cluster.read_back == [pod("a", 1)]
     await patrol.close()
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_nvidia_smi_runs_unasked_in_pods_of_ones_own_job_only(*, own: bool) -> None:
+    ran: list[str] = []
+
+    async def read_once(*_: str, source: Source = "") -> GpuBoard:
+        ran.append(source)
+        return GpuBoard()
+
+    async def find_own_job(_: tuple[str, str]) -> None:
+        if not own:
+            raise NotAllowed("mira launched it")
+
+    gpus, no = SimpleNamespace(exporter_of=lambda *_: "dcgm-exporter-x", read_once=read_once), cast("Any", None)
+    sources = MonitorSources(no, no, cast("Any", lambda: gpus), no, find_own_job=find_own_job)
+    reading = asyncio.create_task(JobMonitor(("default", "a"), Thresholds(), sources)._read_gpus_periodically())
+    await settled()
+    reading.cancel()
+    assert ran == ([DCGM, ""] if own else [DCGM])
 
 
 async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells() -> None:

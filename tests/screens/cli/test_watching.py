@@ -55,8 +55,8 @@ def test_where_no_pod_runs_nothing_is_said_of_halting_ranks(a4: Commands, comman
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Path) -> None:
     _, out, err = a4.run("hang", "rag-eval", "-n", "team-b")
-    assert "launched rag-eval: its flight recorders are not asked without --yes." in err
-    assert "── Flight recorder: not asked, which would halt ranks of somebody else's job" in out
+    assert "The flight recorders of rag-eval are not asked without --yes: " in err
+    assert "── Flight recorder: not asked, which would halt ranks of a job that is not known to be yours" in out
     _, out, err = a4.run("hang", "rag-eval", "-n", "team-b", "--yes")
     assert "The first dump of its flight recorders halts each rank for 2 to 5 s." in err
     assert "── Flight recorder: not asked" not in out
