@@ -244,7 +244,6 @@ def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of the settings, for editors."""
     return msgspec.json.schema(Config)
 
 

@@ -65,7 +65,6 @@ def _turn_seconds(worked: float, times: float = 1.0, *, likely: bool = False) ->
 
 
 async def rest_after_slice() -> None:
-    """Pause after about one slice of work."""
     await asyncio.sleep(_turn_seconds(SLICE_SECONDS))
 
 

@@ -47,7 +47,6 @@ class PanedScreen(LiveScreen):
     pane = getters.query_one("#pane", Pane)
 
     def beside_pane(self, *parts: Widget) -> ComposeResult:
-        """The widgets of the page with the pane beside them."""
         for part in parts:
             if isinstance(part, ResourceTable):
                 part.moved = self._other_row  # at once, so that both are painted together

@@ -241,7 +241,6 @@ def short_path(path: str) -> str:
 
 
 def short_nodes(text: str) -> str:
-    """A text in which GKE's nodes have their short names."""
     return _GKE_NODE.sub(r"\1/\2", text)
 
 

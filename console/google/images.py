@@ -257,7 +257,6 @@ class Images:
         await asyncio.to_thread(record_builds, self._record_path, builds)
 
     async def _record_builds(self, builds: Sequence[Build]) -> None:
-        """Record the state of builds that are recorded or have succeeded."""
         known = {each.build for each in await asyncio.to_thread(read_built_images, self._record_path)}
         await self._record_in_thread([each for each in builds if each.id in known or each.succeeded])
 

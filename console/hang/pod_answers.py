@@ -200,7 +200,6 @@ def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
 
 
 def parse_or_explain(said: Answer) -> PodAnswer | str:
-    """The answer of a pod, or why there is none."""
     try:
         return parse_answer(said) if isinstance(said, bytes) else said.message
     except Unreadable as error:

@@ -520,7 +520,6 @@ def tell_times(seconds: float) -> None:
 
 
 def tell_stacks(ranks: set[int]) -> None:
-    """Print the stacks of the processes of these ranks."""
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
     told = []

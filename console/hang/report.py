@@ -446,7 +446,6 @@ def describe_largest_group(group: HangGroup) -> str:
 
 
 def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
-    """The verdict if no group stands out."""
     largest = max(groups, key=lambda group: len(group.members))
     number = len(largest.members)
     if largest.doing is Activity.UNKNOWN:

@@ -134,7 +134,6 @@ class Store:
         self.mark_alive(kind)
 
     def _describe_missing(self, kind: str) -> str:
-        """What is missing in a kind that is being watched, as a sentence."""
         odd, note = self._odd[kind], self._notes.get(kind, "")
         if not odd:
             return note

@@ -108,7 +108,6 @@ def frame(kind: int, *parts: bytes) -> bytes:
 
 
 def apply_mask(data: bytes, mask: bytes) -> bytes | bytearray:
-    """The data XORed with the repeated mask."""
     if len(data) >= _LONG and (compiled := _compiled()):
         made = bytearray(data)
         compiled(mask, made)

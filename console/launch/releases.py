@@ -109,7 +109,6 @@ class Releases:
         return LaunchPlan(plan.recipe, name, namespace, overlay_values(plan.values, changes))
 
     async def dry_run_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
-        """Dry run of an upgrade: what would happen to each object."""
         launcher = self._launcher()
         launcher.catalogue.require_valid(plan)
         where, values = {"name": plan.name, "namespace": plan.namespace}, await launcher.values_for_upgrade(plan)
@@ -139,7 +138,6 @@ class Releases:
         return earlier[-1]
 
     async def dry_run_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
-        """Dry run of a rollback: what would happen to each object."""
         known = [each.revision for each in await self.read_history(namespace, name)]
         if revision not in known:
             raise BadInput(f"{name} has no revision {revision}.", f"There are: {', '.join(map(str, known)) or 'none'}.")

@@ -208,7 +208,6 @@ def format_key_path(way: Iterable[str | int]) -> str:
 
 
 def parse_settings(settings: Iterable[str], below: Mapping[str, Value]) -> dict[str, Any]:
-    """The values `below` with --set options set in them."""
     into = SetValues(overlay_values({}, copy.deepcopy(below)))
     for setting in settings:
         into.add("--set", setting)

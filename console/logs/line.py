@@ -216,7 +216,6 @@ class UnparsedCounter:
             self._before = line - 1
 
     def set_offset(self, start: int) -> None:
-        """Set the offset of the line that is parsed next."""
         self._start = start
 
     def end_block(self) -> None:

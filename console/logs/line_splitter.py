@@ -182,7 +182,6 @@ class LineSplitter:
 
 
 def is_timestamp(word: bytes) -> bool:
-    """Whether the first word of a line has the shape of a timestamp."""
     return word[4:5] == b"-" and word[10:11] == b"T" and word[13:14] == b":" and word[:4].isdigit()
 
 

@@ -85,7 +85,6 @@ def find_matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int
 
 
 def find_passing_lines(data: bytes, keep: LineFilter) -> list[int]:
-    """Offsets of the lines that pass the filter."""
     # Whether it asks one thing only, and one of which the search alone says all.
     sure = not keep.level and (keep.pattern is None or not keep.nccl)
     some = _possible_lines(data, keep)

@@ -178,7 +178,6 @@ class GpuBoard:
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
     def outlier_distance(self, what: GpuMetric) -> float:
-        """The distance from the median at which a value counts as an outlier."""
         return 0.2 * (what.most - what.least)
 
     def median(self, what: GpuMetric) -> float | None:

@@ -55,7 +55,6 @@ def locate_alarm(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocatio
 
 
 def tells_step(text: str) -> bool:
-    """Whether a line by itself tells of a training step."""
     parser = TrainingParser()
     return parser.may_be_relevant(text) and parser.read_line(text, 1) and any(run.steps for run in parser.runs)
 
@@ -65,7 +64,6 @@ def names_number(text: str, number: float) -> bool:
 
 
 def pods_printing_at(parts: Iterable[LogSegment], time: float) -> set[int]:
-    """The pods that printed a line at that very moment."""
     places = [(part, bisect_left(part.times, time - SAME_MOMENT)) for part in parts]
     return {part.rank for part, at in places if at < len(part) and part.times[at] <= time + SAME_MOMENT}
 

@@ -87,7 +87,6 @@ async def _read_batch(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
 
 @asynccontextmanager
 async def _cancelled_after(task: asyncio.Task[None]) -> AsyncIterator[None]:
-    """Cancel the task when the block ends."""
     try:
         yield
     finally:

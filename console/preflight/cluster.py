@@ -196,7 +196,6 @@ async def check_service_account(context: CheckContext) -> Verdict:
 
 
 def service_account_path(context: CheckContext) -> str:
-    """URL path of the pods' ServiceAccount."""
     namespace, name = (quote(each, safe="") for each in (context.wish.namespace, context.wish.account))
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
 

@@ -116,7 +116,6 @@ async def _check_node_topology(context: CheckContext) -> Verdict:
 
 
 async def _check_reservations(context: CheckContext) -> Verdict:
-    """Whether each pool's machines come from a reservation."""
     cluster = await context.gke()
     pools = _a4_pools(cluster.pools)
     if not pools:

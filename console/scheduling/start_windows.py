@@ -142,7 +142,6 @@ class PastTimes:
 
 
 def run_times(fleet: Fleet, times: PastTimes) -> dict[str, RunTime]:
-    """Expected run times by uid of the job."""
     found = {each.job_uid: times.of_workload(each) for each in fleet.workloads.values()}
     found |= {job.uid: times.of_jobset(job.recipe, job.gpus, job.owner) for job in fleet.jobsets.values()}
     return {uid: time for uid, time in found.items() if time is not None}

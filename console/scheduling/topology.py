@@ -158,7 +158,6 @@ class Floor(HostGroup, frozen=True, dict=True):
 
 
 def holder_of(pod: Pod, fleet: Fleet) -> Holder:
-    """The Holder to whom the GPUs of that pod are attributed."""
     if pod.jobset:
         jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
         return Holder(pod.namespace, pod.jobset, pod.jobset_uid, owner=jobset.owner if jobset else "")

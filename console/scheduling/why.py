@@ -151,7 +151,6 @@ def _failed_checks(workload: Workload) -> str:
 
 
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
-    """The explanation for a workload that has quota but is not admitted."""
     admitted, said = condition(workload.conditions, "Admitted"), _message(workload, "Admitted")
     open_ = open_checks(Check(each.name, each.state, each.message) for each in workload.checks)
     if not open_:

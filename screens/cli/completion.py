@@ -65,7 +65,6 @@ def complete() -> None:
 
 
 def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
-    """The function that completes an option's values."""
     from argcomplete.completers import FilesCompleter
 
     def found(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:

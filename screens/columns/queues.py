@@ -151,7 +151,6 @@ def _nodes_text(workload: Workload) -> str:
 
 
 def name_of(workload: Workload) -> str:
-    """The name shown for a workload: that of its job."""
     return workload.owner_name or workload.name
 
 

@@ -205,7 +205,6 @@ async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 
 async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """Open the dialog for the rank's current pod."""
     jobset, pod, test = line.jobset, rank.pod, QuickTest()
     assert pod is not None
     node = screen.app.fleet.nodes.get(("", pod.node))

@@ -314,7 +314,6 @@ class LogTab(JobTab):
         self.refresh_bindings()
 
     def _update_status(self) -> None:
-        """Update the status: what is shown, how much, and what it waits for."""
         if not self._asked:
             return
         log, line = self._log, self.line

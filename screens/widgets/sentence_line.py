@@ -88,7 +88,6 @@ class SentenceLine(Heading):
         return self._high
 
     def lines_at(self, width: int) -> int:
-        """Number of lines that the sentence takes at that width."""
         return len(folded_runs(self.said, width))
 
     def on_resize(self) -> None:

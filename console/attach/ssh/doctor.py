@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.attach.ssh import client as ssh
-from console.attach.ssh import identities, pod_facts
+from console.attach.ssh import identities, pod_facts, surroundings
 from console.attach.ssh.config import SshHostEntry
 from console.attach.ssh.editors import STEPS, Step, StepState
 from console.attach.ssh.identities import ApiHostKeys, fingerprint, verify_host_keys
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_facts import PodFacts, Probe
 from console.attach.tunnel.engine import PortForwarder
+from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
 from console.kube.failures import CHECK
@@ -31,9 +33,7 @@ if TYPE_CHECKING:
 BANNER_TIMEOUT = 4.0  # seconds an SSH server has to say its first line
 STEP_TIMEOUT = 7.0  # seconds for each step but the login program's
 REFUSAL_TIMEOUT = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
-POD_WAIT_SECONDS = (
-    5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it
-)
+POD_WAIT_SECONDS = 5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing
 EDITOR_DISK_GB = 1.0  # GB that the server of an editor with its extensions takes
 MIN_GLIBC = (2, 28)  # what the server of VS Code needs, as do those made from it
 EDITOR_PROBE_SCRIPT = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
@@ -82,6 +82,33 @@ class DoctorRun:
             await asyncio.gather(self._first, return_exceptions=True)
         await self.open.aclose()
 
+    async def check_ssh_config(self) -> str | StepWarning:
+        """Check that ssh, as the person uses it, takes a4's options for this pod."""
+        if self.entry is None:
+            return "No host of this job is written."
+        places, host = SshPaths.locate(), self.entry.host(0 if self.address.group else self.address.number)
+        try:
+            found = await asyncio.to_thread(lambda: list(surroundings.find_foreign_options(places, host)))
+        except (OSError, subprocess.SubprocessError) as error:
+            return StepWarning(f"ssh -G {host} failed: {error}.", "Look at the person's ssh config, and at PATH.")
+        fix = f"Put it under `Host * !a4-*`; a4's hosts come first after a4 ssh --write-config {self.address.job}"
+        return StepWarning(" ".join(found), fix) if found else f"{host} has a4's options."
+
+    async def check_local_ports(self) -> str | StepWarning:
+        """Check that no other program listens on ports of this machine that tunnels to the pod have or had."""
+        tunnels = [each for each in await list_tunnels() if each.address == self.address]
+        ports = {each.local: each.remote for tunnel in tunnels for each in tunnel.listeners}
+        own = {each.pid for each in tunnels if each.state != "ended"}
+        try:
+            found = await asyncio.to_thread(surroundings.find_listeners, ports, own)
+        except OSError:
+            return "Not known: this system has no /proc/net."
+        told = [f"{name} listens on port {port}, which is that of a tunnel to the pod." for port, name in found.items()]
+        fix = (
+            f"Stop it, or take a free port: a4 forward {self.rank_name} {' '.join(str(ports[port]) for port in found)}"
+        )
+        return StepWarning(" ".join(told), fix) if told else "No other program listens on those of tunnels."
+
     async def check_token(self) -> str | StepWarning:
         """Check that credentials are available; the next step shows whether the server accepts them."""
         login = self.client.login
@@ -117,7 +144,6 @@ class DoctorRun:
         return f"{self.target.pod}."
 
     async def check_container(self) -> str | StepWarning:
-        """Check that the container runs and allows exec."""
         at = self.target
         self._facts = await pod_facts.read_pod_facts(self.client, at.namespace, at.pod)
         self._probed = await pod_facts.probe_pod(self.client, at.namespace, at.pod, container=at.container)
@@ -167,7 +193,6 @@ class DoctorRun:
         return f"{said}."
 
     async def check_login(self) -> str:
-        """Check that one of the person's keys is accepted."""
         places = SshPaths.locate()
         keys = await asyncio.to_thread(identities.find_identities, places)
         taken = {self._facts.public_key, *self._probed.authorized}
@@ -224,20 +249,6 @@ async def require_server(reach: PortForwarder, target: LivePod) -> None:
             await asyncio.gather(first, return_exceptions=True)
 
 
-STEP_FUNCTIONS: dict[str, Callable[[DoctorRun], Awaitable[str | StepWarning]]] = {
-    "token": DoctorRun.check_token,
-    "api": DoctorRun.check_api,
-    "pod": DoctorRun.check_pod,
-    "container": DoctorRun.check_container,
-    "port": DoctorRun.check_port,
-    "banner": DoctorRun.check_banner,
-    "host-key": DoctorRun.check_host_key,
-    "login": DoctorRun.check_login,
-    "sftp": DoctorRun.check_sftp,
-    "editor": DoctorRun.check_editor,
-}
-
-
 async def diagnose(
     client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None
 ) -> AsyncGenerator[Step, None]:
@@ -260,7 +271,7 @@ async def _run_step(name: str, run: DoctorRun) -> Step:
     began = time.monotonic()
     try:
         async with asyncio.timeout(None if name == "token" else STEP_TIMEOUT):
-            found = await STEP_FUNCTIONS[name](run)
+            found: str | StepWarning = await getattr(run, f"check_{name.replace('-', '_')}")()
     except TimeoutError:
         said = f"No answer of {run.client.login.server} within {STEP_TIMEOUT:g} s."
         end = StepState.FAILED, said, _FIX.get(name, CHECK), Unreachable.exit_code

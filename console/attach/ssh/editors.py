@@ -68,6 +68,8 @@ class StepState(StrEnum):
 
 
 STEPS = {  # steps of the doctor in their order, and their titles
+    "ssh-config": "SSH config",
+    "local-ports": "Local ports",
     "token": "Token",
     "api": "API server",
     "pod": "Pod",

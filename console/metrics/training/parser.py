@@ -54,7 +54,6 @@ _OTHER = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|
 
 
 def looks_like_megatron(text: str) -> bool:
-    """Whether the line looks like a Megatron iteration line."""
     return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
 
 
@@ -316,7 +315,6 @@ class TrainingParser:
             yield from self._learned.learn_from_line(text)
 
     def _continues_report(self, text: str) -> bool:
-        """Whether the line continues an incomplete report."""
         if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
             self._parts.append(text)
             if "}" in text:

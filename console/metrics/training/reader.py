@@ -179,7 +179,6 @@ class RunReader:
         return True
 
     def _renumber(self, number: int | None, total: int | None) -> None:
-        """Correct the number and the total of the last step."""
         last = self.steps[-1]
         if number is not None:
             self._latest[""] = self.number = number

@@ -203,7 +203,6 @@ class QueueNode(QuotaNode, eq=False):
     workloads: dict[Key, Workload] = field(default_factory=dict)
 
     def accepts_namespace(self, labels: Mapping[str, str]) -> bool:
-        """Whether the queue accepts workloads of a namespace with these labels."""
         return self.namespaces is not None and all(each.matches(labels) for each in self.namespaces)
 
     def add_workload(self, workload: Workload) -> None:
@@ -218,8 +217,6 @@ class QueueNode(QuotaNode, eq=False):
 
 
 class Snapshot:
-    """The state of one moment on which admission decides; trials are rolled back."""
-
     def __init__(
         self,
         queues: Iterable[QueueNode],

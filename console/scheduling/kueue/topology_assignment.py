@@ -72,7 +72,6 @@ class TopologyTree:
             add_amounts(leaf.used, {**single, **_ONE_POD}, pods)
 
     def has_room(self, values: tuple[str, ...], single: Amounts, pods: int) -> bool:
-        """Whether a domain has room for so many pods."""
         leaf = self._leaves.get(values)
         return leaf is not None and all(
             value * pods <= leaf.free.get(name, 0) - leaf.used.get(name, 0)

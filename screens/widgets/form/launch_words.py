@@ -309,7 +309,6 @@ class GoogleOffers:
         self._asked: dict[str, float] = {}
 
     def over(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
-        """The choices extended by Google's."""
         none = {kind: FieldChoices(kind) for kind in self._known}
         return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
 

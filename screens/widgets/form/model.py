@@ -374,7 +374,6 @@ class LaunchDraft:
         return texts
 
     def unknown_keys(self, values: Mapping[str, Value]) -> tuple[str, ...]:
-        """Paths of values for which this recipe has no field."""
         known = {field.path for field in self.fields}
         return tuple(path for path in _leaves(values, known) if path not in known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 from contextlib import suppress
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from console.attach.ssh import config
 from console.attach.ssh.config import PodKeys, SshHostEntry, remove_everything, save_entry
 from console.attach.ssh.paths import SshPaths
+from console.attach.ssh.surroundings import find_foreign_options, find_listeners
 from console.errors import BadInput
 from tests.hostile.payloads import PAYLOADS, RAW
 
@@ -116,6 +118,36 @@ def test_what_a_person_starts_on_every_host_is_not_started_in_pods(places: SshPa
     assert found.get("remotecommand", "none") == "none"
     assert found["requesttty"] == "auto"
     assert found.get("controlpath", "none") == "none"
+
+
+@pytest.mark.programs("ssh")
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (b"Host *\n RemoteCommand tmux\n RequestTTY force\n ControlPath ~/%C\n", ""),
+        (b"Host *\n LocalForward 8888 localhost:8888\n", "localforward 8888 [localhost]:8888 of your ssh config"),
+        (b"Host *\n DynamicForward 1080\n", "dynamicforward 1080 of your ssh config holds for pods too"),
+        (b"Host * !a4-*\n LocalForward 8888 localhost:8888\n", ""),
+        (b"ABOVE RemoteCommand tmux\n", "remotecommand tmux of your ssh config is run in the pod in place of"),
+        (b"ABOVE RequestTTY force\n", "requesttty force of your ssh config opens a terminal"),
+        (b"ABOVE ControlPath /tmp/all\n", "controlpath /tmp/all of your ssh config lets connections to several"),
+    ],
+)
+def test_options_of_a_person_that_break_ours_are_named(places: SshPaths, own: bytes, said: str) -> None:
+    above = own.removeprefix(b"ABOVE ") if own.startswith(b"ABOVE ") else b""
+    written(places, b"" if above else own)
+    places.user_config.write_bytes(above + places.user_config.read_bytes())
+    found = list(find_foreign_options(places, "a4-train-2"))
+    assert [each.startswith(said) for each in found] == [True] * bool(said)
+
+
+def test_a_foreign_program_on_the_port_of_a_tunnel_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        [(at, name)] = find_listeners({port}, set()).items()
+        assert (at, name.endswith(f"(process {os.getpid()})")) == (port, True)
+        assert find_listeners({port}, {os.getpid()}) == {}
+    assert find_listeners({port}, set()) == {}
 
 
 @pytest.mark.programs("ssh")
