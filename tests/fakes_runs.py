@@ -35,6 +35,10 @@ class FakeRuns:
         self._session = session
         self.runs: list[RunRecord] = []
         self.note = ""
+        self.history = self
+
+    async def check_writes(self) -> str:
+        return self.note
 
     async def past(self, server: str) -> list[PastRun]:
         return []

@@ -172,3 +172,4 @@ class StopReport(Struct, frozen=True):
     name: str
     release: str = ""  # Helm release that was uninstalled; empty when only the JobSet was deleted
     deleted: tuple[str, ...] = ()  # objects asked to go, as "Kind name"
+    note: str = ""  # why the history of runs does not keep it; empty: it does, or has no such run

@@ -275,7 +275,7 @@ class LaunchService:
         late = await self.runs.record_before_stop(namespace, name)
         report = await self.job_stopper.stop_job(namespace, name, only)
         await self.runs.record_stop(namespace, name, late)
-        return report
+        return structs.replace(report, note=self.runs.note)
 
 
 Key = tuple[str, str]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -36,12 +37,15 @@ class _Damaged(sqlite3.DatabaseError):
 
 T = TypeVar("T")
 
+_UNWRITTEN = "The history of runs cannot be written to"
+
 VERSION = 7  # of the tables below; one more for each table or column that is added
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now", "looked"})
 _COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _MAX_RUNS}
 _DIAGNOSIS_COLUMNS = {each: _TYPES.get(str(kind), "TEXT") for each, kind in Diagnosis.__annotations__.items()}
+_RUN_BYTES = 1 << 16  # that a run takes at most in the usual case
 _KEPT_SECONDS = 30 * 86400.0  # seconds for which a diagnosis is kept: jobs run for weeks at most
 _TABLES = (
     "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
@@ -92,6 +96,21 @@ class RunHistory:
             return made.lastrowid or 0
 
         return replace(run, number=await self._run_in_thread(work, 0, writes=True))
+
+    async def check_writes(self) -> str:
+        """Why a run will not be kept, in a sentence, after writing as much as one needs; empty: it will."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            row = ("", "trial", 0.0, " " * _RUN_BYTES)
+            connection.execute("INSERT OR REPLACE INTO diagnoses (uid, kind, at, words) VALUES (?, ?, ?, ?)", row)
+
+        def undo(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM diagnoses WHERE kind = 'trial'")
+
+        await self._run_in_thread(work, None, writes=True)
+        if not self.note:
+            await self._run_in_thread(undo, None, writes=True)
+        return self.note
 
     async def update_run(self, before: RunRecord, after: RunRecord) -> None:
         """Write the changed columns; an outcome or alarms that another console has written meanwhile are kept."""
@@ -164,18 +183,23 @@ class RunHistory:
             if self._closed:  # whoever asked began before the end and comes after it
                 return otherwise
             if self._connection is None and not writes and self._place is not None and not self._place.exists():
+                folder = next(each for each in self._place.parents if each.exists())
+                writable = folder.is_dir() and os.access(folder, os.W_OK)
+                self.note = "" if writable else f"No run is kept: {folder} cannot be written."
                 return otherwise
             try:
                 try:
-                    return self._run(work, otherwise, writes)
+                    found = self._run(work, otherwise, writes)
                 except sqlite3.DatabaseError as error:
                     if not _is_damage(error):
                         raise
                     self._close()  # found while it was in use: opening moves it aside
-                    return self._run(work, otherwise, writes)
+                    found = self._run(work, otherwise, writes)
+                self.note = "" if writes and self.note.startswith(_UNWRITTEN) else self.note
+                return found
             except sqlite3.Error as error:
                 if writes:
-                    self.note = f"The history of runs cannot be written to {self._place} ({error})."
+                    self.note = f"{_UNWRITTEN} {self._place} ({error})."
                     return otherwise
                 where = self._place or "in memory"
                 raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error

@@ -108,10 +108,21 @@ async def launch(options: LaunchOptions) -> int:
             return await print_trial(session, plan, as_json=options.json)
         if options.preflight:
             await check_before_launch(session, plan)
-        name = await session.launch.install(plan)
+        name = await _install(session, plan)
         if not options.wait:
             return await _answer(session, plan, name, as_json=options.json)
         return await wait_for_end(session, plan.namespace, name, as_json=options.json)
+
+
+async def _install(session: Session, plan: LaunchPlan) -> str:
+    """Launch a plan; if its run is not kept, that is said before, or as soon as it is known."""
+    unkept = await session.launch.runs.history.check_writes()
+    if unkept:
+        warn(f"{unkept} The run of {plan.name} will not be in it.")
+    name = await session.launch.install(plan)
+    if session.launch.runs.note != unkept:
+        warn(session.launch.runs.note)
+    return name
 
 
 async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:

@@ -122,6 +122,8 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
             print_line(f"Stopped {report.name}: " + (", ".join(report.deleted) or "nothing was left to delete") + ".")
             if plan.stays:
                 print_line(f"Stays: {', '.join(plan.stays)}.")
+            if report.note:
+                warn(report.note)
     if as_json:
         print_json(reports[0] if len(plans) == 1 and reports else reports)
     return code

@@ -240,6 +240,8 @@ async def _check(
     kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
     words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
     words += [Span("  Creates: ", "dim"), Span(kinds)]
+    if unkept := await session.launch.runs.history.check_writes():
+        words.append(Span(f"  {unkept} The run will not be in it.", "waits"))
     return Checked(words, manifests, checks, others)
 
 

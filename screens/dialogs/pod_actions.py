@@ -381,5 +381,6 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool
             named = None if error else plan.goes
             report = await screen.session.launch.stop(jobset.namespace, jobset.name, named)
             gone = first_names(report.deleted, 4)
-            screen.notify(f"Deleting: {gone or jobset.name}.", title=f"{jobset.name} stopped", markup=False)
+            words = f"Deleting: {gone or jobset.name}. {report.note}".strip()
+            screen.notify(words, title=f"{jobset.name} stopped", markup=False)
     return True

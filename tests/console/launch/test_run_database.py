@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import sqlite3
 import stat
 import subprocess
@@ -296,6 +297,31 @@ async def test_where_no_file_can_be_made_this_console_remembers(tmp_path: Path) 
     await history.add_run(RUN)
     assert len(await history.list_runs()) == 1
     assert history.note.startswith("The history of runs is kept only until the console ends: ")
+    await history.close()
+
+
+async def test_a_full_disk_is_known_before_a_run_is_to_be_kept_and_forgotten_once_there_is_room(place: Path) -> None:
+    history = RunHistory(place)
+    assert await history.check_writes() == ""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, before[1]))  # bytes that a file may have
+    try:
+        said = await history.check_writes()
+        assert said.startswith(f"The history of runs cannot be written to {place} (")
+        assert (await history.add_run(replace(RUN, values={"image": "x" * (1 << 16)}))).number == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert await history.check_writes() == ""
+    assert (await history.list_runs(), await history.list_diagnoses()) == ((), ())
+    await history.close()
+
+
+async def test_a_folder_in_which_nothing_can_be_is_said_where_there_is_no_history(tmp_path: Path) -> None:
+    (tmp_path / "a4").touch()
+    history = RunHistory(tmp_path / "a4" / "history.db")
+    assert await history.list_runs() == ()
+    assert history.note == f"No run is kept: {tmp_path / 'a4'} cannot be written."
+    assert (await history.check_writes()).startswith("The history of runs is kept only until the console ends: ")
     await history.close()
 
 
