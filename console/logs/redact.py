@@ -1,10 +1,11 @@
 """Redacts secrets, recognised by a variable's name or by their form, in logs, forms, histories and profiles.
 
 A block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in which
-one stands are looked through. Every pattern takes time in proportion to the text: repeats are bounded, or begin where
-the characters before them cannot belong to them. Not recognised: passwords without a name before them, or shorter than
-four letters, one-letter options (`mysql -pPASSWORD`), `pass=…` (tests and passes over data are called so), a name and a
-blank before what has no digit in it, hexadecimal keys without a word that says so, and anything encoded again.
+one stands, and of these what stands around it, up to 0.7 µs a byte. Every pattern takes time in proportion to the text:
+repeats are bounded, or begin where the characters before them cannot belong to them. Not recognised: passwords without a
+name before them, or shorter than four letters, one-letter options (`mysql -pPASSWORD`), `pass=…` (tests and passes over
+data are called so), a name and a blank before what has no digit in it, hexadecimal keys without a word that says so, and
+anything encoded again.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ _AFTER = "|".join(
     (
         _NAMED,
         *_NAMED_BLANK,
-        rf"(--?[a-z-]{{0,30}}(?:password|passwd|token|secret|api-?key|access-?key)[ \t]{{1,3}}{_QUOTE}?)(?!-)"
+        rf"(-[a-z]{{0,30}}(?:password|passwd|token|secret|api-?key|access-?key)[ \t]{{1,3}}{_QUOTE}?)(?!-)"
         rf"(?:(?<=\")[^\"\\\r\n]{{4,500}}(?=\\?\")|(?<=')[^'\\\r\n]{{4,500}}(?=\\?')|{_VALUE}{{4,500}})",
         r"(authorization(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\?[\"'])?(?:basic|bearer|token|digest)[ \t]{1,3})"
         r"[^\s\"']{4,}",
@@ -109,8 +110,7 @@ def is_confidential(name: str, value: object = None) -> bool:
 
 def looks_confidential(text: str) -> bool:
     """Whether a text contains a token, a key, or words that announce one."""
-    raw = text.encode("utf-8", "surrogatepass")
-    return any(pattern.search(raw) is not None for pattern in (*_patterns(), _KEY))
+    return redact(text) != text
 
 
 def redact(text: str) -> str:
@@ -121,15 +121,21 @@ def redact(text: str) -> str:
 REDACTED_BYTES = REDACTED.encode()
 _NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
           b"credential", b"credentials", b"pwd")  # fmt: skip
-_WORDS = WordSearch(  # a text without any of these has no secret in it that is known here
+_SHAPED = (  # how each of the shapes begins
     b"hf_", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat", b"glpat-", b"akia", b"asia", b"aiza", b"xox",
     b"hooks.slack", b"ya29.", b"ms-", b"gocspx-", b"eyj", b"sk-", b"nvapi-", b"pypi-", b"npm_", b"dckr_pat_",
-    b"age-secret", b",value:", b"_pass ",
-    b"bearer ", b"basic ", b"authorization", b"cookie", b"wandb", b" login ", b"curl ", b"signature=", b"sig=", b"@",
-    *(name + sign for name in _NAMES for sign in (b"=", b":", b" =", b" :", b"\"", b"'", b"\\", b" ")),
-    *(b"pass" + sign for sign in (b"=", b":", b" =", b" :", b" .", b"\"", b"'", b"\\")),
-    fold=True,
+    b"age-secret",
 )  # fmt: skip
+_ANNOUNCING = (  # what stands in everything that announces a secret
+    b"bearer ", b"bearer\t", b"basic ", b"authorization", b"cookie", b"wandb", b" login ", b"curl ", b"signature=",
+    b"sig=", *(b"pass" + sign for sign in (b"=", b":", b" =", b" :", b" .", b"\"", b"'", b"\\", b"\t", b"]")),
+    b"_pass ", *(name + bytes([sign]) for name in _NAMES for sign in b"=: \t\"'\\],"),
+)  # fmt: skip
+_WORDS = WordSearch(
+    *_SHAPED, *_ANNOUNCING, b"@", fold=True
+)  # a text without any of these has no secret that is known here
+_FIND_SHAPED, _FIND_ANNOUNCING = WordSearch(*_SHAPED, fold=True), WordSearch(*_ANNOUNCING, b"://", fold=True)
+_BEFORE, _BEHIND = 80, 800  # bytes around such a word in which what it announces begins and ends
 _BEGIN = lazy_pattern(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
 _END = lazy_pattern(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
 _KEY = lazy_pattern(_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _END.pattern + rb")?", re.ASCII)
@@ -192,8 +198,31 @@ def redact_bytes(text: bytes) -> bytes:
 
 def _redact_plain(text: bytes) -> bytes:
     shape, announced = _patterns()
-    text = shape.sub(REDACTED_BYTES, _KEY.sub(REDACTED_BYTES, text))
-    return announced.sub(lambda found: next(each for each in found.groups() if each is not None) + REDACTED_BYTES, text)
+    clean, at = bytearray(), 0
+    for word in _FIND_SHAPED.find_words(text := _KEY.sub(REDACTED_BYTES, text) if b"PRIVATE KEY" in text else text):
+        if word >= at and (found := shape.match(text, word)):
+            clean += text[at:word] + REDACTED_BYTES
+            at = found.end()
+    text, clean, at = bytes(clean) + text[at:], bytearray(), 0
+    for begin, end in _find_surroundings(text):
+        while found := announced.search(text, max(at, begin), end):
+            if found.end() == end:  # what has no bound goes on
+                found = announced.match(text, found.start()) or found
+            clean += text[at : found.start()] + next(each for each in found.groups() if each is not None)
+            clean += REDACTED_BYTES
+            at = begin = found.end()
+    return bytes(clean) + text[at:]
+
+
+def _find_surroundings(text: bytes) -> list[tuple[int, int]]:
+    """The parts of a text around its words in which announced secrets begin and end, in order and apart."""
+    parts: list[tuple[int, int]] = []
+    for word in _FIND_ANNOUNCING.find_words(text):
+        begin, end = max(0, word - _BEFORE), word + _BEHIND
+        if parts and parts[-1][1] >= begin:
+            begin = parts.pop()[0]
+        parts.append((begin, end))
+    return parts
 
 
 @cache

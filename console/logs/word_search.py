@@ -54,6 +54,12 @@ class WordSearch:
             at = max(self._search_window(found, block, at), at + _WINDOW)
         return found
 
+    def find_words(self, text: bytes) -> list[int]:
+        """Where words begin, in order, of those that overlap the first; not of letters."""
+        if self._search is None:
+            return []
+        return [start for _, start, _ in self._search.find_matches_as_indexes(text.lower() if self._fold else text)]
+
     def _search_window(self, found: dict[int, int], block: bytes, at: int) -> int:
         """Search the window at that offset; returns up to where the lines are known."""
         assert self._search is not None
