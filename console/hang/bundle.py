@@ -29,7 +29,7 @@ from console.hang.report_lines import (
 from console.hang.slow_ranks import SlowReport
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
-from console.logs.redact import REDACTED, is_confidential, redact
+from console.logs.redact import redact, redact_tree
 from console.scheduling.ranks import Rank, ranks
 
 LOGS, LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
@@ -163,19 +163,8 @@ def _packed(report: HangReport | SlowReport, files: dict[str, Any]) -> bytes:
             if isinstance(content, str):
                 data = redact(content).encode("utf-8", "replace")
             else:
-                data = msgspec.json.format(msgspec.json.encode(_redacted(content)), indent=2)
-            entry = tarfile.TarInfo(f"{report.job}-{kind}/{name}")
+                data = msgspec.json.format(msgspec.json.encode(redact_tree(content)), indent=2)
+            entry = tarfile.TarInfo(redact(f"{report.job}-{kind}/{name}"))
             entry.size, entry.mtime, entry.mode = len(data), int(report.at), 0o600
             archive.addfile(entry, io.BytesIO(data))
     return gzip.compress(packed.getvalue())
-
-
-def _redacted(value: Any, name: str = "") -> Any:
-    """Such a value without anything secret in its texts."""
-    if isinstance(value, dict):
-        return {key: _redacted(each, str(key)) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redacted(each, name) for each in value]
-    if not isinstance(value, str):
-        return value
-    return REDACTED if is_confidential(name, value) else redact(value)

@@ -22,6 +22,7 @@ from urllib.parse import quote
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
 from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
+from console.logs.redact import redact, redact_tree
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.seen_time import decode_seen_time
@@ -329,6 +330,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 def _run_to_row(run: RunRecord) -> dict[str, Any]:
     row = {name: getattr(run, name) for name in _COLUMNS}
     return row | {
+        "why": redact(run.why),
         "values": json.dumps(run.values, ensure_ascii=False),
         "left_out": json.dumps(run.left_out, ensure_ascii=False),
         "outcome": str(run.outcome),
@@ -351,8 +353,10 @@ def _row_to_run(row: dict[str, Any]) -> RunRecord:
 
 
 def _diagnosis_to_row(diagnosis: Diagnosis) -> dict[str, Any]:
-    lists = {name: json.dumps(getattr(diagnosis, name), ensure_ascii=False) for name in ("nodes", "advice")}
-    plain = {name: getattr(diagnosis, name) for name in ("uid", "at", "words", "short", "threshold")}
+    lists = {
+        name: json.dumps(redact_tree(getattr(diagnosis, name)), ensure_ascii=False) for name in ("nodes", "advice")
+    }
+    plain = {name: redact_tree(getattr(diagnosis, name)) for name in ("uid", "at", "words", "short", "threshold")}
     return plain | lists | {"kind": str(diagnosis.kind), "blames_program": int(diagnosis.blames_program)}
 
 
@@ -368,7 +372,7 @@ def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
 
 
 def _encode_alarms(alarms: Iterable[Alarm]) -> str:
-    return json.dumps([asdict(each) for each in alarms], ensure_ascii=False)
+    return json.dumps(redact_tree([asdict(each) for each in alarms]), ensure_ascii=False)
 
 
 def _decode_alarms(text: Any) -> tuple[Alarm, ...]:

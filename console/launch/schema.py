@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import Unreadable
 from console.kube.nested_values import Value, get_path, merge_values
 from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, quote_value
-from console.logs.redact import is_confidential, looks_confidential
+from console.logs.redact import is_confidential, looks_confidential, redact
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -288,8 +288,8 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
         for name, value in level.items():
             path = f"{above}.{name}" if above else name
             variable = "" if path in known or above in references else name
-            if (path in known and known[path].secret) or _is_secret(variable, value):
-                left_out.append(path)
+            if (path in known and known[path].secret) or _is_secret(variable, value) or looks_confidential(name):
+                left_out.append(redact(path))
             else:
                 safe[name] = keep_plain(value, path) if isinstance(value, Mapping) else value
         return safe
@@ -302,7 +302,7 @@ def _is_secret(variable: str, value: Value) -> bool:
         assigned = any(is_confidential(name, each) for name, each in _ASSIGNED.findall(value))
         return is_confidential(variable, value) or looks_confidential(value) or assigned
     if isinstance(value, Sequence):
-        return any(_is_secret("", each) for each in value)
+        return any(_is_secret(str(keys[-1]), leaf) for keys, leaf in iter_leaf_values(value, ()) if leaf)
     if isinstance(value, Mapping):
         return False  # looked into name by name
     return value is not None and not isinstance(value, bool) and is_confidential(variable, str(value))

@@ -1,17 +1,19 @@
 """Redacts secrets, recognised by a variable's name or by their form, in logs, forms, histories and profiles.
 
 A block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in which
-one stands, and of these what stands around it, up to 0.7 µs a byte. Every pattern takes time in proportion to the text:
-repeats are bounded, or begin where the characters before them cannot belong to them. Not recognised: passwords without a
-name before them, or shorter than four letters, one-letter options (`mysql -pPASSWORD`), `pass=…` (tests and passes over
-data are called so), a name and a blank before what has no digit in it, hexadecimal keys without a word that says so, and
-anything encoded again.
+one stands, and of these what stands around it, up to 0.7 µs a byte. Every pattern takes time in proportion to the
+text: repeats are bounded, or begin where the characters before them cannot belong to them. Not recognised: passwords
+without a name before them, or shorter than four letters, one-letter options but those of curl, docker and mysql,
+`pass=…` (tests and passes over data are called so), a name and a blank before what has no digit in it, hexadecimal
+keys without a word that says so, and anything encoded again.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from console.logs.word_search import WordSearch
 from console.patterns import lazy_pattern
@@ -91,6 +93,7 @@ _AFTER = "|".join(
         r"(\bcookie(?:\\?[\"'])?[ \t]{0,3}:[ \t]{0,3})[^\r\n]{8,500}",
         r"(\bwandb[a-z_ .:-]{0,20}[=: ][ \t]?[\"']?)[0-9a-f]{40}\b",
         r"(\b(?:docker|podman|helm registry) login [^\n]{0,100}?-p[ =])\S{4,200}",
+        r"(\b(?:mysql(?:dump|admin|import|sh)?|mariadb(?:-dump)?)[ \t](?:[^\n]{0,100}?[ \t])?-p)[^\s-]\S{3,200}",
         r"(\bcurl [^\n]{0,80}?-u[ =]?[\"']?[^\s:\"']{1,60}:)[^\s\"']{4,200}",
         r"([?&](?:sig|x-goog-signature|x-amz-signature|access_token|key)=)[^\s&\"']{8,}",
         r"(://[^\s/:@]{0,100}:)[^\s/@]{1,500}(?=@)",
@@ -118,6 +121,24 @@ def redact(text: str) -> str:
     return redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
+def redact_tree(value: Any, name: str = "") -> Any:
+    """Such JSON without the secrets in its texts, keys and options; `name` is what the value is called."""
+    if isinstance(value, str):
+        return REDACTED if is_confidential(name, value) else redact(value)
+    if isinstance(value, list | tuple):
+        options = ["", *(each.lstrip("-") if isinstance(each, str) and each[:1] == "-" else "" for each in value)]
+        return [redact_tree(each, option or name) for option, each in zip(options, value, strict=False)]
+    if not isinstance(value, Mapping):
+        return value
+    clean: dict[Any, Any] = {}
+    for key, each in value.items():
+        shown = redact(key) if isinstance(key, str) else key
+        while shown in clean:
+            shown += "…"  # no entry is lost
+        clean[shown] = redact_tree(each, str(value.get("name", "") if key == "value" else key))
+    return clean
+
+
 REDACTED_BYTES = REDACTED.encode()
 _NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
           b"credential", b"credentials", b"pwd")  # fmt: skip
@@ -128,8 +149,9 @@ _SHAPED = (  # how each of the shapes begins
 )  # fmt: skip
 _ANNOUNCING = (  # what stands in everything that announces a secret
     b"bearer ", b"bearer\t", b"basic ", b"authorization", b"cookie", b"wandb", b" login ", b"curl ", b"signature=",
-    b"sig=", *(b"pass" + sign for sign in (b"=", b":", b" =", b" :", b" .", b"\"", b"'", b"\\", b"\t", b"]")),
-    b"_pass ", *(name + bytes([sign]) for name in _NAMES for sign in b"=: \t\"'\\],"),
+    b"mysql", b"mariadb", b"sig=", b"_pass ", b"pass =", b"pass :", b"pass .",
+    *(b"pass" + bytes([sign]) for sign in b"=:\"'\\\t]"),
+    *(name + bytes([sign]) for name in _NAMES for sign in b"=: \t\"'\\],"),
 )  # fmt: skip
 _WORDS = WordSearch(
     *_SHAPED, *_ANNOUNCING, b"@", fold=True

@@ -11,7 +11,16 @@ import pytest
 
 from console.launch.install import ChartCatalog
 from console.launch.plan_texts import PlanTexts
-from console.logs.redact import Redactor, is_confidential, looks_confidential, redact, redact_bytes
+from console.launch.schema import without_secrets
+from console.logs.redact import (
+    REDACTED,
+    Redactor,
+    is_confidential,
+    looks_confidential,
+    redact,
+    redact_bytes,
+    redact_tree,
+)
 from tests.chart.plans import offline
 
 HEX = "0123456789abcdef0123456789abcdef01234567"
@@ -234,6 +243,29 @@ OPEN = [
 ]
 
 
+def test_a_tree_has_no_secret_in_values_keys_options_and_no_entry_is_lost() -> None:
+    secret, hidden = "hunter22x", REDACTED
+    assert redact_tree({
+        f"AWS_SECRET_ACCESS_KEY={secret}": [1, 2], f"AWS_SECRET_ACCESS_KEY={secret}b": None, "api_key": (secret, 5),
+        "argv": ["train", "--api-key", secret, "--steps", "5"], "env": [{"name": "HF_TOKEN", "value": secret}],
+        "cmd": f"mysqldump -u root -p{secret} db; mysql -p {secret}", "deep": {"x": {3: f"https://u:{secret}@h"}},
+    }) == {
+        f"AWS_SECRET_ACCESS_KEY={hidden}": [1, 2], f"AWS_SECRET_ACCESS_KEY={hidden}…": None, "api_key": [hidden, 5],
+        "argv": ["train", "--api-key", hidden, "--steps", "5"], "env": [{"name": "HF_TOKEN", "value": hidden}],
+        "cmd": f"mysqldump -u root -p{hidden} db; mysql -p {secret}", "deep": {"x": {3: f"https://u:{hidden}@h"}},
+    }  # fmt: skip
+
+
+def test_values_of_a_history_have_no_secret_in_names_and_lists() -> None:
+    token = "hf_" + "Ab3" * 11
+    safe, left_out = without_secrets((), {
+        "env": {token: "1", "A": "1"}, "volumes": [{"name": "x", "password": "hunter22x"}],
+        "hosts": [{"name": "y"}, []],
+    })  # fmt: skip
+    assert safe == {"env": {"A": "1"}, "hosts": [{"name": "y"}, []]}
+    assert left_out == (f"env.{REDACTED}", "volumes")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names_by_their_meaning(name: str) -> None:
     assert is_confidential(name, "abcdefgh")
@@ -252,7 +284,7 @@ SEEDS = (
     "-----BEGIN ", "-----END", "\u001b[", "\u001b[31", "\u001b[0;", "_key=", "sig=", "?sig=", "=", "\"token\":",
     "A_KEY ", "A0", "A_KEY a", "A_", "api_key .", "name", "name:K", "name:KEY,value:", "password=\"", "pass=", "_pass:",
     "db", "db_pass: ", "pwd=", "ms-", "ms-00000000-", "password='a b ", "--token \"",
-    "access_key_id", "-", "--", "-a", "a", "a-", "token", "token ", "npm_", "hooks.slack.com/services/", "nvapi-",
+    "access_key_id", "mysql ", "mysql -u", "-", "--", "-a", "a", "a-", "token", "token ", "npm_", "hooks.slack.com/services/", "nvapi-",
     "GOCSPX-", "dckr_pat_", "AGE-SECRET-KEY-1", "github_pat_", "&key=", "login ", " ", "\t", "'", "\\",
 )  # fmt: skip
 

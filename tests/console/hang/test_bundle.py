@@ -40,7 +40,9 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def report() -> HangReport:
-    dump = RankDump(0, operations=[Operation("0", 1, f"nccl:{TOKEN}")])
+    dump = RankDump(
+        0, groups={f"AWS_SECRET_ACCESS_KEY=pumpernickel {TOKEN}": [0]}, operations=[Operation("0", 1, f"nccl:{TOKEN}")]
+    )
     process = TracedProcess(
         9, 1, "hung-1", "n1", 1202, command=f"HF_TOKEN={TOKEN} python train.py --api-key pumpernickel"
     )

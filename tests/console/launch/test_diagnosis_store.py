@@ -15,6 +15,8 @@ from console.hang.slow_rank_words import ASK_RECORDERS, LateRank, format_share
 from console.hang.slow_ranks import SlowReport
 from console.launch.diagnosis_store import Diagnoses
 from console.launch.run_database import RunHistory
+from console.launch.run_record import RunRecord
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
@@ -80,6 +82,16 @@ async def test_a_hang_is_told_until_the_next_step_and_both_until_the_processes_s
     await diagnoses.record(structs.replace(SLOW, at=NOW + 5, words=""))
     assert diagnoses.find_slow_rank(JOB, runs) is None, "none was slow when it was measured again"
     await memory.close()
+
+
+async def test_the_file_keeps_no_secret_that_a_pod_printed(place: Path) -> None:
+    words = "The loader raised: api_key=pumpernickel"
+    history = RunHistory(place)
+    await Diagnoses(lambda: history).record(structs.replace(HANG, words=words, short=words, advice=(words,)))
+    run = await history.add_run(RunRecord("r", "n", "d", why=words, alarms=(Alarm(AlarmKind.FAILED, words, NOW),)))
+    assert (await history.list_diagnoses())[0].advice == ("The loader raised: api_key=‹secret›",)
+    assert run.number
+    assert not [each.name for each in place.parent.iterdir() if b"pumpernickel" in each.read_bytes()]
 
 
 async def test_only_what_a_month_may_need_is_kept(place: Path) -> None:
