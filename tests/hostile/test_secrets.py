@@ -284,7 +284,8 @@ SEEDS = (
     "-----BEGIN ", "-----END", "\u001b[", "\u001b[31", "\u001b[0;", "_key=", "sig=", "?sig=", "=", "\"token\":",
     "A_KEY ", "A0", "A_KEY a", "A_", "api_key .", "name", "name:K", "name:KEY,value:", "password=\"", "pass=", "_pass:",
     "db", "db_pass: ", "pwd=", "ms-", "ms-00000000-", "password='a b ", "--token \"",
-    "access_key_id", "mysql ", "mysql -u", "-", "--", "-a", "a", "a-", "token", "token ", "npm_", "hooks.slack.com/services/", "nvapi-",
+    "access_key_id", "mysql ", "mysql -u",
+    "-", "--", "-a", "a", "a-", "token", "token ", "npm_", "hooks.slack.com/services/", "nvapi-",
     "GOCSPX-", "dckr_pat_", "AGE-SECRET-KEY-1", "github_pat_", "&key=", "login ", " ", "\t", "'", "\\",
 )  # fmt: skip
 

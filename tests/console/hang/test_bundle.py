@@ -12,7 +12,7 @@ import pytest
 
 from console.errors import BadInput, NotAllowed
 from console.hang.bundle import KEPT, LAST_LINES, write_bundle, write_unasked_bundle
-from console.hang.flight_recorder import Operation, RankDump
+from console.hang.flight_recorder import GroupRanks, Operation, RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.report import HangReport, TracedProcess
 from console.hang.report_lines import format_report, report_to_json
@@ -41,7 +41,9 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def report() -> HangReport:
     dump = RankDump(
-        0, groups={f"AWS_SECRET_ACCESS_KEY=pumpernickel {TOKEN}": [0]}, operations=[Operation("0", 1, f"nccl:{TOKEN}")]
+        0,
+        groups={f"AWS_SECRET_ACCESS_KEY=pumpernickel {TOKEN}": GroupRanks("", [0])},
+        operations=[Operation("0", 1, f"nccl:{TOKEN}")],
     )
     process = TracedProcess(
         9, 1, "hung-1", "n1", 1202, command=f"HF_TOKEN={TOKEN} python train.py --api-key pumpernickel"
