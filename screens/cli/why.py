@@ -158,20 +158,21 @@ def _next_steps(
     health = line.health if line is not None else None
     if reason is not None and reason.next:
         yield f"{reason.next}."
-    if health is not None and health.verdict:
-        yield f"{health.verdict}."
-    if advice := _advice(line):
-        yield from advice
-        return
+    verdict = health.verdict if health is not None else ""
     kind = alarm_kind_of_health(health) if health is not None else None
-    found = f"{INSPECTED}{health.verdict}" if health is not None and health.verdict else ""
-    if report.alarms:
+    found, words = f"{INSPECTED}{verdict}" if verdict else "", ""
+    if advice := _advice(line):
+        words = " ".join(advice)
+    elif report.alarms:
         alarm = report.alarms[-1]
         more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-        yield f"{more}{next_step(dataclasses.replace(alarm, more=found or alarm.more), session.watch)}."
+        words = f"{more}{next_step(dataclasses.replace(alarm, more=found or alarm.more), session.watch)}."
     elif kind is not None:
         held = line.jobset.gpus if line is not None and line.health.kept else 0
-        yield f"{next_step(Alarm(kind, '', 0.0, session.namespace, name, more=found, held=held), session.watch)}."
+        words = f"{next_step(Alarm(kind, '', 0.0, session.namespace, name, more=found, held=held), session.watch)}."
+    if verdict and verdict not in words:
+        yield f"{verdict}."
+    yield from advice or filter(None, [words])
 
 
 async def _require_unknown(session: Session, name: str) -> None:
