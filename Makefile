@@ -29,7 +29,7 @@ ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test
 
 CHECKS := format lint types contracts
 
-.PHONY: demo check $(CHECKS) test fast slow alone nightly versions docs pictures corpus cases size fuzz lab lab-test \
+.PHONY: demo check $(CHECKS) test fast slow alone nightly advisories versions docs pictures corpus cases size fuzz lab lab-test \
     rehearsal rehearsal-if-changed bench wheel clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
@@ -64,6 +64,9 @@ alone: .venv/.compiled  ## the fast tests one after another: the 30 slowest, and
 
 nightly: .venv/.compiled  ## all of it: every Python, all rehearsals, new random input, benchmarks; and a table
 	$(PYTHON) -m tests.stages nightly
+
+advisories: .venv/.ready  ## known vulnerabilities of the locked packages, where the index tells them (exit code 3: not known)
+	$(PYTHON) -m tests.advisories
 
 size: .venv/.ready  ## lines of each package, beside their bounds in tests/architecture/size.toml
 	@$(PYTHON) -m tests.architecture
