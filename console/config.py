@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from console.errors import BadInput
-from console.folders import config_folder, read_own
+from console.folders import config_folder
 from console.patterns import LONGEST, compiled, lazy_pattern
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
@@ -199,9 +199,6 @@ def config_path() -> Path:
     return config_folder() / "config.toml"
 
 
-MAX_CONFIG = 1 << 20  # bytes of the settings
-
-
 def config_mtime() -> int:
     """The file's modification time in nanoseconds; 0 if there is no file."""
     try:
@@ -214,12 +211,11 @@ def load_config(path: Path | None = None) -> LoadedConfig:
     """Read the settings file; invalid lines are skipped and reported. Blocking."""
     path = path or config_path()
     try:
-        text = read_own(path, MAX_CONFIG).decode()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return LoadedConfig(path, Config())
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        return LoadedConfig(path, Config(), (ConfigProblem(1, f"The file cannot be read: {why}."),))
+        return LoadedConfig(path, Config(), (ConfigProblem(1, f"The file cannot be read: {error}."),))
     problems: list[ConfigProblem] = []
     data = _parse(text, problems)
     config = _convert(data, Config, (), text, problems)
