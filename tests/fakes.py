@@ -12,6 +12,7 @@ method in `answers`: a value is returned, an exception is raised.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -74,6 +75,7 @@ class FakeStream:
     ) -> None:
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []
+        self.complete_until = math.inf
         self.restarts = restarts
         self.memory = memory
         self.open = b""

@@ -212,7 +212,7 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
         session.hang_probe.report = nccl_test()
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "● An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
+        await until(pilot, lambda: "○ An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
         tab = cast("HangTab", screen.here)
         assert all(run.ink != "bad" for run in (*tab.verdict.runs, *tab.advice.runs, *tab.more.runs))
         assert (tab.check_action("record", ()), tab.check_action("install", ())) == (False, False)

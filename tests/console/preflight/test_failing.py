@@ -439,7 +439,7 @@ async def test_a_cluster_without_a_second_network_for_tcp_will_do(here: Ground) 
     try:
         with here.without(NETWORKS, "", "gvnic-1"):
             check = await here.look("P27", here.wish(NCCL))
-            strict = await here.look("P27", here.wish(NCCL, f"network.subnetworks={ten}"))
+            strict = await here.look("P27", here.wish(NCCL, f"network.subnetworks={{{ten}}}"))
     finally:
         for config, more in changed:
             config.additional_node_network_configs = more
