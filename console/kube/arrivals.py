@@ -4,10 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from console.kube.snapshot import WatchState, WatchStatus
 
 QUIET = 12.0  # seconds without a byte of the server after which what came before may not be all that there was
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MAX_SKEW = 5.0  # seconds that this machine's clock may differ from the server's
+
+
+class Clock:
+    """The time of the servers, where that of this machine is wrong, or is set while the console runs."""
+
+    def __init__(self) -> None:
+        self._started: float | None = None  # by the server's time, when the monotonic clock was 0; None: not known
+
+    def note(self, date: str) -> None:
+        """Take the time of an answer, as its head has it."""
+        with suppress(ValueError):
+            _, day, month, year, clock, _ = date.split()
+            hour, minute, second = map(int, clock.split(":"))
+            at = datetime(int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=UTC)
+            self._started = at.timestamp() - time.monotonic()
+
+    def now(self) -> float:
+        wall = time.time()
+        server = wall if self._started is None else self._started + time.monotonic()
+        return server if abs(server - wall) > MAX_SKEW else wall
+
+
+CLOCK = Clock()
 
 
 class Arrivals:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pycurl
 
 from console.errors import Unreachable
-from console.kube.arrivals import Arrivals
+from console.kube.arrivals import CLOCK, Arrivals
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
 from console.yielding import SLICE_SECONDS, rest_seconds
 
@@ -122,6 +122,7 @@ class HttpResponse:
             self.headers[name.strip().lower()] = value.strip()
         elif self.status >= 200:  # below, another head follows
             self._of.arrivals.note()
+            CLOCK.note(self.headers.get("date", ""))
             self._has_begun = True
             self._wake()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from console.config import config_in_force
 from console.errors import ConsoleError, NotThere
 from console.kube.actions import read_jobset
+from console.kube.arrivals import CLOCK
 from console.kube.nested_values import Value, merge_values, minimal_override, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import short_name
@@ -74,7 +75,7 @@ async def read_last_figures(
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 found, late, spans, phases = await _read_pod_figures(
-                    cluster, number, pod, first, jobset.finished_at or time.time()
+                    cluster, number, pod, first, jobset.finished_at or CLOCK.now()
                 )
         except (ConsoleError, TimeoutError):
             continue  # a log that is gone or slow: the run is complete without
@@ -119,7 +120,7 @@ async def _read_pod_figures(
     steps = [step for run in reading.training for step in run.steps]
     speeds = measures.tracks[-1].recent_speeds() if measures.tracks else {}
     found = training_figures(find_run_position(steps), speeds) if steps else {}
-    late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
+    late = measures.tracks[-1].late_text(CLOCK.now()) if measures.tracks else ""
     return found | ended, late, spans, measures.phases
 
 
@@ -154,7 +155,7 @@ def latest_figures(measures: JobMeasures) -> dict[str, Any]:
 
 def failure_figures(measures: JobMeasures) -> dict[str, Any]:
     """Why a program failed, as its log tells; nothing of one that has not."""
-    progress = progress_of_measures(measures, time.time(), PASS_LINE)
+    progress = progress_of_measures(measures, CLOCK.now(), PASS_LINE)
     end = progress.end if progress is not None else None
     if progress is None or end is None or not end.code:
         return {}
@@ -228,7 +229,7 @@ class Runs:
         """An open run with what this session knows by now, as its record is written at intervals only."""
         if not run.open or run.server != self._target.cluster.server:
             return run
-        fleet, now = self._cluster.fleet, time.time()
+        fleet, now = self._cluster.fleet, CLOCK.now()
         jobset = fleet.jobsets.get(run.key)
         if jobset is None or not is_run_of_job(run, jobset):
             return run
@@ -301,7 +302,7 @@ class Runs:
             context=target.context,
             server=target.cluster.server,
             chart=version[1] if version else "",
-            launched=time.time(),
+            launched=CLOCK.now(),
             who=await self._cluster.me(),
             uid=uid,
             gpus=gpus if isinstance(gpus, int) else 0,
@@ -339,7 +340,7 @@ class Runs:
                 self._with_alarms(run),
                 outcome=Outcome.STOPPED,
                 why=run.why if run.kept_end is not None else "",
-                ended=time.time(),
+                ended=CLOCK.now(),
             )
             await self._write(run, finish_record(ended, late=late))
 
@@ -416,7 +417,7 @@ class Runs:
                     self._missed.pop(run.number, None)
                     await self._record_state(run, jobset, fleet)
                 elif self._cluster.is_watched("jobsets", run.namespace) and self._job_is_gone(run, link.since):
-                    ended = replace(self._with_alarms(run), ended=time.time(), **await self._outcome_of_gone(run))
+                    ended = replace(self._with_alarms(run), ended=CLOCK.now(), **await self._outcome_of_gone(run))
                     await self._write(run, finish_record(ended))
 
     async def _open_runs(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
@@ -447,7 +448,7 @@ class Runs:
     def _job_is_gone(self, run: RunRecord, listed: float) -> bool:
         """Whether a job that is missing in the snapshot was deleted, and is not just too new to be listed."""
         if run.number not in self._alive:
-            return run.launched < listed and time.time() > run.launched + SETTLE_SECONDS
+            return run.launched < listed and CLOCK.now() > run.launched + SETTLE_SECONDS
         missed = self._missed.setdefault(run.number, time.monotonic())
         if time.monotonic() < missed + STOP_GRACE_SECONDS:
             self._asked = 0.0  # what another console has written meanwhile counts

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.config import Thresholds, config_in_force
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.metrics.alarm import Alarm, AlarmReport, Coverage
@@ -52,7 +53,7 @@ class AlarmMonitor:
         if job is None:
             return None
         self._close_job(job)
-        job.watch.on_reader_changed(time.time())
+        job.watch.on_reader_changed(CLOCK.now())
         return job.watch
 
     def update_jobs(self, kept: Collection[Key]) -> None:
@@ -298,7 +299,7 @@ class AlarmService:
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
         """Check a job by two logs until its first alarm or so many seconds, and PROVES more in case of doubt."""
         key, until = (namespace, name), time.monotonic() + seconds
-        watch = AlarmWatch(key, self.thresholds, time.time(), settles=seconds)
+        watch = AlarmWatch(key, self.thresholds, CLOCK.now(), settles=seconds)
         heard = JobMonitor(key, self.thresholds, self._sources, watch)
         try:
             while True:
@@ -320,5 +321,5 @@ def _make_report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmRepor
     if lags:
         return AlarmReport(watch.active, unread="its log comes faster than it is read")
     unread = watch.unknown if watch.heard_any else f"no whole line of its log came in {seconds:g} s"
-    doing = start.sentence(time.time()) if (start := heard.measures.start) is not None else ""
+    doing = start.sentence(CLOCK.now()) if (start := heard.measures.start) is not None else ""
     return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, heard.progress, unread, doing)

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
@@ -167,7 +168,7 @@ class JobMeasures:
     @property
     def is_reading_old_lines(self) -> bool:
         """Whether the log of before is still being read: later steps than those known wait in it."""
-        return time.time() < self._reads_until and not self.over
+        return CLOCK.now() < self._reads_until and not self.over
 
     def begin_reading(self) -> None:
         self._read_to, self._reads_until = None, inf
@@ -179,7 +180,7 @@ class JobMeasures:
 
     def begin_batch(self, lines: Sequence[RankLine]) -> None:
         """Detect whether a batch is old output read at once: its times advance faster than the clock."""
-        times, now = [line.time for line in lines], time.time()
+        times, now = [line.time for line in lines], CLOCK.now()
         printed, at = self._read_to or (min(times), now)
         newest = max(printed, *times)
         if newest - printed > MAX_REPLAY_SPEED * (now - at) + CATCH_UP_SECONDS:
@@ -188,7 +189,7 @@ class JobMeasures:
 
     def end_batch(self) -> None:
         if self._reads_until == inf:
-            self._reads_until = time.time() + CATCH_UP_SECONDS
+            self._reads_until = CLOCK.now() + CATCH_UP_SECONDS
 
     def notify(self) -> None:
         for event in self._woken:
@@ -225,7 +226,7 @@ class JobMeasures:
 
     def feed_line(self, rank: int, printed: float, text: str) -> None:
         """Take a line; `printed` is 0.0 for a frame of a progress bar."""
-        now = time.time()
+        now = CLOCK.now()
         self.ranks.add_line(rank, printed or now, text)
         self.store_line(now, printed, text, rank)
         for listener in self._listeners:
@@ -349,7 +350,7 @@ def _shown(progress: JobProgress) -> tuple[object, ...]:
 def find_end(lines: Sequence[LogLine], pod: int, failed: Rank | None) -> LogEnd | None:
     """How the program of a pod ended by the end of its log; `failed`: the pod that failed first, of a job that did."""
     if failed is None or failed.number != pod:
-        return find_log_end(lines, pod, time.time())
+        return find_log_end(lines, pod, CLOCK.now())
     when = failed.ended.finished if failed.ended else 0.0
     return read_end([line.text for line in lines], failed.exit_code or 1, when, pod, kept=False)
 
@@ -437,7 +438,7 @@ class JobProgressReader:
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
         live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}
         told = (
-            (uid, progress_of_measures(measures, time.time() - measures.missing_seconds, self._pass_line()))
+            (uid, progress_of_measures(measures, CLOCK.now() - measures.missing_seconds, self._pass_line()))
             for uid, measures in live.items()
             if not measures.is_reading_old_lines
         )
@@ -476,7 +477,7 @@ class JobProgressReader:
             async def read_end(number: int, pod: Pod) -> LogEnd | None:
                 with suppress(ConsoleError, TimeoutError):  # then it is not known to have ended
                     async with gate, asyncio.timeout(READ_TIMEOUT):
-                        return find_log_end(await self._read_tail(pod, STEP_LINES), number, time.time())
+                        return find_log_end(await self._read_tail(pod, STEP_LINES), number, CLOCK.now())
                 return None
 
             ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
@@ -545,7 +546,7 @@ class JobProgressReader:
                     self._over.add(jobset.uid)
                 return True
         changed = bool(ends) and self._store_progress(
-            jobset.uid, JobProgress(end=combine_ends(ends), at=time.time(), printed=max(each.time for each in ends))
+            jobset.uid, JobProgress(end=combine_ends(ends), at=CLOCK.now(), printed=max(each.time for each in ends))
         )
         if not ends and not over and not failed:
             changed = await self._store_start(jobset, about.start)
@@ -564,12 +565,12 @@ class JobProgressReader:
         if start is None:
             return False
         start = replace(start, longest=usual.get(start.name, 0.0))
-        return self._store_progress(jobset.uid, JobProgress(start=start, at=time.time(), printed=start.printed))
+        return self._store_progress(jobset.uid, JobProgress(start=start, at=CLOCK.now(), printed=start.printed))
 
     async def _read_rank(
         self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine], end: LogEnd | None
     ) -> bool:
-        now = time.time()
+        now = CLOCK.now()
         last = lines[-1].time if lines else now
         tests, tracks, printed = read_lines(lines)
         about = JobMeasures(jobset.key)

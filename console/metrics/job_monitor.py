@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from console.config import Thresholds
 from console.errors import ConsoleError
-from console.kube.arrivals import QUIET
+from console.kube.arrivals import CLOCK, QUIET
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
@@ -183,7 +183,7 @@ class JobMonitor:
     ) -> None:
         """`watch`: the one of an earlier monitor of this job, to continue its alarms."""
         self.key = key
-        self.watch = watch or AlarmWatch(key, thresholds, time.time())
+        self.watch = watch or AlarmWatch(key, thresholds, CLOCK.now())
         self.measures = JobMeasures(key)
         self.measures.complete_until = lambda _: min(
             (each.complete_until for each in self._streams.values()), default=inf
@@ -225,7 +225,7 @@ class JobMonitor:
     @property
     def is_lagging(self) -> bool:
         """Whether a log arrives faster than it is read, so that later steps may be unread."""
-        return self.watch.is_reading_old_lines(time.time()) or any(
+        return self.watch.is_reading_old_lines(CLOCK.now()) or any(
             stream.is_lagging for stream in self._streams.values()
         )
 
@@ -239,7 +239,7 @@ class JobMonitor:
     @property
     def progress(self) -> JobProgress | None:
         """The progress according to the log; None if the log does not show any."""
-        return progress_of_measures(self.measures, time.time() - self.measures.missing_seconds, self._pass_line)
+        return progress_of_measures(self.measures, CLOCK.now() - self.measures.missing_seconds, self._pass_line)
 
     def needed_log_count(self, number: int) -> int:
         """How many logs the monitor needs to follow of a job with `number` ranks."""
@@ -316,7 +316,7 @@ class JobMonitor:
         try:
             await inspect(self.key)
         except ConsoleError as error:
-            self._uninspected = error.message.rstrip("."), time.time()
+            self._uninspected = error.message.rstrip("."), CLOCK.now()
 
     async def follow_all(self) -> None:
         """Read the whole log, shared with other readers, until the job has ended; `trouble` is set on failure."""
@@ -343,7 +343,7 @@ class JobMonitor:
                         and self.measures.complete_until((rank,)) > time.monotonic() - QUIET
                     }
                 )
-                self._evaluate(time.time(), look)
+                self._evaluate(CLOCK.now(), look)
                 self.changed.set()
                 if self.measures.trouble is not None:
                     raise self.measures.trouble
@@ -376,7 +376,7 @@ class JobMonitor:
     def update_streams(self, streams: int) -> bool:
         """Evaluate the alarms, following at most `streams` logs; returns whether the job still runs."""
         self._follows_some = True
-        fleet, now = self._cluster.fleet, time.time()
+        fleet, now = self._cluster.fleet, CLOCK.now()
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None and jobset is self._seen and not (streams or self._tasks):
             return True  # of a job that is not heard only the snapshot tells
@@ -399,7 +399,7 @@ class JobMonitor:
     def _follow_logs(self, streams: int) -> None:
         """Follow at most `streams` logs of running pods, and close the others."""
         every = ranks(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
-        if self._teller is not None and time.time() - self.watch.line_at > QUIET_SECONDS:
+        if self._teller is not None and CLOCK.now() - self.watch.line_at > QUIET_SECONDS:
             self._teller = None
         if len(every) != self._number:
             self._number, self._reader = len(every), LogReader(self.measures, len(every))
@@ -429,7 +429,7 @@ class JobMonitor:
                 async for batch in batches:
                     self.refused = ""
                     if not batch:  # a progress bar was drawn on
-                        self.watch.feed_line(time.time(), stream.open.decode(errors="replace"))
+                        self.watch.feed_line(CLOCK.now(), stream.open.decode(errors="replace"))
                         continue
                     lines = [
                         RankLine(
@@ -454,7 +454,7 @@ class JobMonitor:
         if lines:
             self.measures.begin_batch(lines)
         for start in range(0, len(lines), BATCH_LINES):
-            some, now = lines[start : start + BATCH_LINES], time.time()
+            some, now = lines[start : start + BATCH_LINES], CLOCK.now()
             for line in some:
                 self.watch.feed_line(now, line.text, line.time)
                 self.measures.store_line(now, line.time, line.text, rank)

@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
+from email.utils import formatdate
 
 import pytest
 
-from console.kube.arrivals import Arrivals, complete_until
+from console.kube.arrivals import Arrivals, Clock, complete_until
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
@@ -137,6 +138,28 @@ def test_what_of_a_watch_may_be_missing(
     arrivals.last, arrivals.pause = clock - 5.0, (clock - pause[0], clock - pause[1]) if any(pause) else (0.0, 0.0)
     link = WatchStatus("pods", state, since=wall - since, last_seen=wall - seen)
     assert time.time() - complete_until([link], arrivals) == pytest.approx(missing, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("dates", "jump", "off"),
+    [
+        pytest.param([], 3600.0, 3600.0, id="no date: nothing is known"),
+        pytest.param(["nonsense"], 3600.0, 3600.0, id="no date that can be read"),
+        pytest.param([0.0], 3.0, 3.0, id="as good as the server's"),
+        pytest.param([0.0], 3600.0, 0.0, id="an hour ahead"),
+        pytest.param([0.0], -3600.0, 0.0, id="an hour behind"),
+        pytest.param([0.0], 3.2e8, 0.0, id="ten years ahead"),
+        pytest.param([-7200.0, 0.0], 3600.0, 0.0, id="the latest answer counts"),
+    ],
+)
+def test_a_clock_that_is_wrong_or_jumps_is_not_believed_over_the_server(
+    dates: list[float | str], jump: float, off: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, clock = time.time(), Clock()
+    for date in dates:
+        clock.note(date if isinstance(date, str) else formatdate(now + date, usegmt=True))
+    monkeypatch.setattr(time, "time", lambda: now + jump)
+    assert clock.now() == pytest.approx(now + off, abs=1.5)
 
 
 async def test_bursts_fold_and_the_last_change_is_never_lost() -> None:
