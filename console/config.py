@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from console.errors import BadInput
-from console.folders import config_folder
+from console.folders import config_folder, read_own
 from console.patterns import LONGEST, compiled, lazy_pattern
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
@@ -199,6 +199,9 @@ def config_path() -> Path:
     return config_folder() / "config.toml"
 
 
+MAX_CONFIG = 1 << 20  # bytes of the settings
+
+
 def config_mtime() -> int:
     """The file's modification time in nanoseconds; 0 if there is no file."""
     try:
@@ -211,11 +214,12 @@ def load_config(path: Path | None = None) -> LoadedConfig:
     """Read the settings file; invalid lines are skipped and reported. Blocking."""
     path = path or config_path()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_own(path, MAX_CONFIG).decode()
     except FileNotFoundError:
         return LoadedConfig(path, Config())
     except (OSError, ValueError) as error:
-        return LoadedConfig(path, Config(), (ConfigProblem(1, f"The file cannot be read: {error}."),))
+        why = error.strerror if isinstance(error, OSError) else error
+        return LoadedConfig(path, Config(), (ConfigProblem(1, f"The file cannot be read: {why}."),))
     problems: list[ConfigProblem] = []
     data = _parse(text, problems)
     config = _convert(data, Config, (), text, problems)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 
 from console.errors import BadInput
@@ -34,8 +36,8 @@ def _xdg_folder(variable: str, usual: str) -> Path:
 def make_private(folder: Path) -> None:
     """Create the folder and missing parents with mode 0700; OSError if that fails.
 
-    `mkdir(mode=…, parents=True)` would give those above it the mode of the umask. What is there already stays as it is:
-    it may be somebody's choice. The folder of a practice cluster goes with it, and is not made anew. Blocking.
+    `mkdir(mode=…, parents=True)` would give those above it the mode of the umask. What is there already stays as it is,
+    unless others may write in it. The folder of a practice cluster goes with it, and is not made anew. Blocking.
     """
     missing = []
     above = folder.parent
@@ -46,6 +48,54 @@ def make_private(folder: Path) -> None:
         if each.name.startswith(PRACTICE_PREFIX) and not each.exists():
             raise FileNotFoundError(errno.ENOENT, "the practice cluster has ended", str(each))
         each.mkdir(mode=0o700, exist_ok=True)
+    keep_to_oneself(folder)
+
+
+def keep_to_oneself(folder: Path) -> None:
+    """Keep others from writing in a folder that is there; PermissionError if it is not one's own. Blocking."""
+    found = folder.stat()
+    if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return
+    if found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "others may write in this folder, and it is not yours", str(folder))
+    folder.chmod(0o700)
+
+
+def mend_own_folders() -> None:
+    """Keep others from writing in a4's folders; BadInput if these are not one's own. Blocking."""
+    for folder in (state_folder(), config_folder()):
+        try:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                keep_to_oneself(folder)
+        except OSError as error:
+            hint = "Make it yours (chown), or name another: XDG_STATE_HOME, XDG_CONFIG_HOME."
+            raise BadInput(f"{folder} cannot be used: {error.strerror}.", hint) from error
+
+
+MAX_OWN_FILE = 64 << 20  # bytes of a file of a4 that is read as a whole
+
+
+def open_own(path: Path, flags: int = os.O_RDONLY, *, most: float = inf) -> int:
+    """Open a file of a4 at once; OSError, too, if it is none: a pipe, a device, a folder, or larger than `most`."""
+    try:
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a pipe that nobody reads
+            raise
+        raise OSError(errno.EINVAL, "it is no regular file", str(path)) from error
+    found = os.fstat(handle)
+    why = "" if stat.S_ISREG(found.st_mode) else "it is no regular file"
+    why = why or (f"it is larger than {most / (1 << 20):,.0f} MiB" if found.st_size > most else "")
+    if why:
+        os.close(handle)
+        raise OSError(errno.EINVAL, why, str(path))
+    return handle
+
+
+def read_own(path: Path, most: int = MAX_OWN_FILE) -> bytes:
+    """The content of a file of a4; OSError as `open_own`. Blocking."""
+    with os.fdopen(open_own(path, most=most), "rb") as file:
+        return file.read(most)
 
 
 def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600) -> None:
@@ -105,7 +155,7 @@ def _publish_file(beside: str, place: Path) -> None:
 def file_lock(path: Path) -> Iterator[None]:
     """Hold a lock for that file among all threads and processes of this account. Blocking."""
     make_private(path.parent)
-    lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    lock = open_own(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

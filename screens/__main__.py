@@ -26,12 +26,18 @@ than some 50,000 at once, keys wait for it.
 """
 COMMAND_COLLECTION = 200_000  # new objects after which a plain command looks for what to free: most make fewer
 LEAVING = 0.5  # seconds after Ctrl-C in which threads may end by themselves
+MANY_FILES, LEAST_FILES = 4096, 48  # files that may be open: as many as it is worth to ask for, and too few
+LEAST_MEMORY = 288 << 20  # bytes of address space without which not even the libraries can be loaded
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
+    is_closed = sys.stdout is None
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: else the next file that is opened would take its place
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     gc.set_threshold(COMMAND_COLLECTION)
     atexit.register(gc.freeze)  # else Python looks through all objects for what to free before the process ends
     crash.install()
@@ -51,18 +57,42 @@ def main(argv: list[str] | None = None) -> int:
 
     crash.install_log()
     with guarded(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
-        return run_command(argv)
+        return run_command(argv, is_closed=is_closed)
 
 
-def run_command(argv: list[str]) -> int:
-    """Run one plain command and print its errors; returns the exit code."""
-    from screens.cli import command_line
+def check_limits() -> None:
+    """Raise the limit of open files as far as may be; BadInput if this shell leaves too little to work with."""
+    import resource
+
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files < MANY_FILES:
+        files = MANY_FILES if most == resource.RLIM_INFINITY else min(most, MANY_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    memory, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if files < LEAST_FILES:
+        raise BadInput(f"{files} open files are allowed here, and {LEAST_FILES} are needed.", "Raise that: ulimit -n.")
+    if 0 <= memory < LEAST_MEMORY:
+        allowed = f"{memory >> 20} MiB of memory are allowed here"
+        raise BadInput(f"{allowed}, and {LEAST_MEMORY >> 20} MiB are needed.", "Raise that: ulimit -v.")
+
+
+def run_command(argv: list[str], *, is_closed: bool = False) -> int:
+    """Run one plain command and print its errors; returns the exit code. `is_closed`: standard output is."""
     from screens.cli.output import print_error
 
     try:
+        check_limits()
+        if is_closed:
+            raise ConsoleError("The output could not be written: standard output is closed.", "Redirect it.")
+        from console.folders import mend_own_folders
+        from screens.cli import command_line
+
+        mend_own_folders()
         return run(command_line.parse(argv))
     except ConsoleError as error:
         return print_error(error)
+    except MemoryError:
+        return print_error(ConsoleError("There is not enough memory for this.", "Close something, or raise ulimit -v."))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader (`| head`) has seen enough

@@ -14,7 +14,7 @@ from typing import Any
 
 from console import assets
 from console.errors import BadInput
-from console.folders import atomic_write, file_lock
+from console.folders import atomic_write, file_lock, read_own
 from console.kube.safe_yaml import load_yaml
 
 MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")  # the first is usual
@@ -374,7 +374,7 @@ class BuiltImage:
 def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
     """The recorded images, newest first; empty if there is no valid file."""
     try:
-        return tuple(BuiltImage(**each) for each in json.loads(path.read_text()))
+        return tuple(BuiltImage(**each) for each in json.loads(read_own(path)))
     except (OSError, ValueError, TypeError):
         return ()
 

@@ -75,7 +75,6 @@ class Client:
         self.arrivals = self._http.arrivals
         self._closed = False
         self._reads_large = asyncio.Lock()
-        self._rests_until = 0.0
 
     async def close(self) -> None:
         self._closed = True
@@ -85,14 +84,13 @@ class Client:
         """Pause logs and watches briefly so that a key press is handled first."""
         note_key_press()
         now = asyncio.get_running_loop().time()
-        if now > self._rests_until + BETWEEN_RESTS:
-            self._rests_until = now + REST
-            self._http.pause_until(self._rests_until)
+        if now > self._http.rests_until + BETWEEN_RESTS:
+            self._http.rests_until = now + REST
 
     async def wait_for_keypress_pause(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._rests_until > loop.time():
-            await asyncio.sleep(self._rests_until - loop.time())
+        if self._http.rests_until > loop.time():
+            await asyncio.sleep(self._http.rests_until - loop.time())
 
     async def keep_alive(self, every: float = KEEP_ALIVE) -> None:
         """Ask for the version whenever nothing has come for a while: a silence says something while answers come."""

@@ -277,7 +277,7 @@ class HttpConnections:
         self._reached = asyncio.Event()  # whether the server answered when it was asked last
         self._reached.set()
         self._full: dict[HttpResponse, None] = {}  # answers that hold bytes to be passed on
-        self._rests_until = 0.0
+        self.rests_until = 0.0  # by the event loop's clock, until when no data is delivered; the servers wait meanwhile
         self._going_on: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
 
     async def close(self) -> None:
@@ -360,15 +360,11 @@ class HttpConnections:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._full[answer] = None
 
-    def pause_until(self, moment: float) -> None:
-        """Deliver no data until that time of the event loop's clock; the servers wait meanwhile."""
-        self._rests_until = moment
-
     def _pass_on(self) -> None:
         self._going_on = None
         loop = asyncio.get_running_loop()
-        if self._rests_until > loop.time():
-            loop.call_at(self._rests_until, self._pass_on)
+        if self.rests_until > loop.time():
+            loop.call_at(self.rests_until, self._pass_on)
             return
         begun = loop.time()
         while self._full:

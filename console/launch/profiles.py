@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.errors import BadInput, NotThere
-from console.folders import atomic_write, config_folder, make_private
+from console.folders import atomic_write, config_folder, make_private, read_own
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.launch.recipes import Field, FieldProblem
@@ -176,12 +176,10 @@ class Profiles:
 
 def _load_values(path: Path) -> dict[str, Value]:
     try:
-        text = path.read_text(encoding="utf-8")
-        if len(text) > MAX_FILE_BYTES:
-            raise BadInput(f"The profile {path} is too large.")
-        found = load_without_references(text)
+        found = load_without_references(read_own(path, MAX_FILE_BYTES).decode())
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"The profile {path} cannot be read: {error}.") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"The profile {path} cannot be read: {why}.") from error
     except NotPlainError as error:
         place = f"line {error.line}: " if error.line else ""
         raise BadInput(f"The profile {path} is not valid YAML: {place}{error.why}.", "Correct it.") from None

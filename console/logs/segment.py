@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from console.folders import atomic_write
+from console.folders import atomic_write, open_own, read_own
 from console.logs.line_splitter import decode_lines, split_timestamps
 from console.yielding import WorkSlices
 
@@ -79,7 +79,7 @@ class LogSegment:
         """Insert older lines at the front, before anyone reads; OSError if the disk is full."""
         assert self.file is not None
         assert self._metadata_path is not None
-        with self.file.open("rb") as file:
+        with os.fdopen(open_own(self.file), "rb") as file:
             atomic_write(self.file, chain(_iter_blocks(before, before.tell()), _iter_blocks(file, self._size)))
         self._metadata_path.unlink(missing_ok=True)
         again = LogSegment.load(self.file, self.rank)
@@ -151,7 +151,7 @@ class LogSegment:
         """Load a segment from a file; an unterminated last line, left by a crash, is ignored."""
         part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
         at, last, slices = 0, 0.0, WorkSlices()
-        with file.open("rb", buffering=BLOCK) as lines:
+        with os.fdopen(open_own(file), "rb", buffering=BLOCK) as lines:
             while block := b"".join(lines.readlines(BLOCK)):
                 for moment, raw in split_timestamps(block.split(b"\n")[:-1]):
                     last = moment if moment > last else last
@@ -161,7 +161,7 @@ class LogSegment:
                 slices.pause_thread()
         part._size, part._written = at, len(part.times)
         if part._metadata_path is not None and part._metadata_path.exists():
-            part.opened_with = int(part._metadata_path.read_bytes().strip() or b"1")
+            part.opened_with = int(read_own(part._metadata_path).strip() or b"1")
         return part
 
     def repair(self) -> None:
@@ -208,7 +208,7 @@ class LogSegment:
             return [LOST_NOTE] * count
         end = starts[count] if count < len(starts) and starts[count] != _NOWHERE else size
         try:
-            with self.file.open("rb") as file:
+            with os.fdopen(open_own(self.file), "rb") as file:
                 data = os.pread(file.fileno(), end - there[0], there[0])
         except OSError:  # somebody cleared the folder: that is what is shown instead
             return [DELETED_NOTE] * count
@@ -227,7 +227,7 @@ def _iter_blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 def append_to(file: Path, data: bytes) -> int:
     """Append to a file (mode 0600) and return its new size; a partial write is undone."""
-    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = open_own(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         before = os.fstat(fd).st_size
         try:

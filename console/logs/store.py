@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from console.folders import atomic_write, make_private, state_folder
+from console.folders import atomic_write, make_private, open_own, read_own, state_folder
 from console.kube.objects.pod import Pod
 from console.logs.segment import LogSegment, append_to
 from console.scheduling.failure import RankFailure
@@ -78,7 +78,7 @@ class JobLogStore(Struct):
 
     def _lock_for_writing(self) -> bool:
         """Try to become the only writer of this folder; returns whether that succeeded."""
-        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = open_own(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -142,8 +142,8 @@ class JobLogStore(Struct):
 
     def read_failures(self) -> tuple[RankFailure, ...]:
         found: list[RankFailure] = []
-        with suppress(FileNotFoundError):
-            for line in (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]:
+        with suppress(OSError):
+            for line in read_own(self.folder / "endings.jsonl").split(b"\n")[:-1]:
                 with suppress(msgspec.DecodeError):  # a line that a crash cut
                     found.append(msgspec.json.decode(line, type=RankFailure))
         return tuple(found)
@@ -167,7 +167,7 @@ def stored_jobs(root: Path) -> list[JobLogStore]:
     found: list[tuple[float, JobLogStore]] = []
     for file in root.glob("*/job.json"):
         with suppress(OSError, msgspec.DecodeError):  # removed in the meantime, or a note that a crash cut
-            note = msgspec.json.decode(file.read_bytes(), type=JobMetadata)
+            note = msgspec.json.decode(read_own(file), type=JobMetadata)
             found.append((note.created or file.stat().st_mtime, JobLogStore(file.parent, note)))
     return [stored for _, stored in sorted(found, key=lambda each: -each[0])]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from console.folders import atomic_write, file_lock
+from console.folders import atomic_write, file_lock, read_own
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import all_gpu_flavors
@@ -93,8 +93,8 @@ def _by_hour(created: Sequence[float], seconds: float) -> tuple[float, ...]:
 def read_seen_workloads(path: Path) -> list[SeenWorkload]:
     """The workloads in the file; none if it is missing or cannot be read. Blocking."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[SeenWorkload])
-    except (FileNotFoundError, msgspec.DecodeError):
+        return msgspec.json.decode(read_own(path), type=list[SeenWorkload])
+    except (OSError, msgspec.DecodeError):
         return []
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from console.folders import atomic_write, file_lock
+from console.folders import atomic_write, file_lock, read_own
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import job_name
@@ -135,8 +135,8 @@ def compare(
 def read_recorded_windows(path: Path) -> list[RecordedWindow]:
     """The windows in the file; none if it is missing or cannot be read. Blocking."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[RecordedWindow])
-    except (FileNotFoundError, msgspec.DecodeError):
+        return msgspec.json.decode(read_own(path), type=list[RecordedWindow])
+    except (OSError, msgspec.DecodeError):
         return []
 
 

@@ -22,7 +22,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widgets import Input, Static
 
-from console.folders import atomic_write, make_private, state_folder
+from console.folders import atomic_write, make_private, read_own, state_folder
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.live import freshness_runs
 from screens.widgets.line import Inked, cut_name, fit_runs
@@ -319,7 +319,7 @@ class FirstHints:
         self._file = state_folder() / "hints.json"
         self.seen: set[str] = set()
         with suppress(OSError, ValueError):  # it is not there, or was made by something else
-            self.seen = set(msgspec.json.decode(self._file.read_bytes(), type=list[str]))
+            self.seen = set(msgspec.json.decode(read_own(self._file), type=list[str]))
 
     def next(self, page: str) -> Hint | None:
         """The first one for that page that was not seen."""

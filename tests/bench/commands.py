@@ -58,7 +58,7 @@ def main(say: Callable[[str], None], ratio: Callable[[str, float, float, float |
         ours = {
             "--help": (("--help",), "--help", 2.0),
             "pods": (("pods",), "get pods", 4.0),
-            "jobs": (("jobs",), "get pods", 5.0),
+            "jobs": (("jobs",), "get pods", 6.0),
             "queues": (("queues",), "get pods", None),
             "why (of one that failed)": (("why", jobs["failed"]), "get pods", 6.0),
             "why (of one that waits)": (("why", jobs["pending"]), "get pods", 6.0),

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from console.attach.ssh.config import load_entry
 from console.attach.tunnel import published
-from console.errors import BadInput
-from console.folders import atomic_write, make_private
+from console.config import load_config
+from console.errors import BadInput, ConsoleError
+from console.folders import atomic_write, make_private, mend_own_folders
 from console.google import builds
 from console.kube import kubeconfig
 from console.kube.rank_address import RankAddress
+from console.launch.profiles import _load_values
 from console.launch.run_database import RunHistory, default_path
 from console.logs import store
+from console.logs.segment import LogSegment, append_to
+from console.metrics.nccl.history import MeasuredTest, NcclHistory
+from console.metrics.nccl.results import NcclTest
+from console.scheduling.arrivals import read_seen_workloads
+from console.scheduling.forecast_record import read_recorded_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +60,91 @@ def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
         make_private(tmp_path / "file")
     with pytest.raises(OSError, match="file"):
         make_private(tmp_path / "file" / "below")
+
+
+def test_a_folder_in_which_others_may_write_is_mended_at_each_start_or_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    folder = tmp_path / "a4"
+    for mend in (mend_own_folders, lambda: make_private(folder)):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
+        mend()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o775)
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    with pytest.raises(BadInput, match="others may write in this folder, and it is not yours"):
+        mend_own_folders()
+
+
+def pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def device(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+def huge(place: Path) -> None:
+    place.touch()
+    os.truncate(place, 1 << 40)
+
+
+def nccl_note(place: Path) -> str:
+    history = NcclHistory(place)
+    asyncio.run(history.load())
+    assert history.tests == ()
+    return history.note
+
+
+def nccl_note_of_writer(place: Path) -> str:
+    history = NcclHistory(place)
+    asyncio.run(history.store([MeasuredTest(NcclTest(), rank=0, index=0, at=1.0)]))
+    return history.note
+
+
+def words_of(read: Callable[[Path], object]) -> Callable[[Path], str]:
+    """What the error says that reading raises."""
+
+    def words(place: Path) -> str:
+        with pytest.raises((OSError, ConsoleError)) as raised:
+            read(place)
+        return str(raised.value)
+
+    return words
+
+
+READERS: dict[str, Callable[[Path], str]] = {
+    "config.toml": lambda place: str(load_config(place).problems[0]),
+    "nccl-tests.jsonl": nccl_note,
+    "nccl-tests.jsonl, written": nccl_note_of_writer,
+    "profiles/mine.yaml": words_of(_load_values),
+    "ssh/jobs/mine.json": words_of(lambda place: load_entry(SimpleNamespace(jobs=place.parent), place.stem)),  # type: ignore[arg-type]
+    "ports.json": lambda place: "{}" * (published.read_json(place) == {}),
+    "workloads.json": lambda place: "[]" * (read_seen_workloads(place) == []),
+    "forecasts.json": lambda place: "[]" * (read_recorded_windows(place) == []),
+    "images.json": lambda place: "()" * (builds.read_built_images(place) == ()),
+    "attempt-0/0000.main.log": words_of(lambda place: LogSegment.load(place, 0)),
+    "attempt-0/0000.main.log, written": words_of(lambda place: append_to(place, b"line")),
+}
+
+
+@pytest.mark.parametrize("made", [pipe, device, huge, Path.mkdir])
+@pytest.mark.parametrize("of", READERS)
+def test_a_state_file_that_is_none_is_refused_at_once_in_words(
+    of: str, made: Callable[[Path], None], tmp_path: Path
+) -> None:
+    place = tmp_path / of.partition(",")[0]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made(place)
+    if made is huge and ".log" in of:
+        return  # logs may be as long as they are
+    words = READERS[of](place)
+    assert words in {"{}", "[]", "()"} or any(
+        each in words for each in ("no regular file", "larger than", "irectory", "symbolic")
+    ), words
 
 
 async def test_logs_history_and_tunnels_lie_in_private_folders(

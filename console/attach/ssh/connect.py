@@ -42,12 +42,14 @@ async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
 
 def _read_known_uids(path: Path) -> dict[str, str] | None:
     """Pod uids of the ranks seen so far, by rank; None without an entry."""
+    from console.folders import read_own
+
     try:
-        pods = json.loads(path.read_bytes())["pods"]
+        pods = json.loads(read_own(path))["pods"]
         return {rank: pod["uid"] for rank, pod in pods.items()}
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

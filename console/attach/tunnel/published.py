@@ -92,7 +92,7 @@ def _profiles_file() -> Path:
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty if it is missing or broken."""
     try:
-        held = json.loads(path.read_bytes())
+        held = json.loads(folders.read_own(path))
     except (OSError, ValueError):
         return {}
     return held if isinstance(held, dict) else {}

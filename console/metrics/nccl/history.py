@@ -12,7 +12,7 @@ from statistics import median
 import msgspec
 from msgspec import Struct, field
 
-from console.folders import atomic_write, file_lock, state_folder
+from console.folders import atomic_write, file_lock, open_own, read_own, state_folder
 from console.metrics.nccl.results import (
     NcclTest,  # msgspec reads the annotations below at run time
     health_scan_average,
@@ -163,6 +163,7 @@ def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]
 
 
 MAX_STORED_TESTS = 2000  # tests that are kept; of more the oldest go
+MAX_FILE_BYTES = 256 << 20  # bytes of a file that is read at all
 LARGE_FILE_BYTES = 24 << 20  # bytes from which the file is looked through for what may go
 
 
@@ -206,7 +207,7 @@ class NcclHistory:
             stamp = status.st_size, status.st_mtime_ns
             if stamp == self._stamp:
                 return
-            lines = self.place.read_bytes().splitlines()
+            lines = read_own(self.place, MAX_FILE_BYTES).splitlines()
         except FileNotFoundError:
             return
         except OSError as error:
@@ -222,9 +223,9 @@ class NcclHistory:
         try:
             with file_lock(self.place):
                 if self.place.exists() and self.place.stat().st_size > LARGE_FILE_BYTES:
-                    lines = self.place.read_bytes().splitlines(keepends=True)[-MAX_STORED_TESTS // 2 :]
+                    lines = read_own(self.place, MAX_FILE_BYTES).splitlines(keepends=True)[-MAX_STORED_TESTS // 2 :]
                     atomic_write(self.place, b"".join(lines))
-                with open(os.open(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:  # noqa: PTH123
+                with os.fdopen(open_own(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
                     out.write(data)
         except OSError as error:
             self.note = (

@@ -69,7 +69,8 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
         decided.append(fairest(entries, snapshot) if snapshot.fair_sharing else entries[0])
         entries.remove(decided[-1])
         cycle.decide(decided[-1])
-    cycle.release_places()
+    for one in cycle.reserved:
+        cycle.use_places(one, -1)
     return refused + sorted(decided, key=lambda each: each.verdict is Verdict.SKIP)
 
 
@@ -95,7 +96,7 @@ class _Cycle:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._preempted: list[Workload] = []
-        self._reserved: list[PodSetChoice] = []  # nodes that those which wait keep from others until the cycle ends
+        self.reserved: list[PodSetChoice] = []  # nodes that those which wait keep from others until the cycle ends
 
     def assign(self, entry: Decision) -> Decision:
         failures, key = self._snapshot.failures, _failure_key(entry.workload, self._snapshot)
@@ -190,16 +191,12 @@ class _Cycle:
 
     def _reserve_places(self, entry: Decision) -> None:
         for one in entry.choice.placed():
-            self._reserved.append(one)
-            self._use_places(one, 1)
+            self.reserved.append(one)
+            self.use_places(one, 1)
 
-    def _use_places(self, one: PodSetChoice, times: int) -> None:
+    def use_places(self, one: PodSetChoice, times: int) -> None:
         for values, pods in one.places:
             self._snapshot.trees[one.tree].use(values, one.pod_set.single, times * pods)
-
-    def release_places(self) -> None:
-        for one in self._reserved:
-            self._use_places(one, -1)
 
     def _hold_back(self, entry: Decision) -> None:
         """Reserve quota for a waiting workload that could not get it back by reclaiming."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from screens.__main__ import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -50,3 +49,20 @@ def test_a_mistake_on_the_command_line_too(capfd: pytest.CaptureFixture[str]) ->
 def test_a_program_of_the_person_may_be_told_json(capfd: pytest.CaptureFixture[str]) -> None:
     code = main(["exec", "--kubeconfig", "/none", "job", "0", "--", "tool", "--json"])
     assert (code, capfd.readouterr().err[:4]) == (2, "a4: ")
+
+
+@pytest.mark.parametrize(
+    ("start", "code", "said"),
+    [
+        ("exec {} recipes >&-", 1, "The output could not be written: standard output is closed."),
+        ("exec {} recipes 2>&- >/dev/null", 0, ""),
+        ("exec {} nowhere 2>&-", 2, ""),
+        ("ulimit -n 20; exec {} recipes", 2, "20 open files are allowed here, and 48 are needed."),
+        ("ulimit -v 200000; exec {} recipes", 2, "195 MiB of memory are allowed here, and 288 MiB are needed."),
+    ],
+)
+def test_a_start_with_too_little_ends_in_one_sentence(start: str, code: int, said: str) -> None:
+    a4 = Path(sys.executable).with_name("a4")
+    done = subprocess.run(["sh", "-c", start.format(a4)], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, "", int(bool(said)))
+    assert said in done.stderr
