@@ -286,18 +286,22 @@ async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so(
 async def test_tabs_keep_their_digits_while_they_fit() -> None:
     async with console(size=(120, 24), settings=Settings(practice=True)) as (app, pilot, _):
         bar = app.screen.query_one(TitleBar)
+
+        def shown(*trail: str, quiet: float) -> str:
+            """The bar with what a tick would soon take away again."""
+            link = WatchStatus("nodes", WatchState.LIVE, last_seen=time.time() - quiet)
+            bar.title = replace(bar.title, links=(link,), trail=trail)
+            return text_of(bar)
+
         for quiet in (0.0, 60.0):
-            bar.title = replace(
-                bar.title, links=(WatchStatus("nodes", WatchState.LIVE, last_seen=time.time() - quiet),)
-            )
-            assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in text_of(bar)
+            assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in shown(quiet=quiet)
         await pilot.resize_terminal(90, 24)
-        await until(pilot, lambda: " 1 Fleet  2  3  4  5  6  7 " in text_of(bar))
+        await until(pilot, lambda: " 1 Fleet  2  3  4  5  6  7 " in shown(quiet=60))
         await pilot.resize_terminal(80, 24)
-        bar.title = replace(bar.title, trail=("a4-highgpu-8g-a4-pool",))
-        await until(pilot, lambda: "1 Fleet › a4-highgpu-8g-a4-pool  2  3  4 " in text_of(bar))
+        pool = "a4-highgpu-8g-a4-pool"
+        await until(pilot, lambda: f"1 Fleet › {pool}  2  3  4 " in shown(pool, quiet=60))
         await pilot.resize_terminal(175, 24)
-        await until(pilot, lambda: " 1 Fleet " in text_of(bar) and "no change for 1 min" in text_of(bar))
+        await until(pilot, lambda: "no change for 1 min" in (text := shown(pool, quiet=60)) and " 1 Fleet " in text)
 
 
 async def test_a_refusal_is_told_with_its_brackets() -> None:
