@@ -73,8 +73,6 @@ class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The person's settings for one list."""
-
     columns: Annotated[tuple[str, ...], Meta(description="titles of the columns, in this order; empty: all")] = ()
     sort: Annotated[str, Meta(description="title of the column that orders the rows")] = ""
     descending: Annotated[bool | None, Meta(description="largest first; not set: as the column does")] = None

@@ -235,7 +235,6 @@ def short_node(name: str) -> str:
 
 
 def short_path(path: str) -> str:
-    """A path with ~ for the home folder."""
     home = f"{Path.home()}/"
     return f"~/{path.removeprefix(home)}" if path.startswith(home) else path
 

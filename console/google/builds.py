@@ -66,8 +66,6 @@ class BuildLine:
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """A folder that an image is built from."""
-
     name: str  # as it is asked for: "testbed"
     folder: Path
     title: str  # one sentence

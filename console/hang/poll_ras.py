@@ -155,8 +155,6 @@ def read_counts(text: str) -> tuple[dict[Process, int], BehindCounts]:
 
 
 class PollPrinter:
-    """Prints each finding once."""
-
     def __init__(self) -> None:
         self.comms: dict[str, int] = {}
         self.processes: dict[Process, int] = {}

@@ -207,7 +207,6 @@ def check_master(processes: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def read_rdma_state() -> list[dict[str, str]]:
-    """RDMA devices, and the state of their first port."""
     root = os.environ.get("A4_RDMA", RDMA)
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
     return [

@@ -155,6 +155,7 @@ _NO_API_SERVER = "what answers there is not an API server"
 _LOST = "the connection was lost"
 CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
 _NAMES = lazy_pattern(r"//[^/\s]*@")  # of an address: who asks, and a password perhaps
+_OTHER_NAME = lazy_pattern(r"(?:target ?host ?name|not valid for) '([^']{1,253})'")
 CHECK = "Check the network, a VPN, and the address in the kubeconfig."
 
 
@@ -208,7 +209,9 @@ def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, 
 
 def _certificate(error: ssl.SSLError) -> tuple[str, str]:
     """Why a server's certificate is refused, and what to do about it."""
-    reason = getattr(error, "verify_message", "") or str(error)
+    reason = getattr(error, "verify_message", "") or str(error.args[-1] if error.args else error)
+    if name := _OTHER_NAME.search(reason):
+        return f"its certificate is not for {name[1]}", "Correct the address, or tls-server-name, in the kubeconfig."
     if "has expired" in reason:
         return "its certificate has expired", "Ask the cluster's administrator to renew it."
     if "not yet valid" in reason:

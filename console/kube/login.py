@@ -29,6 +29,7 @@ from console.kube.objects.meta import parse_time
 from console.kube.target import Cluster, Secret, Target, User, is_loopback, proxy_of
 
 LIMIT = 60.0  # seconds a credential plugin may take
+SLOW = 10.0  # seconds after which one that has not answered is named
 AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
 _GKE_PLUGIN = (
     "Install gke-gcloud-auth-plugin, then write the entry again: gcloud container clusters get-credentials CLUSTER."
@@ -189,11 +190,11 @@ class Login:
         self._renewing = asyncio.Lock()
         self._ready = False
         self._asked: tuple[str, float] | None = None  # the plugin that runs, and since when
+        self._failed: tuple[float, NotLoggedIn] | None = None  # when it failed last, and how
 
-    @property
-    def unanswered(self) -> NotLoggedIn | None:
-        """The error of a credential plugin that has not answered yet; None while none runs."""
-        if self._asked is None:
+    def unanswered(self, seconds: float = 0.0) -> NotLoggedIn | None:
+        """The error of a credential plugin that has not answered for so long; None while none runs."""
+        if self._asked is None or self._clock() - self._asked[1] < seconds:
             return None
         program, since = self._asked
         words = f"The credential plugin {program} has not answered for {self._clock() - since:.0f} s."
@@ -224,7 +225,10 @@ class Login:
         """Headers with the credentials, renewed if needed; none over plain HTTP. NotLoggedIn, BadKubeconfig."""
         if not self.server.startswith("https:"):
             return {}  # as kubectl: whoever is on the way could read them
+        began = self._clock()
         async with self._renewing:
+            if self._failed is not None and self._failed[0] >= began:  # who waited for it does not run it once more
+                raise NotLoggedIn(self._failed[1].message, self._failed[1].hint)
             if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
                 await self._obtain_credentials()
         return {"Authorization": self._authorization} if self._authorization else {}
@@ -281,6 +285,9 @@ class Login:
             self._asked = str(user.exec.get("command") or ""), self._clock()
             try:
                 given = await run_program(user.exec, self.target.cluster)
+            except NotLoggedIn as error:
+                self._failed = self._clock(), error
+                raise
             finally:
                 self._asked = None
         else:
@@ -329,7 +336,10 @@ class Login:
         user = self.target.user
         certificate = _pem(user.client_certificate_data, user.client_certificate, "client certificate")
         key = _pem(user.client_key_data, user.client_key, "client key")
-        return Secret(f"{certificate}\n{key}" if certificate and key else "")
+        if bool(certificate) != bool(key):
+            what = "client certificate without its key" if certificate else "client key without its certificate"
+            raise BadKubeconfig(f'User "{self.target.user_name}" has a {what}.', "Write the kubeconfig again.")
+        return Secret(f"{certificate}\n{key}" if certificate else "")
 
     async def explain(self, error: ConsoleError) -> ConsoleError:
         """Replace an "Unauthorized" that is due to an expired client certificate by an error that says so."""

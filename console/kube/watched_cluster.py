@@ -239,7 +239,6 @@ class WatchedCluster:
         self._goes_on.set()
 
     def is_watched(self, kind: str, namespace: str) -> bool:
-        """Whether the snapshot has objects of that kind in that namespace."""
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
 
     def contexts(self) -> tuple[ContextName, ...]:
@@ -293,7 +292,7 @@ class WatchedCluster:
         except TimeoutError as error:
             from console.kube.failures import CHECK, unreachable_error
 
-            if (asked := self.current_connection.client.login.unanswered) is not None:
+            if (asked := self.current_connection.client.login.unanswered()) is not None:
                 raise asked from error
             late = ", ".join(
                 kind for kind in dict.fromkeys(wanted) if self._store.link(kind).state is WatchState.LISTING

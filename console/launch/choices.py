@@ -125,7 +125,6 @@ def _describe_images(items: Sequence[_Item]) -> NamedItems:
 
 
 def _describe_priorities(items: Sequence[_Item]) -> NamedItems:
-    """Priority classes, the highest first."""
     found = sorted(items, key=lambda each: (-(each.value or 0), each.name))
     return [(each.name, f"priority {each.value or 0}") for each in found]
 

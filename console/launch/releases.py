@@ -46,8 +46,6 @@ class ObjectFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """How the change of a release affects one of its objects."""
-
     kind: str
     name: str
     fate: ObjectFate

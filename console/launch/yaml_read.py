@@ -29,8 +29,6 @@ _LONGEST = 40  # characters of a number; longer ones are text
 
 @dataclass(slots=True)
 class ParsedValues:
-    """The parsed values of a text, and all remarks on it."""
-
     known: Sequence[str]  # paths that the schema has
     values: dict[str, Value] = field(default_factory=dict)
     lines: dict[Keys, int] = field(default_factory=dict)  # where each value stands, by the way to it

@@ -67,7 +67,6 @@ class Ledger(Struct, frozen=True):
         return self.boxes.get(box, 0) / held if held and box is not Box.QUEUED else None
 
     def scale(self, part: int, whole: int) -> Ledger:
-        """The ledger of some of its GPUs."""
         return Ledger(part, {box: took * part // whole for box, took in self.boxes.items()})
 
 

@@ -178,8 +178,6 @@ USUAL_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes t
 
 
 class Need(StrEnum):
-    """Whether the launch needs something."""
-
     YES = "yes"
     NO = "no"
     OPEN = "open"  # no recipe was chosen: what is missing is told, and fails nothing

@@ -177,7 +177,6 @@ class RankFailure(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The failure in one sentence: who, how, where and when."""
         who = f"Pod {self.rank}" if self.rank >= 0 else "The job"
         where = f" on {self.node}" if self.node else ""
         when = f", {datetime.fromtimestamp(self.time).astimezone():%H:%M:%S}" if self.time else ""

@@ -61,7 +61,6 @@ class Consequence(Struct, frozen=True):
 
     @property
     def ends_work(self) -> bool:
-        """Whether it would end what runs."""
         return self.what in {"stopped", "preempted", "moves", "leaves"}
 
 

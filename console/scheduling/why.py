@@ -45,7 +45,6 @@ _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Cat
 
 
 def why(workload: Workload, fleet: Fleet) -> Why:
-    """Why the workload does not run, or that it does."""
     return _explain_workload(fleet, workload.key)
 
 

@@ -156,7 +156,6 @@ _BEFORE_PODS = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 
 
 def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
-    """Why the JobSet does not run, or that it does."""
     state = jobset.state
     if state is JobState.STOPPING:
         return Why("is being stopped", Category.STOPPING, need=jobset.gpus)

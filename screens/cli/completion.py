@@ -92,7 +92,6 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
 
 
 def _cluster_names(given: dict[str, Any], kind: str) -> list[str]:
-    """Names from the cluster, if they arrive in time."""
     if given.get("demo"):
         return []  # the practice cluster would start first
     found: list[str] = []

@@ -50,6 +50,7 @@ async def open_session(
         MessageStyle.namespace = session.watch.namespace_option(session.namespace)
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
+        naming = asyncio.create_task(_name_slow_plugin(session))
         try:
             if kinds and listed:
                 await session.wait_until_listed(*kinds)
@@ -59,7 +60,18 @@ async def open_session(
                 await _require_namespace(session, error)
             raise
         finally:
+            naming.cancel()
             await session.close()
+
+
+async def _name_slow_plugin(session: Session) -> None:
+    """Name a credential plugin that is late: a command that lists nothing waits for its end."""
+    from console.kube.login import SLOW
+
+    while True:
+        await asyncio.sleep(0.5)
+        if (late := session.watch.current_connection.client.login.unanswered(SLOW)) is not None:
+            return warn(str(late))
 
 
 async def _require_namespace(session: Session, error: NotFound) -> None:

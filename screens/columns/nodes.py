@@ -46,7 +46,6 @@ def node_state(node: Node, now: float) -> list[Span]:
 
 
 def pool_state(pool: Pool, now: float) -> list[Span]:
-    """The problems of a pool as spans, or that there are none."""
     runs: list[Span] = []
     away = [node for node in pool.nodes if not node.ready]
     starting = len(pool.starting)

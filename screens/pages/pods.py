@@ -95,8 +95,6 @@ class AllPods(PodTable):
 
 
 class PodsScreen(PanedScreen, PodActions):
-    """All pods, with a filter by typing."""
-
     KINDS = ("pods",)
     OPENS = "pod"
     BINDINGS: ClassVar[list[BindingType]] = [ONLY_MINE]

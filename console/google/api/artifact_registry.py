@@ -59,7 +59,6 @@ class ArtifactRegistry:
                 raise Unreachable(words, "It may still become ready: check again later.") from error
 
     async def images(self, repository: Repository) -> tuple[Image, ...]:
-        """All images of a repository, newest first."""
         parent = f"projects/{repository.project}/locations/{repository.location}/repositories/{repository.name}"
         request = api.ListDockerImagesRequest(parent=parent, page_size=1000)
         with translate_errors(f"list the images of {repository.address}"):

@@ -334,7 +334,6 @@ class EpochNumbering:
         return True
 
     def renumber_step(self, step: Step, reporter: str) -> Step:
-        """The step numbered from the first epoch seen."""
         epoch, number = step.extra.get("epoch"), step.step
         if epoch is None or number is None:
             return step

@@ -131,8 +131,6 @@ class Rollback(Struct, frozen=True):
 
 
 class ProgressBar(Struct, frozen=True):
-    """The last frame of a progress bar."""
-
     step: int
     total: int
     elapsed_s: int | None = None

@@ -236,7 +236,6 @@ class Frame:
         return found if len(found) > 1 else [low, high]
 
     def _apart(self, ticks: Sequence[float]) -> list[float]:
-        """The ticks that have a line of their own."""
         rows = {(self.row(tick) or 0) // DOTS_HIGH: tick for tick in reversed(ticks)}
         return list(reversed(rows.values()))
 

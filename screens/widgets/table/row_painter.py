@@ -157,7 +157,6 @@ class RowPainter(Generic[RowT]):
         self._drawn.clear()
 
     def columns_now(self) -> list[tuple[Column[Any], int]]:
-        """The columns that fit, with their widths."""
         if not self._layout:
             room = self._widget.size.width - MARGIN - 1
             self._layout = share(self.columns, self._wants, room, self._whole, self._idle)

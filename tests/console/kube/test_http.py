@@ -85,8 +85,8 @@ async def test_the_name_that_the_certificate_carries_may_be_another(tmp_path: Pa
         assert await plain(client) == await going_on(client) == VERSION
         assert {each.host for each in server.requests} == {f"127.0.0.1:{server.port}"}
         first, second = await said(server.url, certificate_authority=ca, tls_server_name="other.example")
-        assert "certificate is refused" in first[1]
-        assert "certificate is refused" in second[1]
+        assert "its certificate is not for other.example" in first[1]
+        assert "its certificate is not for other.example" in second[1]
 
 
 async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:

@@ -134,13 +134,24 @@ async def test_a_program_is_ended_with_whoever_waits_for_it(tmp_path: Path) -> N
     asked = login(User(exec=program(tmp_path, body)))
     waiting = asyncio.create_task(asked.headers())
     number = int(await asyncio.to_thread(started.read_text))
-    assert asked.unanswered is not None
-    assert "has not answered for " in asked.unanswered.message
+    assert asked.unanswered() is not None
+    assert "has not answered for " in str(asked.unanswered())
+    assert asked.unanswered(10.0) is None, "it is named when it is late"
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
-    assert asked.unanswered is None
+    assert asked.unanswered() is None
+
+
+async def test_who_waited_for_a_program_that_fails_does_not_run_it_once_more(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    asked = login(User(exec=program(tmp_path, f"open({str(ran)!r}, 'a').write('x'); sys.exit(1)")))
+    found = await asyncio.gather(*(asked.headers() for _ in range(4)), return_exceptions=True)
+    assert [type(each) for each in found] == [NotLoggedIn] * 4
+    assert ran.read_text() == "x"
+    await asyncio.gather(asked.headers(), return_exceptions=True)
+    assert ran.read_text() == "xx"
 
 
 async def test_a_program_that_is_not_installed_says_how_to_get_it() -> None:
