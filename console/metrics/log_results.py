@@ -194,7 +194,7 @@ class LogResults:
             if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
                 self._json = None
         changed = (
-            self._nccl.read(data), self._training.feed_block(data), self._failures.feed(data), self._scores.feed(data),
+            self._nccl.read(data), self._training.feed(data), self._failures.feed(data), self._scores.feed(data),
             self._feed_stacks(data),
         )  # fmt: skip
         return any(changed)

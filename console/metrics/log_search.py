@@ -82,7 +82,7 @@ def _last_step_time(part: LogSegment) -> float:
     parser, last = TrainingParser(), 0.0
     start = max(0, len(part) - TAIL)
     for number, text in enumerate(part.read_texts(start, len(part))):
-        if parser.may_be_relevant(text.decode("utf-8", "replace")) and parser.feed_block(text + b"\n", number + 1):
+        if parser.may_be_relevant(text.decode("utf-8", "replace")) and parser.feed(text + b"\n", number + 1):
             last = part.times[start + number]
     return last if any(run.steps for run in parser.runs) else 0.0
 

@@ -45,7 +45,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[Tra
             at, before, were_steps = at + size, _count_steps(training), False
             data = "".join([f"{line.text}\n" for line in batch]).encode()
             nccl.read(data)
-            if training.feed_block(data):
+            if training.feed(data):
                 after = _count_steps(training)
                 were_steps = after[0] - before[0] == len(batch) or after[1] > before[1]
                 advance(batch[-1].time, [line.time for line in batch] if were_steps else ())

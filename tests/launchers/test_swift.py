@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from tests.launchers.conftest import Launch
 
-OLD_IMAGE = (
-    "modelscope-registry.cn-hangzhou.cr.aliyuncs.com/modelscope-repo/modelscope:"
-    "ubuntu22.04-cuda12.6.3-py311-torch2.7.1-vllm0.10.0-modelscope1.28.2-swift3.7.1"
-)
-
 
 def flags(words: list[str]) -> dict[str, str]:
     """Flag -> its words."""

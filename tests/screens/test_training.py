@@ -26,7 +26,6 @@ from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
 
-LAST = "llama-workload-0-7-x7k7"
 FIRST = "llama-workload-0-0-x7k0"
 
 

@@ -27,7 +27,9 @@ _NUMBER = re.compile(
 )
 _JOINTS = frozenset({"", ",", ".", "e", "E"})
 _MOST_JOINTS = 3  # adjacent numbers: each joint multiplies the ways to match; a log's time has one
-_BLANKS = re.compile(r" {2,}| (?=[0-9-])")
+_BAR = r"(?<![0-9.])[0-9]{1,3}%\|[^|]{0,400}\|"  # the drawn part of a progress bar
+_BLANKS = re.compile(rf"{_BAR}| {{2,}}| (?=[0-9-])")
+_DRAWN = r"[0-9]{1,3}%\|[^|\n]{0,1200}\|"
 _SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
 _ZERO, _NEGATIVE = "0", "-7.25"
 
@@ -73,7 +75,7 @@ class NumberSlot(Struct, frozen=True):
     pattern: str
 
 
-class LineLayout(Struct, frozen=True, eq=False):
+class LineLayout(Struct, eq=False):
     """The form of similar lines, and the field that each of their numbers belongs to."""
 
     format: str
@@ -81,11 +83,14 @@ class LineLayout(Struct, frozen=True, eq=False):
     pattern: re.Pattern[bytes]  # one line with its end
     slots: tuple[NumberSlot, ...]
     like: dict[str, object]  # the values of one of them; what no slot says is the same in all
+    draws_bar: bool
+    differ: bool = False  # whether a line means something else where two of its numbers are equal
 
     def match_all(self, piece: bytes) -> list[tuple[bytes, ...]]:
         """The numbers of each line if all lines are like that."""
         rows = self.pattern.findall(piece) if self.pattern.match(piece) else []
-        return rows if len(rows) == piece.count(b"\n") and piece.endswith(b"\n") else []
+        whole = len(rows) == piece.count(b"\n") and piece.endswith(b"\n")
+        return rows if whole and not (self.differ and any(len({*row}) < len(row) for row in rows)) else []
 
     def check_line(self, line: str, said: tuple[StepReport, str] | None) -> bool:
         """Whether the line means by this layout what its parser said."""
@@ -123,8 +128,9 @@ def find_similar(
     rows: dict[LineLayout, dict[int, tuple[bytes, ...]]] = {}
     for start in starts:
         for layout in layouts:
-            if found := layout.pattern.match(piece, start):
-                rows.setdefault(layout, {})[start] = found.groups()
+            row = found.groups() if (found := layout.pattern.match(piece, start)) else ()
+            if row and not (layout.differ and len({*row}) < len(row)):
+                rows.setdefault(layout, {})[start] = row
                 break
     return {
         start: (layout, steps, at)
@@ -153,7 +159,8 @@ def _to_floats(column: Sequence[bytes]) -> list[float]:
 def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
     said = read(text)
-    places = list(_NUMBER.finditer(text))
+    bars = [bar.span() for bar in re.finditer(_BAR, text)]
+    places = [each for each in _NUMBER.finditer(text) if not any(at <= each.start() < end for at, end in bars)]
     if said is None or said[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
         return None
     if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
@@ -174,12 +181,10 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
         return None
     like = {name: value for name, value in trial.values.items() if value is not None and value is not False}
     line = re.compile(b"^" + pattern.encode(), re.MULTILINE)
-    made = LineLayout(said[0].format, said[1], line, tuple(slots), like)
-    alike = f"{same}{text[at:]}\n"  # a line may mean something else where two of its numbers are equal
-    checked = made.check_line(f"{text}\n", said) and (
-        not line.match(alike.encode()) or made.check_line(alike, read(alike[:-1]))
-    )
-    return made if checked else None
+    made = LineLayout(said[0].format, said[1], line, tuple(slots), like, bool(bars))
+    alike = f"{same}{text[at:]}\n"
+    made.differ = bool(line.match(alike.encode())) and not made.check_line(alike, read(alike[:-1]))
+    return made if made.check_line(f"{text}\n", said) else None
 
 
 class _LayoutTrial:
@@ -225,18 +230,16 @@ class _LayoutTrial:
         return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
 
     def text_pattern(self, start: int, end: int) -> str:
-        """A pattern for this text; padding may have any width where that does not matter."""
+        """A pattern for this text; padding and bars may have any width where that does not matter."""
         found, at = "", start
         for blanks in _BLANKS.finditer(self._text, start, min(len(self._text), end + 1)):
             if blanks.start() >= end:
                 break
             last = min(blanks.end(), end)
-            wider, narrow = (
-                self._changed_figures(blanks.start(), last, " " * 9),
-                self._changed_figures(blanks.start(), last, " "),
-            )
-            if wider == {} and narrow == {}:
-                found += re.escape(self._text[at : blanks.start()]) + " {1,16}"
+            drawn = blanks[0][-1] == "|"
+            widths = ("7%|##|", "100%|##########|") if drawn else (" ", " " * 9)
+            if all(self._changed_figures(blanks.start(), last, width) == {} for width in widths):
+                found += re.escape(self._text[at : blanks.start()]) + (_DRAWN if drawn else " {1,16}")
                 at = last
         return found + re.escape(self._text[at:end])
 

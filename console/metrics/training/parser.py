@@ -93,7 +93,7 @@ class TrainingParser:
         self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
-        self._changed: list[RunReader] = []
+        self._changed = False
         self._learned = LearnedFormat()
         self._bar: ProgressBar | None = None
         self._planned: int | None = None
@@ -120,17 +120,21 @@ class TrainingParser:
         """Lines that look like steps but could not be parsed; None if there are none."""
         return self._puzzle.told
 
-    def feed(self, data: bytes) -> list[RunReader]:
-        """Parse more bytes, up to the last line end; returns the changed runs."""
-        self._read_block(data, None)
-        return self._take_changed_runs()
+    def feed(self, data: bytes, line: int | None = None) -> bool:
+        """Parse more bytes, up to the last line end; returns whether any run changed.
 
-    def feed_block(self, data: bytes, line: int | None = None) -> bool:
-        """Like `feed`, but returns whether any run changed; `line` is the number of the first line in its log."""
-        self._read_block(data, line)
-        changed = bool(self._changed)
-        self._changed = []
-        return changed
+        `line` is the number of the first line in its log; without it lines follow those before.
+        """
+        block, at = self._blocks.feed(data), 0
+        if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
+            block = block.replace(b"^M", b" \n")
+        self._puzzle.begin_block(self._blocks.raw, line)
+        while at < len(block):
+            end = find_line_end(block, at + _PIECE)
+            self._parse_piece(block[at:end], at)
+            at = end
+        self._puzzle.end_block()
+        return self._take_changed()
 
     def read_line(self, text: str, number: int, rank: int | None = None) -> bool:
         """Parse a line; returns whether a run changed. `rank` printed it; None: as labels in it say."""
@@ -139,36 +143,25 @@ class TrainingParser:
         for part in text.replace("^M", "\r").split("\r") if "\r" in text or "^M" in text else (text,):  # bars
             self._parse_text(ANSI.sub("", part[:LONGEST]) if "\x1b" in part else part[:LONGEST], None)
         self._rank = ""
-        changed, self._changed = bool(self._changed), []
-        return changed
-
-    def _read_block(self, data: bytes, line: int | None) -> None:
-        block, puzzle, at = self._blocks.feed(data), self._puzzle, 0
-        if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
-            block = block.replace(b"^M", b" \n")
-        puzzle.begin_block(self._blocks.raw, line)
-        while at < len(block):
-            end = find_line_end(block, at + _PIECE)
-            self._parse_piece(block[at:end], at)
-            at = end
-        puzzle.end_block()
+        return self._take_changed()
 
     def _parse_piece(self, piece: bytes, offset: int) -> None:
         """Parse some lines: together those that are like earlier ones, the others each by itself."""
         layouts = [] if self.has_open_report() or self._timed is not None else self._layouts
-        if layouts and (rows := layouts[0].match_all(piece)) and (steps := layouts[0].parse_rows(rows)):
-            self._add_similar(layouts[0], steps, 0, len(rows))
+        rows = layouts[0].match_all(piece) if layouts and not self._follows_bars(layouts[0]) else []
+        if rows and (steps := layouts[0].parse_rows(rows)):
+            self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
             return
         found, at = self._lines.find_lines(piece), 0
         similar = find_similar(layouts, piece, sorted(found) if layouts else ())
         for layout, group in groupby(sorted(found), lambda start: similar[start][0] if start in similar else None):
             lines = [*group]
             end = found[lines[-1]] + 1
-            if layout is None or self._timed is not None or self.has_open_report():
+            if layout is None or self._timed is not None or self.has_open_report() or self._follows_bars(layout):
                 self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
             else:
                 _, steps, first = similar[lines[0]]
-                self._add_similar(layout, steps, first, first + len(lines))
+                self._add_similar(layout, steps, first, first + len(lines), piece[lines[-1] : end])
             at = end
         self._parse_lines(piece, {}, at, len(piece), offset)
 
@@ -178,12 +171,14 @@ class TrainingParser:
             self._puzzle.set_offset(offset + start)
             self._parse_raw_line(piece[start : min(end, start + LONGEST)])
 
-    def _add_similar(self, layout: LineLayout, steps: PackedSteps, at: int, stop: int) -> None:
+    def _follows_bars(self, layout: LineLayout) -> bool:
+        """Whether each bar of these lines matters to a run whose steps are numbered by bars."""
+        return layout.draws_bar and ("dict" in self._open or self._planned is not None)
+
+    def _add_similar(self, layout: LineLayout, steps: PackedSteps, at: int, stop: int, last: bytes) -> None:
         """Add steps of similar lines: together those that certainly follow what was before, the others one by one."""
         add, label = self._add_step, layout.label
-        if layout.format == "deepspeed" or (
-            layout.format in BY_EPOCH and not self._epochs.renumber(steps, at, stop, label)
-        ):
+        if layout.format == "deepspeed" or not self._epochs.renumber(steps, at, stop, layout.format, label):
             add = self._add_report
         while at < stop:
             run = next(iter(self._open.values())) if len(self._open) == 1 and add == self._add_step else None
@@ -194,29 +189,30 @@ class TrainingParser:
                 run.add_following(steps.slice(at, at + taken), label, self._bar)
                 self._alone = 0
                 self._puzzle.add_parsed()
-                self._changed.append(run)
+                self._changed = True
             else:
                 taken = min(taken + 1, stop - at)
                 for each in range(at, at + taken):
                     add(StepReport(layout.format, steps[each]), label)
             at += taken
+        if layout.draws_bar:
+            self._take_progress_bar(strip_terminal_codes(last))
 
-    def close(self) -> list[RunReader]:
-        """Parse an unterminated last line; returns the changed runs."""
-        rest = self._blocks.flush()
-        if rest:
+    def close(self) -> bool:
+        """Parse an unterminated last line; returns whether any run changed."""
+        if rest := self._blocks.flush():
             self._parse_raw_line(rest)
         self._close_open_report()
         run = self._open.get("megatron")
         if self._timed is not None and (run is None or run.number is None):
             self._add_report(StepReport("megatron-bridge", self._timed), "")
         self._timed = None
-        self._changed += [run for run in self._open.values() if run.confirm_number()]
-        return self._take_changed_runs()
+        confirmed = [run.confirm_number() for run in self._open.values()]
+        return self._take_changed() or any(confirmed)
 
-    def _take_changed_runs(self) -> list[RunReader]:
-        changed, self._changed = {id(run) for run in self._changed}, []
-        return [run for run in self._runs if id(run) in changed]
+    def _take_changed(self) -> bool:
+        changed, self._changed = self._changed, False
+        return changed
 
     def may_be_relevant(self, text: str) -> bool:
         """Whether a line may say anything of training, by itself or after the lines before it."""
@@ -248,7 +244,7 @@ class TrainingParser:
                 self._add_report(each, self._reporter_of(text, each.at))
             self._find_layout(raw, parse_megatron)
             return
-        if "%|" in text and ("it/s" in text or "s/it" in text):
+        if "%|" in text:
             self._take_progress_bar(text)
         if (
             "oss" in text
@@ -270,7 +266,7 @@ class TrainingParser:
             if run:
                 run.confirm_number()
                 run.finished, self._bar = True, None
-                self._changed.append(run)
+                self._changed = True
         elif (step := find_verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
             self._metrics = (step, [text])
         elif (block := open_report(text)) is not None:
@@ -286,7 +282,7 @@ class TrainingParser:
             if known_to.format == "key-value":
                 self._find_layout(raw, self._learned.parse_known_line)
             elif known_to.format != "keras":
-                self._find_layout(raw, lambda line: [*filter(None, [parse_known_program(line)])])
+                self._find_layout(raw, lambda line: parse_bars(line) or [*filter(None, [parse_known_program(line)])])
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
         elif looks_like_megatron(text) or (
@@ -370,7 +366,7 @@ class TrainingParser:
             return
         self._alone += 1
         self._unlike += 1
-        if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked or b"%|" in raw:
+        if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked:
             return
         if any(layout.pattern.match(raw + b"\n") for layout in self._layouts):
             return
@@ -386,13 +382,13 @@ class TrainingParser:
 
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
-        for bar in iter_drawn_bars(text):
+        for bar in iter_drawn_bars(text) if "it/s" in text or "s/it" in text else ():
             run = self._open.get("dict")
             if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
                 continue
             self._bar = bar
             if run and run.renumber_by_bar(bar):
-                self._changed.append(run)
+                self._changed = True
 
     def _merge_timing(self, timed: Step) -> None:
         """Merge Megatron-Bridge's timing line (rank 0) with the iteration line of the last rank, in any order."""
@@ -404,7 +400,7 @@ class TrainingParser:
         elif run.steps and close_in_time(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
             run.steps[-1] = merge_reports(run.steps[-1], timed)
             run.format = "megatron-bridge"
-            self._changed.append(run)
+            self._changed = True
         else:
             self._timed = timed
 
@@ -425,7 +421,7 @@ class TrainingParser:
             run.add_unnumbered(found.step, self._bar)
         else:
             run.add_step(found.step, label)
-        self._changed.append(run)
+        self._changed = True
 
     def _run_for(self, found: StepReport, label: str) -> RunReader:
         family, number = _FAMILIES.get(found.format, found.format), found.step.step

@@ -319,10 +319,10 @@ class EpochNumbering:
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
 
-    def renumber(self, steps: PackedSteps, at: int, stop: int, reporter: str) -> bool:
+    def renumber(self, steps: PackedSteps, at: int, stop: int, program: str, reporter: str) -> bool:
         """Renumber some of these steps of one reporter; False, with nothing changed, if each must be by itself."""
         numbers, epochs = steps.columns.get("step"), steps.extra.get("epoch")
-        if numbers is None or epochs is None:
+        if program not in BY_EPOCH or numbers is None or epochs is None:
             return True
         before = self._last.copy()
         bases = [self._steps_before(epochs[each], numbers[each], reporter) for each in range(at, stop)]
