@@ -37,7 +37,9 @@ def main(argv: list[str] | None = None) -> int:
     is_closed = sys.stdout is None
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed: else the next file that is opened would take its place
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+            place = os.open(os.devnull, os.O_RDWR)
+            if name != "stdin":  # who reads that says that it is closed
+                setattr(sys, name, os.fdopen(place, "w"))
     gc.set_threshold(COMMAND_COLLECTION)
     atexit.register(gc.freeze)  # else Python looks through all objects for what to free before the process ends
     crash.install()
