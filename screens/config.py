@@ -135,7 +135,6 @@ def is_key(key: str) -> bool:
 
 
 def usable_keys(config: Config) -> dict[str, str]:
-    """The key settings without invalid keys."""
     return {name: keys for name, keys in config.keys.items() if all(map(is_key, keys_of(keys)))}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 from console.attach.files.copies import CopyMeter, CopyProgress
-from console.errors import BadInput, Conflict, ConsoleError, NotFound
+from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 
 if TYPE_CHECKING:
     from console.google.account import Cloud
@@ -222,6 +222,7 @@ def sort_and_mark_checkpoints(objects: Iterable[StoredObject], latest: int | Non
     return tuple(sorted(found, key=lambda each: (not each.is_folder, each.iteration or 0, each.name)))
 
 
+MAX_FETCHED = 1_000_000  # objects that one fetch brings
 MAX_CONCURRENT = 4  # objects that come at the same time
 
 
@@ -301,6 +302,8 @@ class CloudStorage:
             async for each in found:
                 if each.name.endswith("/"):
                     continue  # a folder that was made by hand: its name is all it is
+                if len(wanted) + len(problems) >= MAX_FETCHED:
+                    raise Unreadable(f"There are more than {MAX_FETCHED:,} objects below {place}.", "Fetch less of it.")
                 inside = each.name[len(base) :].lstrip("/")
                 parts = PurePosixPath(inside).parts
                 if not inside or inside.startswith("/") or ".." in parts or "\0" in inside or "//" in inside:

@@ -136,7 +136,6 @@ class JobLogStore(Struct):
                 append_to(common, some)
 
     def record_failure(self, ending: RankFailure) -> None:
-        """Store the failure of a rank, if this console is the folder's writer."""
         if not self.private:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
 
@@ -266,7 +265,6 @@ class JobFolder:
         return await asyncio.to_thread(stored.load_segments)
 
     async def record_failure(self, ending: RankFailure) -> None:
-        """Store the failure of a rank, once."""
         name = ending.attempt, ending.rank, ending.pod, ending.cause
         if name in self._told:
             return

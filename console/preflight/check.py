@@ -447,6 +447,5 @@ class CheckContext:
         return await self.call_google(what, "projects", lambda api, login: api.read_number(login, project))
 
     async def project_members(self, project: str) -> Mapping[str, Collection[str]]:
-        """The IAM policy of a project: role -> members."""
         what = f"resourcemanager: who may do what in {project}"
         return await self.call_google(what, "projects", lambda api, login: api.read_members(login, project))

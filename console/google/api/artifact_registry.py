@@ -9,7 +9,7 @@ from google.cloud import artifactregistry_v1 as api
 
 from console.errors import Unreachable
 from console.google.api import members_by_role
-from console.google.api.calls import GoogleSession, translate_errors
+from console.google.api.calls import GoogleSession, name_of, seconds_of, translate_errors
 from console.google.builds import Image, Repository
 
 TIMEOUT = 30.0
@@ -71,7 +71,7 @@ class ArtifactRegistry:
 
 def _parse_repository(found: Any) -> Repository:
     parts = found.name.split("/")  # projects/P/locations/L/repositories/R
-    return Repository(parts[1], parts[3], parts[5], found.format_.name, found.size_bytes)
+    return Repository(parts[1], parts[3], parts[5], name_of(found.format_), found.size_bytes)
 
 
 def _parse_image(address: str, found: Any) -> Image:
@@ -82,6 +82,6 @@ def _parse_image(address: str, found: Any) -> Image:
         tags=tuple(found.tags),
         digest=digest,
         bytes=found.image_size_bytes,
-        uploaded=found.upload_time.timestamp() if found.upload_time else 0.0,
-        built=found.build_time.timestamp() if found.build_time else 0.0,
+        uploaded=seconds_of(found.upload_time),
+        built=seconds_of(found.build_time),
     )

@@ -14,7 +14,7 @@ from google.cloud.logging_v2.types import ListLogEntriesRequest
 from google.protobuf.json_format import ParseError
 
 from console.errors import BadInput, NotAllowed
-from console.google.api.calls import GoogleSession, translate_errors
+from console.google.api.calls import GoogleSession, name_of, seconds_of, translate_errors
 from console.google.builds import Build, BuildLine, BuildPlan
 from console.google.storage import GcsPlace, parse_gcs_address
 
@@ -98,25 +98,21 @@ def parse_build(location: str, found: Any) -> Build:
         id=found.id,
         project=found.project_id,
         location=location,
-        status=found.status.name if found.status else "QUEUED",
-        why=(found.status_detail or failure) if found.status.name not in {"SUCCESS", "WORKING", "QUEUED"} else "",
+        status=name_of(found.status) if found.status else "QUEUED",
+        why=(found.status_detail or failure) if name_of(found.status) not in {"SUCCESS", "WORKING", "QUEUED"} else "",
         images=images or tuple(found.images),
         digests=tuple(each.digest for each in found.results.images),
         substitutions=dict(found.substitutions),
-        machine=machine.name.lower().replace("_", "-") if machine else "",
+        machine=name_of(machine).lower().replace("_", "-") if machine else "",
         time_out=found.timeout.total_seconds() if found.timeout else 0.0,
-        created=_to_timestamp(found.create_time),
-        started=_to_timestamp(found.start_time),
-        ended=_to_timestamp(found.finish_time),
+        created=seconds_of(found.create_time),
+        started=seconds_of(found.start_time),
+        ended=seconds_of(found.finish_time),
         log_bucket="" if found.options.logging in _IN_LOGGING_ONLY else found.logs_bucket,
         log_entries=found.options.logging not in _NOT_IN_LOGGING,
         link=found.log_url,
         tags=tuple(found.tags),
     )
-
-
-def _to_timestamp(value: Any) -> float:
-    return value.timestamp() if value else 0.0
 
 
 PAGE_SIZE = 1000  # entries in one answer: the service allows sixty answers a minute

@@ -21,6 +21,7 @@ from console.errors import (
     NotLoggedIn,
     Refused,
     Unreachable,
+    Unreadable,
 )
 
 if TYPE_CHECKING:
@@ -184,6 +185,18 @@ def translate_errors(doing: str) -> Iterator[None]:
         raise google_error(error, doing) from error
     except GoogleAuthError as error:
         raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND) from error
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        why = " ".join(str(error).split())[:80]
+        raise Unreadable(f"Could not {doing}: what Google answers cannot be read ({why}).", TRY_AGAIN) from error
+
+
+def name_of(value: Any) -> str:
+    """The name of an enum's value; the number of one that Google has added since its library was made."""
+    return str(getattr(value, "name", value))
+
+
+def seconds_of(moment: Any) -> float:
+    return float(moment.timestamp()) if moment else 0.0
 
 
 @asynccontextmanager

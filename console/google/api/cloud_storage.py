@@ -19,7 +19,7 @@ from requests import exceptions as transport
 
 from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreachable
 from console.google.api import members_by_role
-from console.google.api.calls import GoogleSession, translate_errors
+from console.google.api.calls import GoogleSession, seconds_of, translate_errors
 from console.google.api.object_parts import Endpoint, read_parts
 from console.google.storage import Bucket, GcsPlace, StoredObject
 
@@ -27,6 +27,7 @@ TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY = DEFAULT_RETRY.with_timeout(60.0)
 LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY}
 PAGE_SIZE = 1000  # objects in one answer
+MAX_SIZE = 1 << 50  # bytes of an object; Cloud Storage takes 5 TiB
 AnswerT = TypeVar("AnswerT")
 
 
@@ -172,7 +173,7 @@ def _parse_bucket(found: Any) -> Bucket:
         location=(found.location or "").lower(),
         location_type=found.location_type or "",
         storage_class=found.storage_class or "",
-        created=found.time_created.timestamp() if found.time_created else 0.0,
+        created=seconds_of(found.time_created),
         uniform=bool(found.iam_configuration.uniform_bucket_level_access_enabled),
         hierarchical=bool(found.hierarchical_namespace_enabled),
     )
@@ -183,10 +184,12 @@ def _parse_page(page: Any) -> list[StoredObject] | None:
 
 
 def _parse_object(found: Any) -> StoredObject:
+    if not 0 <= (size := found.size or 0) <= MAX_SIZE:
+        raise ValueError(f"{found.name!r} has {size} bytes")
     return StoredObject(
         name=found.name,
-        bytes=found.size or 0,
-        updated=found.updated.timestamp() if found.updated else 0.0,
+        bytes=size,
+        updated=seconds_of(found.updated),
         generation=int(found.generation or 0),
         crc32c=found.crc32c or "",
     )

@@ -10,7 +10,7 @@ from typing import Any
 from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled
-from console.google.api.calls import GoogleSession, translate_errors_within
+from console.google.api.calls import GoogleSession, name_of, seconds_of, translate_errors, translate_errors_within
 from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
@@ -32,26 +32,26 @@ class Gke:
 
     async def list_clusters(self, project: str) -> Clusters:
         try:
-            async with translate_errors_within(f"list the clusters of {project}", TIMEOUT):
+            async with translate_errors_within(doing := f"list the clusters of {project}", TIMEOUT):
                 answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=TIMEOUT)
+            with translate_errors(doing):  # half a millisecond each: thousands of them would hold up the keys
+                found = await asyncio.to_thread(lambda: [parse_cluster(project, each) for each in answer.clusters])
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
             enable = f"Enable it: `a4 clusters enable {project}`, or E on its row in the console's ctrl+g."
             raise ApiDisabled(error.message, enable, service=error.service) from error
-        # Half a millisecond each: thousands of them would hold up the keys.
-        found = await asyncio.to_thread(lambda: [parse_cluster(project, each) for each in answer.clusters])
         return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
 
     async def read_cluster(self, project: str, location: str, name: str) -> GkeCluster:
         async with translate_errors_within(f"read cluster {name}", TIMEOUT):
-            found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=TIMEOUT)
-        return parse_cluster(project, found)
+            path = cluster_path(project, location, name)
+            return parse_cluster(project, await self._client.get_cluster(name=path, timeout=TIMEOUT))
 
     async def list_operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
         """Operations there that are running or recently ended, latest first."""
         async with translate_errors_within(f"list the operations in {location}", TIMEOUT):
             parent = f"projects/{project}/locations/{location}"
             answer = await self._client.list_operations(parent=parent, timeout=TIMEOUT)
-        found = (parse_operation(project, each) for each in answer.operations)
+            found = [parse_operation(project, each) for each in answer.operations]
         return tuple(sorted(found, key=lambda operation: -operation.started))
 
     async def read_operation(self, project: str, location: str, name: str) -> GkeOperation:
@@ -111,7 +111,7 @@ def parse_cluster(project: str, found: api.Cluster) -> GkeCluster:
         project=project,
         location=found.location,
         name=found.name,
-        status=found.status.name,
+        status=name_of(found.status),
         message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
         version=found.current_master_version,
         endpoint=found.endpoint if ip.enabled or not told else "",
@@ -142,7 +142,7 @@ def parse_pool(found: api.NodePool) -> GkePool:
         reservation = "any"
     return GkePool(
         name=found.name,
-        status=found.status.name,
+        status=name_of(found.status),
         message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
         version=found.version,
         machine_type=config.machine_type,
@@ -157,17 +157,19 @@ def parse_pool(found: api.NodePool) -> GkePool:
         flex_start=config.flex_start,
         queued=found.queued_provisioning.enabled,
         reservation=reservation,
-        placement=found.placement_policy.type_.name if found.placement_policy.type_ else "",
+        placement=name_of(found.placement_policy.type_) if found.placement_policy.type_ else "",
         auto_repair=found.management.auto_repair,
         auto_upgrade=found.management.auto_upgrade,
         surge=found.upgrade_settings.max_surge,
         unavailable=found.upgrade_settings.max_unavailable,
         account=config.service_account,
-        workload_metadata=config.workload_metadata_config.mode.name if config.workload_metadata_config.mode else "",
+        workload_metadata=name_of(config.workload_metadata_config.mode) if config.workload_metadata_config.mode else "",
         networks=len(found.network_config.additional_node_network_configs),
         local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,
         groups=tuple(found.instance_group_urls),
-        taints=tuple(f"{each.key}={each.value}:{each.effect.name.title().replace('_', '')}" for each in config.taints),
+        taints=tuple(
+            f"{each.key}={each.value}:{name_of(each.effect).title().replace('_', '')}" for each in config.taints
+        ),
     )
 
 
@@ -177,8 +179,8 @@ def parse_operation(project: str, found: api.Operation) -> GkeOperation:
     counted = {each.name: each.int_value for each in found.progress.metrics}
     return GkeOperation(
         name=found.name,
-        kind=found.operation_type.name,
-        status=found.status.name,
+        kind=name_of(found.operation_type),
+        status=name_of(found.status),
         project=project,
         location=found.location or found.zone,
         cluster=cluster,
@@ -200,18 +202,14 @@ def _format_maintenance(window: Any) -> str:
         inside = window.recurring_window.window
         said.append(
             format_maintenance_window(
-                window.recurring_window.recurrence, _parse_seconds(inside.start_time), _parse_seconds(inside.end_time)
+                window.recurring_window.recurrence, seconds_of(inside.start_time), seconds_of(inside.end_time)
             )
         )
     said += [
-        format_maintenance_exclusion(name, _parse_seconds(each.start_time), _parse_seconds(each.end_time))
+        format_maintenance_exclusion(name, seconds_of(each.start_time), seconds_of(each.end_time))
         for name, each in sorted(window.maintenance_exclusions.items())
     ]
     return "; ".join(said)
-
-
-def _parse_seconds(moment: Any) -> float:
-    return float(moment.timestamp()) if moment else 0.0
 
 
 def _parse_time(text: str) -> float:

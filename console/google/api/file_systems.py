@@ -6,7 +6,7 @@ from typing import Any
 
 from google.cloud import filestore_v1, lustre_v1
 
-from console.google.api.calls import GoogleSession, translate_errors
+from console.google.api.calls import GoogleSession, name_of, translate_errors
 from console.google.storage import FilestoreInstance, LustreInstance
 
 TIMEOUT = 30.0
@@ -26,7 +26,7 @@ def _parse_lustre(found: Any) -> LustreInstance:
         project=parts[1],
         location=parts[3],
         name=parts[5],
-        state=found.state.name,
+        state=name_of(found.state),
         filesystem=found.filesystem,
         mount_point=found.mount_point,
         gib=found.capacity_gib,
@@ -53,8 +53,8 @@ def _parse_shares(found: Any) -> list[FilestoreInstance]:
     address = network.ip_addresses[0] if network.ip_addresses else ""
     return [
         FilestoreInstance(
-            parts[1], parts[3], parts[5], found.state.name, found.tier.name, share.name, share.capacity_gb, address,
-            network.network, found.status_message,
+            parts[1], parts[3], parts[5], name_of(found.state), name_of(found.tier), share.name, share.capacity_gb,
+            address, network.network, found.status_message,
         )
         for share in found.file_shares
     ]  # fmt: skip

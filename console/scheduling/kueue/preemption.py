@@ -25,8 +25,6 @@ HUMAN_REASONS = {
 
 
 class Target(Struct, frozen=True):
-    """A workload to evict, and the reason."""
-
     workload: Workload
     reason: str
 

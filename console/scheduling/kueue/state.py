@@ -280,8 +280,6 @@ class CheckState(StrEnum):
 
 
 class Check(Struct, frozen=True):
-    """The state of one admission check of a workload."""
-
     name: str
     state: str
     message: str = ""
