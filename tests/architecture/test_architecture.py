@@ -107,7 +107,7 @@ class Docstrings:
 
 @pytest.mark.slow(reason="parses every module")
 def test_every_module_says_what_it_is() -> None:
-    assert [str(path.relative_to(ROOT)) for path in SOURCES if not docstring(path)] == []
+    assert [str(path.relative_to(ROOT)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 @pytest.mark.slow(reason="starts programs of its own")
@@ -126,7 +126,3 @@ def test_heavy_libraries_wait_until_they_are_needed(statement: str, absent: list
     script = f"{statement}\nimport sys\nprint([name for name in {absent!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def docstring(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text())) or ""

@@ -78,17 +78,14 @@ TITAN = (
     "[rank0]:[titan] 2025-12-17 01:18:34,942 - root - INFO - step: {n}  loss: 12.3984  grad_norm:  8.0045"
     "  memory: 116.16GiB(83.14%)  tps: 5,970  tflops: 301.33  mfu: 30.47%"
 )
-HF = "{{'loss': 2.{n}, 'grad_norm': 0.9141, 'learning_rate': 1.88{r}e-05, 'epoch': 0.{n}}}"
 HF_4 = (
     "{{'loss': 2.{n4:04}, 'grad_norm': 0.9140{n6:06}25, 'learning_rate': 1.88{n4:04}367134594e-05, 'epoch': {e}.{r}}}"
 )
 HF_5 = "{{'loss': '2.{n4:04}', 'grad_norm': '0.9{r}41', 'learning_rate': '1.88{r}e-05', 'epoch': '{e}.{r}'}}"
-TRL = HF_4.replace("'epoch'", "'rewards/chosen': 0.1{n6:06}283, 'rewards/margins': -0.2{n6:06}11, 'epoch'")
 MAXTEXT = (
     "completed step: {n}, seconds: 1.34{r}, TFLOP/s/device: 257.9{r}9, Tokens/s/device: 36653.24{r}, total_weights: "
     "65536, loss: 7.{n4:04}"
 )
-BARS = "  1%|####      | {n}/2000000 [05:12:17<31:00:12,  1.01it/s]"
 KEYS = "step {n}/9999999 loss 2.083996 step_time 0.0225s lr 3e-4"
 NANO = "iter {n}: loss 2.{n}, time 468.{r}9ms, mfu 41.{r}2%"
 ROW = "  {size:10}  {n:10}     float     sum      -1    34.65   30.26   52.96       0    34.35   30.52   53.41       0"
@@ -102,13 +99,11 @@ FOOT = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 74.86 \n#\n"
 STEPS = {
     "Megatron": MEGATRON,
     "torchtitan": TITAN,
-    "HF, an epoch of digits": HF,
     "HF 4": HF_4,
     "HF 5, values as text": HF_5,
-    "TRL": TRL,
     "MaxText": MAXTEXT,
     "MaxText of 4 hosts": "\n".join([MAXTEXT] * 4),
-    "HF 4 between bars": f"{BARS}\n{HF_4}",
+    "HF 4 between bars": "  1%|####      | {n}/2000000 [05:12:17<31:00:12,  1.01it/s]\n" + HF_4,
     "ms-swift": DICT,
     "nanoGPT": NANO,
     "key-value": KEYS,

@@ -33,7 +33,7 @@ def commands_page() -> str:
         "## Options of every command",
         _options(each for each in parser._actions if each.option_strings),
         "## Exit codes and errors",
-        _sentences(ALL_EXIT_CODES),
+        text(ALL_EXIT_CODES[:1].upper() + ALL_EXIT_CODES[1:] + "."),
         "## All commands",
         *(part for title, group in command_line.GROUPS.items() for part in (f"### {title}", _links(group))),
         *(_section(name, each, everywhere) for name, each in named.items()),
@@ -111,7 +111,3 @@ def shape(action: argparse.Action) -> str:
 def told(action: argparse.Action) -> str:
     """Its help, in plain words."""
     return (action.help or "") % {**vars(action), "prog": "a4"}
-
-
-def _sentences(words: str) -> str:
-    return text(words[:1].upper() + words[1:] + ".")

@@ -60,7 +60,7 @@ def build(folder: Path = TOOLS) -> Tools:
     tools, pins = Tools(folder), _pins()
     if _is_built(tools, pins):
         return tools
-    cache = _cache_folder()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "a4-lab"
     if _is_built(Tools(cache), pins):
         sys.stderr.write(f"lab: taken from {cache}\n")
         _link_all(cache, folder)
@@ -79,10 +79,6 @@ def build(folder: Path = TOOLS) -> Tools:
 def _is_built(tools: Tools, pins: str) -> bool:
     stamp = tools.folder / "pins"
     return stamp.exists() and stamp.read_text() == pins and all(tools.program(name).exists() for name in PROGRAMS)
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "a4-lab"
 
 
 def _link_all(source: Path, target: Path) -> None:

@@ -62,10 +62,6 @@ def gcloud(lines: list[str]) -> str:
     return json.dumps(entries(lines)[::-1], indent=2) + "\n"
 
 
-def gcloud_lines(lines: list[str]) -> str:
-    return "".join(f"{json.dumps(each)}\n" for each in entries(lines)[::-1])
-
-
 def structured(lines: list[str]) -> str:
     said = ({"jsonPayload": {"message": line}, "receiveTimestamp": stamp(at)} for at, line in enumerate(lines))
     return "".join(f"{json.dumps(each)}\n" for each in said)
@@ -84,24 +80,16 @@ def ansible(lines: list[str]) -> str:
     return f"PLAY [all] ****\n\nTASK [debug] ****\nok: [node-7] => {said}\n\nPLAY RECAP ****\nnode-7 : ok=2\n"
 
 
-def ansible_on_one_line(lines: list[str]) -> str:
-    return f"ok: [node-7] => {json.dumps({'changed': True, 'stdout_lines': lines})}\n"
-
-
-def ansible_text(lines: list[str]) -> str:
-    return 'ok: [node-7] => {\n    "msg": ' + json.dumps("\n".join(lines)) + "\n}\n"
-
-
 WRAPPED: dict[str, Callable[[list[str]], str]] = {
     "docker": docker,
     "gcloud": gcloud,
-    "gcloud lines": gcloud_lines,
+    "gcloud lines": lambda lines: "".join(f"{json.dumps(each)}\n" for each in entries(lines)[::-1]),
     "structured": structured,
     "csv": table,
     "journald": lambda lines: "".join(f"{json.dumps({'MESSAGE': line, '_PID': '7'})}\n" for line in lines),
     "ansible": ansible,
-    "ansible on one line": ansible_on_one_line,
-    "ansible text": ansible_text,
+    "ansible on one line": lambda lines: f"ok: [node-7] => {json.dumps({'changed': True, 'stdout_lines': lines})}\n",
+    "ansible text": lambda lines: 'ok: [node-7] => {\n    "msg": ' + json.dumps("\n".join(lines)) + "\n}\n",
     "list": lambda lines: json.dumps(lines, indent=4),
     "grep -n": lambda lines: "".join(f"{at}:{line}\n" for at, line in enumerate(lines, 4)),
     "grep -nC1": lambda lines: "--\n".join(f"{at}{':' if at % 2 else '-'}{line}\n" for at, line in enumerate(lines, 4)),

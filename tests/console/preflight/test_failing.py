@@ -82,10 +82,6 @@ def gone(resource: Any, namespace: str, name: str) -> Callable[[Ground], Any]:
     return lambda here: here.without(resource, namespace, name)
 
 
-def old_pool(here: Ground) -> Any:
-    return setting(here.gke.node_pools[0], "version", "1.31.6-gke.1064001")
-
-
 def all_tainted(here: Ground) -> Any:
     def change(node: Any) -> None:
         node["spec"]["taints"] = [
@@ -101,10 +97,6 @@ def pool_tainted(here: Ground) -> Any:
     pool = next(each for each in here.gke.node_pools if each.name == "a4-flex")
     taint = container_v1.NodeTaint(key="dedicated", value="b", effect=container_v1.NodeTaint.Effect.NO_SCHEDULE)
     return setting(pool.config, "taints", [*pool.config.taints, taint])
-
-
-def old_nodes_of_lustre(here: Ground) -> Any:
-    return setting(here.gke.node_pools[0], "version", "1.33.1-gke.1000000")
 
 
 def unlabelled(label: str) -> Callable[[Ground], Any]:
@@ -148,7 +140,8 @@ def in_project(name: str, value: Any) -> Callable[[Ground], Any]:
 CASES = (
     Case("P01", (), "The nodes are away", lambda here: _both(
         setting(here.gke, "status", 5), setting(here.gke, "status_message", "The nodes are away"))),
-    Case("P02", (), "1.31.7-gke.1265000", old_pool),
+    Case("P02", (), "1.31.7-gke.1265000",
+         lambda here: setting(here.gke.node_pools[0], "version", "1.31.6-gke.1064001")),
     Case("P03", (), "Autopilot", lambda here: setting(here.gke.autopilot, "enabled", True)),
     Case("P04", (NCCL, "gpus=512"), "64 nodes with 8 GPUs are needed", well=(NCCL,)),
     Case("P05", (NCCL, "topology.request=required"), "close together",
@@ -157,8 +150,8 @@ CASES = (
     Case("P07", (NCCL,), "team", all_tainted),
     Case("P07", (NCCL, "placement.flexStart=true"), "dedicated", lambda here: pool_tainted(here)),
     Case("P17", (NCCL, "queue=a4", "requests.cpu=32"), "a4 has no quota of cpu", well=(NCCL, "queue=a4")),
-    Case("P21", (LUSTRE,), "need the legacy port: a4-highgpu-8g-a4-pool", lambda here: old_nodes_of_lustre(here),
-         well=()),
+    Case("P21", (LUSTRE,), "need the legacy port: a4-highgpu-8g-a4-pool",
+         lambda here: setting(here.gke.node_pools[0], "version", "1.33.1-gke.1000000"), well=()),
     Case("P27", (NCCL, "network.dranet=true"), "There is no DeviceClass mrdma.google.com", well=(NCCL,)),
     Case("P08", (), "gke-metadata-server", gone(DAEMONSETS, "kube-system", "gke-metadata-server")),
     Case("P09", (NCCL, GCS), "gcsfuse", gone(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io")),

@@ -556,14 +556,11 @@ EXCLUDED = (
 RETRY = CheckState("dws-prov", "Retry", "Retrying after failure: Max nodepool size reached")
 
 
-def free_block() -> list[Node]:
-    return [Node(f"n{at}", gpus=8, gpu_capacity=8, ready=True, block="blk-0", pool="a4") for at in range(8)]
-
-
 def test_nodes_that_kueue_excludes_come_before_the_count_of_gpus() -> None:
     group = PodSet("main", 4, ((GPU, 8),), required_topology=BLOCK)
     waiting = workload("big", conditions=pending("Pending", EXCLUDED), group=group)
-    answer = why(waiting, fleet_of(waiting, queue(128), DOOR, *free_block()))
+    free = (Node(f"n{at}", gpus=8, gpu_capacity=8, ready=True, block="blk-0", pool="a4") for at in range(8))
+    answer = why(waiting, fleet_of(waiting, queue(128), DOOR, *free))
     assert 'room for only 1 of its 4 pods: of 14 nodes it excludes 10 for resource "cpu"' in answer.sentence
     assert '3 for taint "team=b:NoSchedule", 1 for nodeSelector' in answer.sentence
     assert (answer.category, answer.api_text) == (Category.TOPOLOGY, EXCLUDED)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from console.metrics.training.parser import TrainingParser
 from console.metrics.training.values import unwrap_numbers
 from tests.parsing import parse_training
 
@@ -84,8 +85,6 @@ def test_wrappers_and_durations(text: str, read: str) -> None:
 
 
 def test_a_closing_record_without_a_loss_is_no_unreadable_step() -> None:
-    from console.metrics.training.parser import TrainingParser
-
     parser = TrainingParser()
     parser.feed(b'{"current_steps": 10, "loss": 4.3}\n{"current_steps": 11, "loss": null}\n')
     assert parser.unreadable is None

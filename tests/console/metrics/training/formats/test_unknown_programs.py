@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def read(lines: list[str], piece: int = 1 << 20, *, is_short: bool = False) -> RunReader:
-    """`is_short`: each line by itself."""
     data = ("\n".join(lines) + "\n").encode()
     parser = TrainingParser(is_short=is_short)
     for at in range(0, len(data), piece):
