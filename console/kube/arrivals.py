@@ -61,5 +61,5 @@ def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
     """Up to when all changes that these watches are to bring have come; now, where they could all the time."""
     now, shift = time.time(), time.time() - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
-    complete = [arrivals.complete_until(link.last_seen - shift) + shift for link in known]
+    complete = [arrivals.complete_until(link.received) + shift for link in known]
     return min([now, *complete, *(link.since for link in known if link.state is WatchState.STALE)])

@@ -67,6 +67,8 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         raise NotLoggedIn(why) from error
     except TimeoutError as error:
         raise NotLoggedIn(f"The credential plugin {program} did not answer within {LIMIT:.0f} s.", AGAIN) from error
+    if len(out) > MAX_OUTPUT:
+        raise NotLoggedIn(f"The credential plugin {program} prints more than {MAX_OUTPUT >> 20} MiB.", AGAIN)
     if code:
         words = " ".join(complaint.decode(errors="replace").split())[-_LONGEST:].rstrip(".")
         said = f": {words}" if words else ""
@@ -104,6 +106,20 @@ async def _ask_provider(provider: dict[str, Any]) -> Credential:
     return Credential(token)
 
 
+MAX_OUTPUT = 1 << 20  # bytes that a plugin may print: an ExecCredential has a few thousand
+
+
+async def _read_output(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
+    """What a program prints; one that prints too much is killed."""
+    found = bytearray()
+    while stream is not None and (piece := await stream.read(1 << 16)):
+        found += piece
+        if len(found) > MAX_OUTPUT:
+            process.kill()
+            break
+    return bytes(found)
+
+
 async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
     """Run a program and return its exit code, stdout and stderr; it is killed if the caller is cancelled."""
     process = await asyncio.create_subprocess_exec(
@@ -114,7 +130,10 @@ async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, complaint = await process.communicate()
+        out, complaint = await asyncio.gather(
+            _read_output(process, process.stdout), _read_output(process, process.stderr)
+        )
+        await process.wait()
     except asyncio.CancelledError:
         with suppress(ProcessLookupError):  # it has just ended
             process.kill()

@@ -70,7 +70,7 @@ class Store:
         """Add objects of a list that is still being paged; the state of the watch does not change."""
         self._objects[kind].update(objects)
         self._forget(kind)
-        self._links[kind] = replace(self._links[kind], last_seen=self._clock())
+        self._links[kind] = replace(self._links[kind], last_seen=self._clock(), received=time.monotonic())
         self._published.pop(kind, None)
         count, now = len(self._objects[kind]), time.monotonic()
         shown, at = self._shown.get(kind, (0, 0.0))
@@ -125,7 +125,13 @@ class Store:
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is WatchState.LIVE else now
         self._links[kind] = replace(
-            link, state=WatchState.LIVE, since=since, last_seen=now, why=self._describe_missing(kind), hint=""
+            link,
+            state=WatchState.LIVE,
+            since=since,
+            last_seen=now,
+            received=time.monotonic(),
+            why=self._describe_missing(kind),
+            hint="",
         )
         self._wake()
 

@@ -16,9 +16,12 @@ from cryptography.x509.oid import NameOID
 from rich.pretty import pretty_repr
 
 from console.errors import BadKubeconfig, NotLoggedIn
+from console.kube.backoff import Backoff
 from console.kube.login import REREAD_AFTER, Login
 from console.kube.target import Cluster, Target, User
-from tests.apiserver import ApiServer
+from console.kube.watch import Changed, Disconnected, HttpSource, follow
+from tests.apiserver import ApiServer, eventually, gathered, named
+from tests.console.kube.objects.recorded import kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +98,9 @@ async def test_a_program_is_asked_once_and_again_before_its_token_ends(tmp_path:
         ("print('token expired', file=sys.stderr); sys.exit(1)", "failed with exit code 1: token expired"),
         ("print('no json')", "gave no ExecCredential"),
         ("print('{}')", "gave no ExecCredential"),
+        ("print('\\033[2J\\033]52;c;AAAA\\007')", "gave no ExecCredential"),
+        ("print('a' * 100_000_000)", "prints more than 1 MiB"),
+        ("print('e' * 100_000_000, file=sys.stderr); sys.exit(1)", "failed with exit code -9: eeee"),
         (
             "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'x', 'status': {}}))",
             "gave neither a token nor a certificate",
@@ -106,6 +112,23 @@ async def test_a_program_that_fails_is_named(tmp_path: Path, body: str, said: st
         await login(User(exec=program(tmp_path, body))).headers()
     assert said in caught.value.message
     assert "gcloud auth login" in caught.value.hint
+
+
+async def test_a_token_that_ends_while_a_watch_goes_on_is_renewed_when_that_is_made_anew(tmp_path: Path) -> None:
+    path, reader = "/api/v1/pods", kind("pods").reader
+    async with ApiServer(secure=True) as server:
+        server.tokens = {"secret-1"}
+        async with (
+            server.client(User(exec=giving(tmp_path))) as client,
+            gathered(follow(HttpSource(client, path, "pods"), reader, Backoff(settled=0.0))) as changes,
+        ):
+            await eventually(lambda: server.watched(path))
+            server.tokens = {"secret-2"}
+            server.hang_up(path)
+            await eventually(lambda: server.watched(path) and (tmp_path / "count").read_text() == "2")
+            server.put(path, named("late"))
+            await eventually(lambda: any(isinstance(each, Changed) for each in changes))
+        assert not [each for each in changes if isinstance(each, Disconnected)]
 
 
 async def test_a_program_is_told_the_cluster_and_kept_off_the_terminal(tmp_path: Path) -> None:
@@ -173,8 +196,6 @@ async def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
 
 
 async def test_requests_refused_together_renew_once(tmp_path: Path) -> None:
-    import asyncio
-
     async with ApiServer(secure=True) as server:
         server.tokens = {"secret-2"}
         async with server.client(User(exec=giving(tmp_path))) as client:

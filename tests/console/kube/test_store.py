@@ -136,7 +136,7 @@ def test_what_of_a_watch_may_be_missing(
 ) -> None:
     wall, clock, arrivals = time.time(), time.monotonic(), Arrivals()
     arrivals.last, arrivals.pause = clock - 5.0, (clock - pause[0], clock - pause[1]) if any(pause) else (0.0, 0.0)
-    link = WatchStatus("pods", state, since=wall - since, last_seen=wall - seen)
+    link = WatchStatus("pods", state, since=wall - since, received=clock - seen)
     assert time.time() - complete_until([link], arrivals) == pytest.approx(missing, abs=0.5)
 
 
