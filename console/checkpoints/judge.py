@@ -276,7 +276,8 @@ def _judge_checkpoint(
         problems.append("its name says that the save did not finish")
     if not held:
         problems.append("it is empty")
-    problems += [f"{path} is empty" for path, file in held.items() if not file.size and _READ.search(path)]
+    full = [path for path in held if _READ.search(path) or (WEIGHTS.search(path) and path != COMMITTED)]
+    problems += [f"{path} is empty" for path in full if not held[path].size]
     folders: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     for path, file in held.items():
         folders[dirname(path)][basename(path)] = file

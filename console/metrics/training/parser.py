@@ -71,6 +71,7 @@ WORDS = WordSearch(
 )
 """A line without any of these says nothing of training."""
 _WORDS = tuple(word.decode() for word in WORDS.words)
+_OTHER_WORDS = tuple(each for each in _WORDS if not any(part in each for part in ("oss", "tep", "Epoch", "%")))
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
 _JOINED = 60  # lines of which one report may consist
 _PLANNED = lazy_pattern(r"Total optimization steps = ([\d,]{1,20})")
@@ -246,14 +247,7 @@ class TrainingParser:
             return
         if "%|" in text:
             self._take_progress_bar(text)
-        if (
-            "oss" in text
-            or "tep" in text
-            or "Epoch " in text[:20]
-            or "[batch=" in text
-            or "/ Train]:" in text
-            or "| time/ " in text
-        ):
+        if "oss" in text or "tep" in text or "Epoch " in text[:20] or any(word in text for word in _OTHER_WORDS):
             self._parse_report(text, raw)
         elif "%|" in text and "=" in text:
             self._parse_single_line(text, raw)

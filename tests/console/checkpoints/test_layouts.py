@@ -68,10 +68,10 @@ WHOLE, NOT, UNKNOWN = "complete", "incomplete", "cannot tell"
         (ORBAX.format("c/100"), [(100, UNKNOWN)]),
         (ORBAX.format("c/100") + "c/100/commit_success.txt\n", [(100, WHOLE)]),
         (ORBAX.format("c/100") + "c/100/commit_success.txt\n" + ORBAX.format("c/150"), [(100, WHOLE), (150, NOT)]),
+        ("c/100/commit_success.txt\nc/100/items/_METADATA EMPTY\n", [(100, NOT)]),
         (ORBAX.format("c/100.orbax-checkpoint-tmp-17"), [(100, NOT)]),
         ("10/checkpoint_metadata.json\n10/model/d/w_pp-rank-0-of-1_tp-rank-0-of-1.safetensors\n", [(10, UNKNOWN)]),
         (TUNED, [(None, WHOLE)]),
-        (TUNED + "recipe_state/recipe_state.pt\n", [(None, WHOLE)]),
         (TUNE.format("epoch_1"), [(None, NOT)]),
         ("v/epoch=3-step=1200.ckpt\nv/last.ckpt\nv/hparams.yaml\n", [(None, WHOLE), (1200, WHOLE)]),
         ("v/checkpoints/epoch=3-step=1200.ckpt CUT\n", [(1200, NOT)]),
@@ -80,7 +80,6 @@ WHOLE, NOT, UNKNOWN = "complete", "incomplete", "cannot tell"
         ("o/step-200/lit_model.pth.lora CUT\n", [(200, NOT)]),
         (NVRX.format(0) + NVRX.format(1), [(100, UNKNOWN)]),
         (NVRX.format(0) + NVRX.format(1).replace(".pt", ".dirty.pt"), [(100, NOT)]),
-        ("checkpoint-9/adapter_model.safetensors\ncheckpoint-9/adapter_config.json\n", [(9, WHOLE)]),
         ("checkpoint-9/adapter_model.bin\ncheckpoint-9/adapter_config.json\n", [(9, WHOLE)]),
         ("checkpoint-9/adapter_model.bin EMPTY\n", [(9, NOT)]),
         ("checkpoint_0/pytorch_model.bin\ncheckpoint_0/random_states_0.pkl\n", [(0, WHOLE)]),
@@ -94,7 +93,6 @@ def test_layouts(listing: str, found: list[tuple[int | None, str]]) -> None:
 @pytest.mark.parametrize(
     ("pointer", "note"),
     [
-        ("latest_checkpointed_iteration.txt TEXT:9", ""),
         ("latest TEXT:global_step9", ""),
         ("latest TEXT:global_step12", "latest names step 12, which is not there"),
         ("latest TEXT:8", "latest names step 8, but step 9 is complete"),

@@ -132,4 +132,3 @@ def test_settings_are_set_in_the_values_below() -> None:
     assert convert_values(FIELDS, tree, below) == {
         "placement": {"tolerations": [{"key": "a"}, {"key": "c"}]}, "env": {"A": "1", "B": "x"}, "gpus": 8,
     }  # fmt: skip
-    assert below["env"] == {"A": "1"}

@@ -183,8 +183,8 @@ def _parse_levanter(text: str) -> StepReport | None:
 
 
 def _make_parser(name: str, pattern: str, first_epoch: int = 0) -> Callable[..., StepReport | None]:
-    """Reads lines with that pattern. Its groups are `at` and `loss`, and those of `total`, `lr`, `ms`, `mfu`,
-    `samples_per_s`, `epoch`, and `of` (steps in an epoch) that the program prints.
+    """Reads lines with that pattern. Its groups are `at` and `loss`, and those of `total`, `lr`, `grad_norm`, `ms` or
+    `s`, `mfu`, `samples_per_s`, `epoch`, and `of` (steps in an epoch) that the program prints.
     """
     compiled = lazy_pattern(pattern)
 
@@ -201,10 +201,10 @@ def _make_parser(name: str, pattern: str, first_epoch: int = 0) -> Callable[...,
             at += max(0, number_ - first_epoch) * int(said.get("of", 0))
         total, time = (
             finite_total(parse_count(said.get("total", ""))),
-            milliseconds_to_seconds(parse_positive(said.get("ms", ""))),
+            milliseconds_to_seconds(parse_positive(said.get("ms", ""))) or parse_positive(said.get("s", "")),
         )
-        rate = parse_number(said.get("lr", ""))
-        step = Step(at, total, loss, lr=rate, step_time_s=time, nan=is_broken(loss), extra=extra)
+        rate, norm = (parse_number(said.get(group, "")) for group in ("lr", "grad_norm"))
+        step = Step(at, total, loss, norm, rate, step_time_s=time, nan=is_broken(loss, norm), extra=extra)
         return StepReport(name, step, found.start())
 
     return parse_line
