@@ -12,6 +12,7 @@ Whatever a widget draws, no letter in it can be obeyed; and no error that ends t
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import sys
 from collections import deque
@@ -50,6 +51,7 @@ _LOOK = 0.01  # seconds between two looks whether it is there
 SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
+FREE_EVERY, FREE_ALL = 60.0, 10  # seconds between two looks for objects to free, and after how many they are at all
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
 
 
@@ -105,6 +107,7 @@ class KeyOrderedApp(App[int]):
             self.register_theme(theme)
         self.theme = DARK.name
         self._pressed_at = 0.0
+        self._looks = 0
         self._with_next_key: dict[str, Callable[[], None]] = {}
         self._typed: deque[events.Key] = deque()
         """Keys that came while another was being answered, or that are for a question."""
@@ -172,6 +175,17 @@ class KeyOrderedApp(App[int]):
     def keys_likely(self) -> bool:
         """Whether a key is being answered, or another one is likely."""
         return self.answering or monotonic() < self._pressed_at + KEYS_REST
+
+    def free_circles(self) -> None:
+        """Free what only circles of objects hold: those of the last minutes, and all of them every FREE_ALL times.
+
+        By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow.
+        """
+        self._looks += 1
+        if self._looks % FREE_ALL == 0:
+            gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
     def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
         """Draw what changes by itself; while keys come it is drawn with one of them, not after it.

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -510,3 +512,20 @@ async def test_a_page_that_is_being_opened_has_no_keys_yet() -> None:
     async with console() as (app, _, _session):
         page = cast("LiveScreen", app.MODES["runs"]())  # type: ignore[operator]
         assert page.active_bindings == {}
+
+
+async def test_what_only_circles_hold_is_freed() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    async with console() as (app, _, _):
+        gc.disable()
+        try:
+            circle = weakref.ref(Circle())
+            assert circle() is not None
+            app.free_circles()
+            assert circle() is None
+        finally:
+            gc.enable()
+            gc.unfreeze()
