@@ -348,10 +348,14 @@ async def require_small(client: Client, namespace: str, name: str = "") -> None:
 
 
 def _is_small(release: str) -> bool:
+    left = MAX_RELEASE_BYTES
     try:
         packed = base64.b64decode(base64.b64decode(release))
-        unpacking = zlib.decompressobj(_GZIP)
-        unpacking.decompress(packed, MAX_RELEASE_BYTES)
+        while packed and left > 0:  # Helm unpacks all of several gzips in a row
+            unpacking = zlib.decompressobj(_GZIP)
+            left -= len(unpacking.decompress(packed, left))
+            packed = unpacking.unconsumed_tail or unpacking.unused_data
+            left = 0 if unpacking.unconsumed_tail else left
     except (binascii.Error, ValueError, zlib.error):
-        return True  # Helm leaves out what it cannot read, and unpacks nothing of it
-    return not unpacking.unconsumed_tail
+        return True  # Helm leaves out what it cannot read
+    return not packed

@@ -5,10 +5,35 @@ A new attack is a row of `OBJECTS`.
 
 from __future__ import annotations
 
+import base64
+import gzip
+
 import pytest
 
 from console.errors import Unreadable
+from console.launch.releases import MAX_RELEASE_BYTES, _is_small
 from console.launch.stop import persistent_data_of, replicated_jobs_of
+
+SMALL, BOMB = gzip.compress(b"{}", mtime=0), gzip.compress(b" " * (MAX_RELEASE_BYTES + 1), mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("packed", "small"),
+    [
+        pytest.param(SMALL, True, id="one"),
+        (BOMB, False),
+        (SMALL + BOMB, False),
+        (SMALL * 1000, True),
+        (BOMB[:-9] + SMALL, False),
+        (gzip.compress(BOMB, mtime=0), True),  # Helm unpacks once
+        (SMALL + b"no gzip", True),
+        (b"no gzip", True),
+        (b"", True),
+    ],
+)
+def test_a_release_that_unpacks_to_gigabytes_is_known_before_helm_unpacks_it(packed: bytes, small: bool) -> None:
+    assert _is_small(base64.b64encode(base64.b64encode(packed)).decode()) == small
+
 
 OBJECTS = {
     "a JobSet without a spec": "kind: JobSet\nmetadata: {name: x}\n",
