@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from console.kube.client import Client
 
 BANNER_TIMEOUT = 4.0  # seconds an SSH server has to say its first line
+MAX_BANNER = 255  # bytes of it that are shown, as many as RFC 4253 allows
 STEP_TIMEOUT = 7.0  # seconds for each step but the login program's
 REFUSAL_TIMEOUT = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
 POD_WAIT_SECONDS = 5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing
@@ -169,7 +170,7 @@ class DoctorRun:
         if not said.startswith(b"SSH-2.0-"):
             shown = said[:40].decode(errors="replace").strip() or "nothing"
             raise Unreachable(f"What answers at port {pod_facts.PORT} is not an SSH server: it says {shown!r}.")
-        return said.split(b"\n", 1)[0].strip().decode(errors="replace") + "."
+        return said[:MAX_BANNER].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def check_host_key(self) -> str | StepWarning:
         """Check that its host key is the one in the API and in known_hosts."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from console.attach.ssh.doctor import require_server
+from console.attach.ssh.doctor import MAX_BANNER, DoctorRun, require_server
 from console.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -39,3 +41,10 @@ async def test_nothing_listens(own: str, hint: str) -> None:
     with pytest.raises(Unreachable, match="Nothing listens on port 2222 of pod a") as caught:
         await require_server(closed, None)  # type: ignore[arg-type]
     assert hint in caught.value.hint
+
+
+async def test_of_a_banner_without_end_as_much_is_shown_as_one_may_have() -> None:
+    said = asyncio.ensure_future(Pod(b"SSH-2.0-" + b"x" * 10_000).receive())
+    shown = await DoctorRun.check_banner(cast("Any", SimpleNamespace(_first=said)))
+    assert shown.startswith("SSH-2.0-xxx")
+    assert len(shown) == MAX_BANNER + 1, "with its full stop"
