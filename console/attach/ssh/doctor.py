@@ -92,7 +92,7 @@ class DoctorRun:
             found = await asyncio.to_thread(lambda: list(surroundings.find_foreign_options(places, host)))
         except (OSError, subprocess.SubprocessError) as error:
             return StepWarning(f"ssh -G {host} failed: {error}.", "Look at the person's ssh config, and at PATH.")
-        fix = f"Put it under `Host * !a4-*`; a4's hosts come first after a4 ssh --write-config {self.address.job}"
+        fix = f"Put it under `Host * !a4-*`, below the line of a4's in {places.user_config}."
         return StepWarning(" ".join(found), fix) if found else f"{host} has a4's options."
 
     async def check_local_ports(self) -> str | StepWarning:
