@@ -28,6 +28,7 @@ from console.logs.failure_kinds import (
 )
 from console.logs.line_splitter import split_label
 from console.logs.word_search import LineBlocks, WordSearch, iter_spans_with
+from console.patterns import lazy_pattern
 
 MAX_LINE = 1 << 13  # bytes of a line that are kept
 MAX_FAILURES = 1000  # failures that are kept; of more only their number
@@ -36,66 +37,66 @@ WORDS = WordSearch(*FAILURE_WORDS)
 _REPORTED = 40  # lines of which a report may consist for each process that it names
 _MAX_TEXT = 300  # letters of a log's own words that are kept
 
-_RANK = re.compile(r"\[(?:rank|Rank )(\d{1,7})\]|\bRank (\d{1,7})\]|\[\d{1,9},(\d{1,7})\]<std|^\s{0,8}(\d{1,7}): ")
-_RANKED = re.compile(r"\[rank\d{1,7}\]: ?")
-_BEFORE_TRACEBACK = re.compile(  # what belongs to every line of one: a rank, a time and a level, bars of a group
+_RANK = lazy_pattern(r"\[(?:rank|Rank )(\d{1,7})\]|\bRank (\d{1,7})\]|\[\d{1,9},(\d{1,7})\]<std|^\s{0,8}(\d{1,7}): ")
+_RANKED = lazy_pattern(r"\[rank\d{1,7}\]: ?")
+_BEFORE_TRACEBACK = lazy_pattern(  # what belongs to every line of one: a rank, a time and a level, bars of a group
     r"(?P<rank>\[rank\d{1,7}\]: ?)?"
     r"(?P<prefix>(?:\[[^\]\n]{1,60}\] ?){1,4}|\d{4}-\d\d-\d\d[ T][^\n]{4,100}[\])A-Z:-] ?)?"
     r"(?P<gutter>\s*[|+] ?)?(?:Exception Group )?$"
 )
 _BOXED = ("│", "╭", "╰", "┃")  # rich's
-_GUTTER = re.compile(r"\s{0,40}[|+] ?")
-_POD = re.compile(r"\[pod/([^\]\s/]{1,253})")
-_KERNEL = re.compile(r"([\w.-]{1,253}) kernel: ")
-_WATCHDOG = re.compile(
+_GUTTER = lazy_pattern(r"\s{0,40}[|+] ?")
+_POD = lazy_pattern(r"\[pod/([^\]\s/]{1,253})")
+_KERNEL = lazy_pattern(r"([\w.-]{1,253}) kernel: ")
+_WATCHDOG = lazy_pattern(
     r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>[^)]{0,300}?)Timeout\(ms\)=(?P<limit>\d{1,12})\)"
     r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
 )
-_CUT_WATCHDOG = re.compile(r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>.{0,300})")
-_WORK = re.compile(r"(SeqNum|OpType)=(\w{1,60})")
-_FLIGHT = re.compile(
+_CUT_WATCHDOG = lazy_pattern(r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>.{0,300})")
+_WORK = lazy_pattern(r"(SeqNum|OpType)=(\w{1,60})")
+_FLIGHT = lazy_pattern(
     r"collective timeout from\s{1,4}(?:rank (\d{1,7})\b|this local rank)|failure detected by watchdog at work"
 )
-_CUDA_OOM = re.compile(
+_CUDA_OOM = lazy_pattern(
     r"(?:CUDA|HIP)(?: error:)? out of memory\b(?P<said>[^\n]{0,200})|CUDA_ERROR_OUT_OF_MEMORY"
     r"|RESOURCE_EXHAUSTED: Out of memory (?P<jax>[^\n]{0,120})|torch(?:\.cuda)?\.OutOfMemoryError: (?P<other>.{0,200})"
 )
-_TRIED = re.compile(r"(?i:tried|trying) to allocate (?:([\d.]{1,12} ?[KMGT]?i?B)\b|(\d{1,18}) ?bytes)")
-_GPU = re.compile(r"\bGPU (\d{1,3})\b")
-_HOST_OOM = re.compile(
+_TRIED = lazy_pattern(r"(?i:tried|trying) to allocate (?:([\d.]{1,12} ?[KMGT]?i?B)\b|(\d{1,18}) ?bytes)")
+_GPU = lazy_pattern(r"\bGPU (\d{1,3})\b")
+_HOST_OOM = lazy_pattern(
     r"oom[_-]kill event|Out of memory: Kill|cgroup out of memory: Kill|[Ee]xceeded (?:job |step )?memory limit"
 )
-_KILLED = re.compile(r"Kill(?:ed)? process (\d{1,10}),? ?\(?([^\s,)]{1,60})")
-_DEEPSPEED = re.compile(r"exits with return code = (-?\d{1,6})")
-_CANCELLED = re.compile(
+_KILLED = lazy_pattern(r"Kill(?:ed)? process (\d{1,10}),? ?\(?([^\s,)]{1,60})")
+_DEEPSPEED = lazy_pattern(r"exits with return code = (-?\d{1,6})")
+_CANCELLED = lazy_pattern(
     r"\*\*\* (?P<what>JOB|STEP) (?P<id>\S{1,60}) ON (?P<host>\S{1,253}) CANCELLED AT \S{1,40}"
     r"(?: DUE TO (?P<why>[A-Z ]{1,40}))?"
 )
-_SRUN = re.compile(
+_SRUN = lazy_pattern(
     r"srun: error: (?P<host>[\w.\[\],-]{1,253}): tasks? (?P<ranks>[\d,-]{1,200}): (?P<how>Exited with exit code \d{1,4}"
     r"|Out Of Memory|Killed|Segmentation fault|Aborted|Bus error|Terminated)"
 )
-_NOTICED = re.compile(r"(mpirun|mpiexec|prterun|orterun) noticed that process rank (\d{1,9}) with PID ")
-_ON_NODE = re.compile(r"on node (\S{1,253})")
-_ON_SIGNAL = re.compile(r"on\s+signal (\d{1,3})")
-_DETECTED = re.compile(
+_NOTICED = lazy_pattern(r"(mpirun|mpiexec|prterun|orterun) noticed that process rank (\d{1,9}) with PID ")
+_ON_NODE = lazy_pattern(r"on node (\S{1,253})")
+_ON_SIGNAL = lazy_pattern(r"on\s+signal (\d{1,3})")
+_DETECTED = lazy_pattern(
     r"(mpirun|mpiexec|prterun|orterun)\S* detected that one or more processes exited with non-zero status"
 )
-_PROCESS = re.compile(r"Process name: +\[(?:\[\d{1,9},\d{1,9}\]|[^\s\[\]]{1,300}@\d{1,9}),(\d{1,9})\]")
-_CODE = re.compile(r"Exit code: +(-?\d{1,9})")
-_SIGNALLED = re.compile(r"SignalException: Process \d{1,12} got signal: (\d{1,3})")
-_ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6})")
-_FIELD = re.compile(r"\s*(host|rank|exitcode|traceback) +: +(.*)")
-_NUMBER = re.compile(r"-?\d{1,9}")
+_PROCESS = lazy_pattern(r"Process name: +\[(?:\[\d{1,9},\d{1,9}\]|[^\s\[\]]{1,300}@\d{1,9}),(\d{1,9})\]")
+_CODE = lazy_pattern(r"Exit code: +(-?\d{1,9})")
+_SIGNALLED = lazy_pattern(r"SignalException: Process \d{1,12} got signal: (\d{1,3})")
+_ELASTIC = lazy_pattern(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6})")
+_FIELD = lazy_pattern(r"\s*(host|rank|exitcode|traceback) +: +(.*)")
+_NUMBER = lazy_pattern(r"-?\d{1,9}")
 _ROOT = "Root Cause (first observed failure)"
-_GPU_LOST = re.compile(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}(?:\.\d)?)?)")
-_HOST = re.compile(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")  # put there by nccl-tests
-_CRASH = re.compile(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
+_GPU_LOST = lazy_pattern(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}(?:\.\d)?)?)")
+_HOST = lazy_pattern(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")  # put there by nccl-tests
+_CRASH = lazy_pattern(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
 _TRACEBACK = "Traceback (most recent call last)"
-_EXCEPTION_LINE = re.compile(
+_EXCEPTION_LINE = lazy_pattern(
     r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?<!Group)(?:Error|Exception|Exit|Interrupt)(?::|\s*$)"
 )
-_EXCEPTION = re.compile(r"\s{0,4}((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:: (.{0,2000}))?\s*$")
+_EXCEPTION = lazy_pattern(r"\s{0,4}((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:: (.{0,2000}))?\s*$")
 _ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-memory", "slurm", "signal")
 """Kinds that say how a launcher or a scheduler ended a job, the one that says most first."""
 
@@ -511,18 +512,18 @@ _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
 )  # fmt: skip
 
 
-_STEP_FAILED = re.compile(
+_STEP_FAILED = lazy_pattern(
     r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
     r"(failed with exit code \d{1,3}|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200}?)\s*$"
 )
-_CAUSE = re.compile(  # how programs and shells say that they were called with what they do not take
+_CAUSE = lazy_pattern(  # how programs and shells say that they were called with what they do not take
     r"\b(?:error|fatal): \S|command not found|No such file or directory|Permission denied|this image has no "
     r"|\binvalid \w|\bunrecognized |\bunknown (?:option|argument)|\bis not a valid\b",
     re.IGNORECASE,
 )
 
 
-_SENTENCE = re.compile(r"^(?!\s*(?:#|\d+\s+\d+\s)).*[A-Za-z]{3}")  # no comment and no row of a table
+_SENTENCE = lazy_pattern(r"^(?!\s*(?:#|\d+\s+\d+\s)).*[A-Za-z]{3}")  # no comment and no row of a table
 
 
 def find_failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:

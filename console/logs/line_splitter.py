@@ -7,13 +7,13 @@ printed (it says of which step). Hours of a bar take no more room than one line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 from console.errors import Unreadable
 from console.kube.objects.meta import parse_time
 from console.logs.word_search import ANSI, LineBlocks
+from console.patterns import lazy_pattern
 
 LONGEST = 1 << 14  # bytes of a line that are kept
 
@@ -42,13 +42,13 @@ def strip_terminal_codes(raw: bytes) -> str:
 
 
 _LABELS = (  # what launchers and log readers put in front of a line, and whether it tells processes apart
-    (re.compile(r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?"), True),
-    (re.compile(r"\s*\[(pod/[^\]\s]+)\] ?"), True),
-    (re.compile(r"()\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "), False),
-    (re.compile(r"()\s*\[\+ *[\d.]+\] "), False),
-    (re.compile(r"()\s*> ?"), False),
-    (re.compile(r"\s*(\d+): "), True),
-    (re.compile(r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])"), True),
+    (lazy_pattern(r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?"), True),
+    (lazy_pattern(r"\s*\[(pod/[^\]\s]+)\] ?"), True),
+    (lazy_pattern(r"()\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "), False),
+    (lazy_pattern(r"()\s*\[\+ *[\d.]+\] "), False),
+    (lazy_pattern(r"()\s*> ?"), False),
+    (lazy_pattern(r"\s*(\d+): "), True),
+    (lazy_pattern(r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])"), True),
 )
 
 
@@ -74,7 +74,7 @@ def split_label(line: str) -> tuple[str, str]:
     return stream, text
 
 
-_STEP = re.compile(rb"\| *(\d{1,15})/")
+_STEP = lazy_pattern(rb"\| *(\d{1,15})/")
 _BAR, _LOSS = b"%|", b"loss"
 
 

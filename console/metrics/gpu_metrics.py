@@ -12,7 +12,6 @@ A rate needs two readings; where a counter is missing, was set back, or says N/A
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
@@ -20,6 +19,7 @@ from typing import Any, Final, Literal
 
 from console.logs.line_splitter import TextLineSplitter
 from console.metrics.training.values import parse_count
+from console.patterns import lazy_pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +257,12 @@ def _merge_order(before: list[int], stay: set[int], come: list[int]) -> list[int
     return list(dict.fromkeys([*(each for each in before if each in stay), *come]))
 
 
-_FIRST = re.compile(
+_FIRST = lazy_pattern(
     r"\|\s{1,9}(\d{1,4})\s{1,9}(\S.{0,80}?)\s{1,40}(?:On|Off|N/A)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s+(?:On|Off|N/A)\s*\|\s*(\S+)"
 )
-_SECOND = re.compile(r"\|\s*\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)")
-_NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,9})?)\s{0,2}(?:%|MiB|MHz|W|C)?")
-_BITS = re.compile(r"0x[0-9A-Fa-f]{1,16}")
+_SECOND = lazy_pattern(r"\|\s*\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)")
+_NUMBER = lazy_pattern(r"([-+]?\d{1,15}(?:\.\d{1,9})?)\s{0,2}(?:%|MiB|MHz|W|C)?")
+_BITS = lazy_pattern(r"0x[0-9A-Fa-f]{1,16}")
 _FIELDS = {  # columns of the CSV that are read, besides index, name and bus
     "utilization.gpu": "utilization", "memory.used": "memory_used", "memory.total": "memory_total",
     "temperature.gpu": "temperature", "power.draw": "power", "power.draw.instant": "power",
@@ -368,8 +368,8 @@ def parse_nvidia_smi(data: bytes) -> tuple[Gpu, ...]:
     return parser.gpus
 
 
-_SAMPLE = re.compile(r"DCGM_FI_(\w{1,60})\{(.{0,4000})\}\s+([-+]?[\d.]+(?:[eE][-+]?\d+)?|NaN)")
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_SAMPLE = lazy_pattern(r"DCGM_FI_(\w{1,60})\{(.{0,4000})\}\s+([-+]?[\d.]+(?:[eE][-+]?\d+)?|NaN)")
+_LABEL = lazy_pattern(r'(\w+)="([^"]*)"')
 _DCGM_FIELDS = {
     "DEV_GPU_UTIL": "utilization", "DEV_FB_USED": "memory_used", "DEV_GPU_TEMP": "temperature",
     "DEV_POWER_USAGE": "power", "DEV_SM_CLOCK": "clock", "DEV_ECC_DBE_VOL_TOTAL": "ecc_uncorrected",
@@ -414,10 +414,10 @@ def _make_gpu(index: int, name: str, bus: str, pod: str, values: dict[str, float
     return gpu
 
 
-_AT = re.compile(r"a4-counters (\d{1,12}(?:\.\d{1,9})?)")
-_RDMA = re.compile(r"a4-rdma (\S{1,80}) (\d{1,20}) (\d{1,20})")
-_GPU = re.compile(r"GPU (\d{1,4}): ")
-_LINK = re.compile(r"\s{0,9}Link \d{1,3}: Data (Tx|Rx): (\d{1,20}) KiB")
+_AT = lazy_pattern(r"a4-counters (\d{1,12}(?:\.\d{1,9})?)")
+_RDMA = lazy_pattern(r"a4-rdma (\S{1,80}) (\d{1,20}) (\d{1,20})")
+_GPU = lazy_pattern(r"GPU (\d{1,4}): ")
+_LINK = lazy_pattern(r"\s{0,9}Link \d{1,3}: Data (Tx|Rx): (\d{1,20}) KiB")
 _WORD, _KIB = 4, 1024
 
 _Counts = dict[str | int, tuple[int, int]]  # bytes in and out since some moment, by port or by index of the GPU

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
+from console.patterns import lazy_pattern
 from console.scheduling.kueue_snapshot import cluster_queue_name
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.why_answer import Category
@@ -29,30 +28,30 @@ _TOKENS = {
     "PendingEvaluation": Category.NOT_EVALUATED,
 }
 _TEXTS = (
-    (re.compile(r"pending the preemption of \d+|will fit after these preemptions complete"), Category.PREEMPTING),
-    (re.compile(r"queue \S+ is stopped|queue is stopped"), Category.STOPPED),
-    (re.compile(r"queue \S+ (doesn't exist|not found)|queue doesn't exist"), Category.MISSING_QUEUE),
-    (re.compile(r"queue \S+ is inactive"), Category.INACTIVE_QUEUE),
-    (re.compile(r"in podsready condition"), Category.PODS_NOT_READY),
-    (re.compile(r"failed admission checks"), Category.CHECKS),
-    (re.compile(r"insufficient unused quota|no longer fits after processing|overlapping preemption"), Category.QUOTA),
-    (re.compile(r"allows to fit only|allow to fit|requires topology"), Category.TOPOLOGY),
-    (re.compile(r"maximum capacity|insufficient quota"), Category.EXCEEDS),
+    (lazy_pattern(r"pending the preemption of \d+|will fit after these preemptions complete"), Category.PREEMPTING),
+    (lazy_pattern(r"queue \S+ is stopped|queue is stopped"), Category.STOPPED),
+    (lazy_pattern(r"queue \S+ (doesn't exist|not found)|queue doesn't exist"), Category.MISSING_QUEUE),
+    (lazy_pattern(r"queue \S+ is inactive"), Category.INACTIVE_QUEUE),
+    (lazy_pattern(r"in podsready condition"), Category.PODS_NOT_READY),
+    (lazy_pattern(r"failed admission checks"), Category.CHECKS),
+    (lazy_pattern(r"insufficient unused quota|no longer fits after processing|overlapping preemption"), Category.QUOTA),
+    (lazy_pattern(r"allows to fit only|allow to fit|requires topology"), Category.TOPOLOGY),
+    (lazy_pattern(r"maximum capacity|insufficient quota"), Category.EXCEEDS),
     (
-        re.compile(r"node affinity|untolerated taint|flavor \S+ not found|unavailable in clusterqueue"),
+        lazy_pattern(r"node affinity|untolerated taint|flavor \S+ not found|unavailable in clusterqueue"),
         Category.NO_FLAVOR,
     ),
-    (re.compile(r"does not provide resource"), Category.NO_FLAVOR),
-    (re.compile(r"doesn't match clusterqueue selector"), Category.MISSING_QUEUE),
-    (re.compile(r"preemption.* gated|admission is gated"), Category.GATED),
+    (lazy_pattern(r"does not provide resource"), Category.NO_FLAVOR),
+    (lazy_pattern(r"doesn't match clusterqueue selector"), Category.MISSING_QUEUE),
+    (lazy_pattern(r"preemption.* gated|admission is gated"), Category.GATED),
 )
 """Over several flavors the message has several clauses; the one that may still come true comes first here."""
-_MORE = re.compile(r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed")
-_OVER = re.compile(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
-_EXCLUDED = re.compile(r"Total nodes: (\d{1,9}); excluded: (.{1,2000})")
-_EXCLUSION = re.compile(r"(\w{1,40}(?: \"[^\"]{1,300}\")?): (\d{1,9})")
-_UNCOVERED = re.compile(r"resource (\S{1,300}) unavailable in ClusterQueue")
-_FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
+_MORE = lazy_pattern(r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed")
+_OVER = lazy_pattern(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
+_EXCLUDED = lazy_pattern(r"Total nodes: (\d{1,9}); excluded: (.{1,2000})")
+_EXCLUSION = lazy_pattern(r"(\w{1,40}(?: \"[^\"]{1,300}\")?): (\d{1,9})")
+_UNCOVERED = lazy_pattern(r"resource (\S{1,300}) unavailable in ClusterQueue")
+_FITS = lazy_pattern(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
 
 
 class KueueMessage(Struct, frozen=True):
@@ -102,7 +101,7 @@ def lasting_reason(workload: Workload) -> str:
     return message.text if message.excluded or message.category in lasting else ""
 
 
-_PREEMPTOR = re.compile(
+_PREEMPTOR = lazy_pattern(
     r"\(UID: ([^\s,)]+)(?:, JobUID: ([^\s,)]+))?\)(?: due to ([^;]+))?(?:; preemptor path: (\S+?)(?:;|$))?"
 )
 

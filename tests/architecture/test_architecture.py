@@ -110,6 +110,12 @@ def test_every_module_says_what_it_is() -> None:
     assert [str(path.relative_to(ROOT)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
+def test_few_patterns_of_a_module_that_reads_logs_are_compiled_before_they_are_used() -> None:
+    read = [path for path in SOURCES if path.parts[len(ROOT.parts) + 1] in {"logs", "metrics", "scheduling"}]
+    early = {path.name: len(re.findall(r"(?m)^(?:\w.* = |    \().*\bre\.compile\(", path.read_text())) for path in read}
+    assert {name: number for name, number in early.items() if number > 8} == {}
+
+
 @pytest.mark.slow(reason="starts programs of its own")
 @pytest.mark.parametrize(
     ("statement", "absent"),

@@ -30,24 +30,25 @@ from console.metrics.nccl.formats import (
     row_without_in_place,
 )
 from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, parse_rows_at
+from console.patterns import lazy_pattern
 
-_COMMAND = re.compile(
+_COMMAND = lazy_pattern(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
 )
 _ANNOUNCED = (  # what stands in such a line, which is found ten times as fast; how it says what
-    ("-tests", re.compile(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
-    ("Collective", re.compile(r"Collective test starting: *([\w.-]+)"), "program"),
-    ("nThread", re.compile(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
+    ("-tests", lazy_pattern(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
+    ("Collective", lazy_pattern(r"Collective test starting: *([\w.-]+)"), "program"),
+    ("nThread", lazy_pattern(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
 )
-_RANK = re.compile(  # the second way: its "#" was taken for a heading by whoever kept the log
+_RANK = lazy_pattern(  # the second way: its "#" was taken for a heading by whoever kept the log
     r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
 )
-_HEADER = re.compile(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
+_HEADER = lazy_pattern(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
 _ERRORS = ("error", "res")  # with one of these as its last column
-_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
-_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
-_ENDED = re.compile(r"Collective test concluded(?:: *([\w.-]+))?")
-_ERROR = re.compile(r"^\s*# error: *(\S.*?)\s*$")
+_BOUNDS = lazy_pattern(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
+_AVERAGE = lazy_pattern(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
+_ENDED = lazy_pattern(r"Collective test concluded(?:: *([\w.-]+))?")
+_ERROR = lazy_pattern(r"^\s*# error: *(\S.*?)\s*$")
 _TODAYS = Units()
 
 
@@ -267,7 +268,7 @@ _LEAST, _MOST = 1 << 8, 1 << 15  # bytes that are searched at once: few where a 
 _FAR = 64  # rows of a table after which it is tried again to read those that follow together, where they do not
 _MARK = ord("#")  # it begins a line that is no row: tables have many of these, one after another
 _WHOLE = 12  # words of a whole row
-_ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")  # numbers, type, figures
+_ROW_LIKE = lazy_pattern(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")  # with a type
 
 
 def _is_row(text: str, *, torn: bool) -> bool:
