@@ -246,6 +246,7 @@ def test_history_needs_no_cluster(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["history", "--json"]) == 0
     assert json.loads(capfd.readouterr().out) == {"kind": "history", "note": "", "items": []}
 
