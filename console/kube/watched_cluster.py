@@ -129,6 +129,13 @@ class WatchedCluster:
             raise Unreachable("The session is closed.")
         return self._connection
 
+    @property
+    def slow_plugin(self) -> ConsoleError | None:
+        """That a credential plugin has not answered for a while; None: none is late."""
+        from console.kube.login import SLOW
+
+        return self.current_connection.client.login.unanswered(SLOW)
+
     def pause_for_keypress(self) -> None:
         """Call on each key press: it is handled before further data from the cluster."""
         if self._connection is not None:

@@ -66,12 +66,9 @@ async def open_session(
 
 async def _name_slow_plugin(session: Session) -> None:
     """Name a credential plugin that is late: a command that lists nothing waits for its end."""
-    from console.kube.login import SLOW
-
-    while True:
+    while (late := session.watch.slow_plugin) is None:
         await asyncio.sleep(0.5)
-        if (late := session.watch.current_connection.client.login.unanswered(SLOW)) is not None:
-            return warn(str(late))
+    warn(str(late))
 
 
 async def _require_namespace(session: Session, error: NotFound) -> None:

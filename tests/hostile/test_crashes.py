@@ -195,7 +195,7 @@ async def bad():
     token = PLANTED
     fail()
 
-def run_command(argv):
+def run_command(argv, **_):
     where = argv[0]
     if where == "command":
         fail()

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from console.kube.arrivals import CLOCK
 from console.kube.store import Store
 from console.metrics import job_measures
 from console.session import Session
@@ -63,6 +64,7 @@ def stopped_clock(folder: Path) -> Iterator[None]:
         time.tzset()
         for place in (time, *map(import_module, OWN_CLOCKS)):
             stack.enter_context(patch.object(place, "time", stands_still))
+        stack.enter_context(patch.object(CLOCK, "now", stands_still))  # else that of the practice cluster's answers
         stack.enter_context(patch.dict(Store.__init__.__kwdefaults__, clock=stands_still))
         # by a clock that stands still no second passes after the last of the lines from before
         stack.enter_context(patch.object(job_measures, "CATCH_UP_SECONDS", 0.0))
