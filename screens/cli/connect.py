@@ -66,9 +66,10 @@ async def open_session(
 
 async def _name_slow_plugin(session: Session) -> None:
     """Name a credential plugin that is late: a command that lists nothing waits for its end."""
-    while (late := session.watch.slow_plugin) is None:
+    while True:
         await asyncio.sleep(0.5)
-    warn(str(late))
+        if (late := session.watch.slow_plugin) is not None:
+            return warn(str(late))
 
 
 async def _require_namespace(session: Session, error: NotFound) -> None:
