@@ -271,9 +271,22 @@ def _is_rounded_from(short: float, full: float) -> bool:
 
 
 def _is_same_step(old: Step, new: Step) -> bool:
-    """Whether both are the same unnumbered step, printed twice."""
+    """Whether both are the same unnumbered step, printed twice, of which one may have rounded figures."""
     epoch = old.extra.get("epoch")
-    return epoch is not None and new.extra.get("epoch") == epoch and _is_same_loss(old.loss, new.loss)
+    if epoch is None or new.extra.get("epoch") != epoch or not _is_same_loss(old.loss, new.loss):
+        return False
+    figures = ((getattr(old, name), getattr(new, name)) for name in ("loss", "grad_norm", "lr"))
+    return all(
+        mine is None or other is None or (math.isnan(mine) and math.isnan(other)) or _rounded(mine, other) == other
+        or _rounded(other, mine) == mine
+        for mine, other in figures
+    )  # fmt: skip
+
+
+def _rounded(figure: float, other: float) -> float:
+    """The figure with as many digits as the other has."""
+    digits = len(repr(other).partition("e")[0].replace(".", "").lstrip("-0"))
+    return float(f"{figure:.{max(digits, 1)}g}")
 
 
 def _is_same_loss(old: float | None, new: float | None) -> bool:

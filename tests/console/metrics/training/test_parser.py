@@ -143,6 +143,15 @@ def test_megatron_deepspeed_told_twice() -> None:
 # the others
 
 
+@pytest.mark.parametrize(("again", "steps"), [
+    ("{'loss': 2.0839959, 'grad_norm': 1.03125, 'epoch': 0.01}\n", 1),  # of another callback, which rounds less
+    ("{'loss': 2.084, 'grad_norm': 1.2119, 'epoch': 0.01}\n", 2),  # another step, whose loss is about the same
+    ("{'loss': 2.0851, 'grad_norm': 1.0312, 'epoch': 0.01}\n", 2),
+])  # fmt: skip
+def test_a_step_of_hugging_face_is_printed_again_if_all_its_figures_agree(again: str, steps: int) -> None:
+    assert len(one("{'loss': 2.084, 'grad_norm': 1.0312, 'epoch': 0.01}\n" + again).steps) == steps
+
+
 def test_torchtitan_in_colours() -> None:
     found = step(
         "[rank0]:[titan] 2026-01-01 00:00:00,000 - root - INFO - \x1b[31mstep:  5  \x1b[32mloss:  7.37200  "
