@@ -187,6 +187,7 @@ def test_workloads_say_of_a_job_that_diverged_what_the_page_of_queues_says(a4: C
     assert any(line.endswith("  running on a4") for line in rows.values())
 
 
+@pytest.mark.slow(reason="hears a log until it was read up to now")
 def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
     told = a4.json("why", "dpo-a3b", code=5)
     assert (told["state"], told["card"], [each["kind"] for each in told["alarms"]]) == ("diverged", None, ["nan"])
