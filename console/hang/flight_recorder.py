@@ -235,7 +235,8 @@ def judge(
     if found is None and late:
         trusting = _Waits(dumps, late)
         found = _culprit(trusting, frozenset(gone)) or _left_behind(trusting)
-    found = found or _culprit(waits, frozenset(gone))
+    # Whose stack waits for others is no culprit, though it gave no dump.
+    found = found or _culprit(_Waits(dumps, late & set(waiting)), frozenset(gone))
     if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
         return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
     return found or _mismatch(waits, blocked=False) or _left_behind(waits) or _cycle(waits) or _network_finding(waits)
@@ -296,6 +297,11 @@ def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
     name = f"{at.kind} #{at.seq:,} of {waits.named(group)}"
     number = len(waits.blocked)
     if not any(rank in waits.known for rank in ranks):
+        silent = tuple(sorted(found - waits.known.keys()))
+        if len(silent) > 1 and not gone.issuperset(silent):
+            return Finding(
+                Desync.NO_DUMP, silent, f"gave no dump, and one or more did not enter {name}", number, at.frame
+            )
         return Finding(Desync.NO_DUMP, ranks, f"gave no dump and never entered {name}", number, at.frame)
     if all(any(each == (group, at.seq) for each in waits.launched(rank)) for rank in ranks):
         what = f"launched {name}, but {'its GPU has' if len(ranks) == 1 else 'their GPUs have'} not come to it"

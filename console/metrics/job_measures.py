@@ -470,7 +470,6 @@ class JobProgressReader:
             return found
         uid, now = jobset.uid, time.monotonic()
         if now > self._looked.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:
-            self._looked[uid] = now
             every = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
             gate = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
@@ -481,7 +480,7 @@ class JobProgressReader:
                 return None
 
             ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
-            self._ends[uid] = combine_ends(filter(None, ends))
+            self._looked[uid], self._ends[uid] = now, combine_ends(filter(None, ends))
         return replace(found, end=self._ends[uid])
 
     async def _compare(self, jobset: JobSet, found: JobProgress, accelerator: str) -> JobProgress:

@@ -213,6 +213,21 @@ def test_each_case_of_a_hang_has_its_sentence(happens: Any, kind: Desync, ranks:
     assert ADVICE[kind]
 
 
+def test_of_ranks_that_gave_no_dump_those_that_wait_are_not_at_fault() -> None:
+    every = dumps()
+    skipped(every)
+    every |= {rank: RankDump(rank, "its recorder wrote no dump") for rank in (8, 9, 10, 11)}
+    told = tell_history(every).values()
+    found = judge(told)
+    assert found is not None
+    assert (found.ranks, found.what.partition(" all_reduce")[0]) == (
+        (8, 9, 10, 11), "gave no dump, and one or more did not enter",
+    )  # fmt: skip
+    narrow = judge(told, waiting={8, 10, 11}, working={9})
+    assert narrow is not None
+    assert (narrow.kind, narrow.ranks) == (Desync.NO_DUMP, (9,))
+
+
 def test_every_kind_is_among_the_cases_and_a_job_that_goes_on_is_none() -> None:
     assert {kind for _, kind, _, _ in CASES} == set(Desync) == set(ADVICE)
     assert judge([]) is None
