@@ -310,8 +310,7 @@ async def alarms(options: AlarmsOptions) -> int:
             told = [alarm_json(session, each) for each in found]
             print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
         else:
-            show_alarms(found, options.listen, watching.coverage)
-            warn(watching.coverage.words)
+            show_alarms(found, options.listen, watching.coverage, namespace)
     return ALARM if found else 0
 
 
@@ -327,7 +326,7 @@ async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
     return [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
 
 
-def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage) -> None:
+def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage, namespace: str) -> None:
     if found:
         print_table(*as_text(ALARMS, found))
     else:
@@ -335,6 +334,7 @@ def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage) -> 
         print_line(f"No alarms in {listened:g} s, in which lines of the log of {jobs} were read.")
         if coverage.read < coverage.running:
             warn("Of the others it is not known: --listen SECONDS watches longer.")
+    warn(f"{coverage.words}{f' These are of namespace {namespace}; -A is for all.' if namespace else ''}")
 
 
 async def _follow(session: Session, options: AlarmsOptions) -> int:
