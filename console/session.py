@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from console.launch.diagnosis_store import Diagnoses
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
-    from console.launch.proof import Proof
+    from console.launch.ownership import Proof
     from console.logs.follow import LogService
     from console.metrics.alarms import AlarmService
     from console.metrics.diagnosis import Diagnosis
@@ -284,7 +284,7 @@ class Session:
 
     def proof_of(self, jobset: JobSet) -> Proof:
         """What proves that a job is of the person who looks, as the history and the answers were last read."""
-        from console.launch.proof import Proof
+        from console.launch.ownership import Proof
 
         if self.launch.runs.find_launch(jobset) is not None:
             return Proof.LAUNCHED

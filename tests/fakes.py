@@ -24,7 +24,7 @@ from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.diagnosis_store import Diagnoses
-from console.launch.proof import Proof
+from console.launch.ownership import Proof
 from console.launch.run_database import RunHistory
 from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState

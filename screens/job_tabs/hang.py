@@ -21,7 +21,7 @@ from console.hang.slow_rank_words import DUMPS_HALT
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.hang.stack_location import Activity
 from console.kube.snapshot import Fleet
-from console.launch.proof import Proof
+from console.launch.ownership import Proof
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, HealthLevel
 from console.scheduling.ranks import format_processes, format_ranges

@@ -36,7 +36,7 @@ from screens.wording import Span, runs_of
 
 if TYPE_CHECKING:
     from console.checkpoints.saved import SavedState
-    from console.launch.proof import Proof
+    from console.launch.ownership import Proof
 
 
 LOSS = METRICS[0]

@@ -20,7 +20,7 @@ from console.hang.report import HangReport, PodTrace
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
-from console.launch.proof import Proof
+from console.launch.ownership import Proof
 from console.launch.run_record import RunRecord
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.session import Session

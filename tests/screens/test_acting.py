@@ -20,7 +20,7 @@ from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, StackLocation
-from console.launch.proof import Proof
+from console.launch.ownership import Proof
 from console.launch.recipes import Field, FieldProblem, LaunchPlan
 from console.launch.run_record import RunRecord
 from console.metrics.alarm import AlarmKind

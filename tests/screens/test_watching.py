@@ -18,7 +18,7 @@ from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
 from console.hang.torch_analysis import TorchAnalysis, TorchFinding
-from console.launch.proof import Proof
+from console.launch.ownership import Proof
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
