@@ -205,15 +205,15 @@ async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tu
     report = AlarmReport()
     if job is None:
         return report, None
-    if (reads_log and job.finished) or (not reads_log and job.state is not JobState.PENDING):
-        with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
-            async with asyncio.timeout(LONGEST):
-                await session.measures.progress_reader.update([job.key])
-        report = AlarmReport(progress=session.measures.progress_reader.progress_of(job.uid))
-    elif reads_log:
+    if reads_log and not job.finished:
         session.watch.keep_watching()
         await read_diagnoses(session)
         report = await session.alarms.check_job(*job.key, LISTENS)
+    if report.progress is None and not report.refused and job.state is not JobState.PENDING:
+        with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
+            async with asyncio.timeout(LONGEST):
+                await session.measures.progress_reader.update([job.key])
+        report = report._replace(progress=session.measures.progress_reader.progress_of(job.uid))
     line = JobLine(job, session.fleet, report.progress, report.alarms, report.late, report.follows_steps)
     return report, with_diagnoses(session, line)
 

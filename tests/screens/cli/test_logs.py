@@ -428,6 +428,13 @@ async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pyt
         "llama runs; its log comes faster than it is read, so whether it makes steps is not known (a4 alarms watches "
         "longer)."
     ]
+    printed = (f"step {at}/970 loss {'nan' if at > 20 else '2.0'} lr 1e-4" for at in range(1, 60))
+    session.printed["default", "llama-workload-0-0-x7k0"] = [LogLine(time.time() - 60, each) for each in printed]
+    session.measures.progress_reader.reset()
+    out, _ = await say(capsys, "why", "llama", code=5)  # what the end of its log tells is told all the same
+    assert out[0].startswith("llama diverged: loss is NaN since step 21")
+    session.printed.clear()
+    session.measures.progress_reader.reset()
     session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
     out, _ = await say(capsys, "why", "llama", code=5)
     assert out == ["llama diverged: no loss printed at 118.", "a4 training llama shows its steps."]
