@@ -109,10 +109,11 @@ def _start_up(place: ProgramContext) -> Iterator[Step]:
 def _run_quiet_rank(place: ProgramContext, over: str, total: int) -> Iterator[Step]:
     rank, past = place.rank * place.gpus, 0.0
     yield PrintLine(f"[rank {rank}] ready; the last rank prints the iterations")
-    seconds = seconds_per_step(place)
+    seconds, failing = seconds_per_step(place), [step for step in failing_steps(place) if step <= total]
     yield Pause(seconds * (1 + _START_SECONDS))
-    yield PrintLine(_format_memory(rank))
-    for number in (step for step in failing_steps(place) if step <= total):
+    if 1 not in failing:
+        yield PrintLine(_format_memory(rank))
+    for number in failing:
         yield Pause(seconds * (number - past))
         past = number
         yield from fail_at_step(place, number)
