@@ -122,6 +122,7 @@ async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_r
         assert report.unread == unread
 
 
+@pytest.mark.slow(reason="hears a log until it was read up to now")
 async def test_an_alarm_is_answered_once_the_log_was_read_up_to_now() -> None:
     over = asyncio.Event()
     lines, _ = printed(Case("fail:5", "swift-dpo", "failed", kept=True, quiet=900))
