@@ -199,7 +199,7 @@ def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
             second = _parse_timestamp(head + b"Z")
         digits = raw[_SECOND + 1 : stop - 1]
         if second and digits.isdigit():
-            lines.append((second + int(digits) / 10 ** len(digits), raw))
+            lines.append((second + int(digits[:9] or 0) / 10 ** len(digits[:9]), raw))
         else:
             lines.append((second if not digits else 0.0, raw))
     return lines

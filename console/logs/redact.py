@@ -118,7 +118,11 @@ def looks_confidential(text: str) -> bool:
 
 def redact(text: str) -> str:
     """The text with recognisable secrets redacted, for this program's own messages; logs use `Redactor`."""
-    return redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    clean = redact_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        return clean.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:  # what is taken for a secret ended within a character
+        return clean.decode("utf-8", "replace")
 
 
 def redact_tree(value: Any, name: str = "") -> Any:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.redact import REDACTED_BYTES, Redactor
+from console.logs.line_splitter import split_timestamps
+from console.logs.redact import REDACTED, REDACTED_BYTES, Redactor, redact
 
 STAMP = b"2026-11-21T07:00:00.5Z "
 
@@ -71,3 +72,12 @@ def test_a_sequence_that_is_no_colour_hides_no_secret() -> None:
 def test_many_lines_at_once_stay_as_many() -> None:
     lines = [STAMP + b"x hf_AbCdEfGhIjKl"] * 5 + [STAMP + b"y"]
     assert Redactor().redact_lines(lines) == [STAMP + b"x " + REDACTED_BYTES] * 5 + [STAMP + b"y"]
+
+
+def test_a_secret_that_ends_within_a_character_is_redacted_all_the_same() -> None:
+    assert redact(f"token={'a' * 499}ü").startswith(f"token={REDACTED}")
+
+
+def test_a_time_of_thousands_of_digits_is_no_failure() -> None:
+    (found,) = split_timestamps([b"2026-01-01T00:00:00." + b"1" * 5000 + b"Z "])
+    assert found[0] in (0.0, 1767225600.111111111)
