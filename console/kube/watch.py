@@ -128,12 +128,12 @@ async def follow(
         except ConsoleError as error:
             failures, lasts_not = retries.fail(), isinstance(error, Gone | _EndedAtOnce)
             # One broken watch is mended before anybody would notice.
-            told = failures > 1 or (not lasts_not and (not version or isinstance(error, Refused)))
+            is_shown = failures > 1 or (not lasts_not and (not version or isinstance(error, Refused)))
             version = "" if isinstance(error, Gone) else version
-            if told:
-                said = Disconnected(error)
-                storm = said if lasts_not else None
-                yield said
+            if is_shown:
+                disconnected = Disconnected(error)
+                storm = disconnected if lasts_not else None
+                yield disconnected
                 await asyncio.sleep(backoff.wait(error, failures))
 
 

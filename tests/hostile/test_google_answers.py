@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow(reason="starts Google's libraries and a practice cluster for each answer")
-@pytest.mark.parametrize("said", [
+@pytest.mark.parametrize("fields", [
     {"size": "-5"}, {"size": "abc"}, {"size": str(10**30)}, {"updated": "yesterday\x1b[2J"}, {"generation": "../../x"},
     {"name": None}, {"name": 7},
 ])  # fmt: skip
 async def test_a_listing_of_a_bucket_that_cannot_be_read_is_refused_in_words(
-    said: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_json = storage._object_json
     async with google() as (session, world):
         world.service_state(BucketStore).put(BUCKET, "runs/a", b"x")
-        monkeypatch.setattr(storage, "_object_json", lambda *found: as_json(*found) | said)
+        monkeypatch.setattr(storage, "_object_json", lambda *found: as_json(*found) | fields)
         place, reach = GcsPlace(BUCKET, "runs/"), session.google.storage
         for look in (reach.list_folder(place), reach.fetch_folder(place, tmp_path)):
             with pytest.raises(Unreadable, match="what Google answers cannot be read") as caught:

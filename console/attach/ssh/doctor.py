@@ -104,11 +104,13 @@ class DoctorRun:
             found = await asyncio.to_thread(surroundings.find_listeners, ports, own)
         except OSError:
             return "Not known: this system has no /proc/net."
-        told = [f"{name} listens on port {port}, which is that of a tunnel to the pod." for port, name in found.items()]
+        sentences = [
+            f"{name} listens on port {port}, which is that of a tunnel to the pod." for port, name in found.items()
+        ]
         fix = (
             f"Stop it, or take a free port: a4 forward {self.rank_name} {' '.join(str(ports[port]) for port in found)}"
         )
-        return StepWarning(" ".join(told), fix) if told else "No other program listens on those of tunnels."
+        return StepWarning(" ".join(sentences), fix) if sentences else "No other program listens on those of tunnels."
 
     async def check_token(self) -> str | StepWarning:
         """Check that credentials are available; the next step shows whether the server accepts them."""

@@ -92,11 +92,13 @@ class LineLayout(Struct, eq=False):
         whole = len(rows) == piece.count(b"\n") and piece.endswith(b"\n")
         return rows if whole and not (self.differ and any(len({*row}) < len(row) for row in rows)) else []
 
-    def check_line(self, line: str, said: tuple[StepReport, str] | None) -> bool:
-        """Whether the line means by this layout what its parser said."""
+    def check_line(self, line: str, parsed: tuple[StepReport, str] | None) -> bool:
+        """Whether the line means by this layout what its parser reads."""
         rows = self.match_all(line.encode())
-        steps = self.parse_rows(rows) if rows and said else None
-        return bool(said and steps and (steps[0], self.format, self.label) == (said[0].step, said[0].format, said[1]))
+        steps = self.parse_rows(rows) if rows and parsed else None
+        return bool(
+            parsed and steps and (steps[0], self.format, self.label) == (parsed[0].step, parsed[0].format, parsed[1])
+        )
 
     def parse_rows(self, rows: Sequence[tuple[bytes, ...]]) -> PackedSteps | None:
         """The steps of these lines; None if one of them must be parsed by itself."""
@@ -158,14 +160,14 @@ def _to_floats(column: Sequence[bytes]) -> list[float]:
 
 def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
     """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
-    said = read(text)
+    parsed = read(text)
     bars = [bar.span() for bar in re.finditer(_BAR, text)]
     places = [each for each in _NUMBER.finditer(text) if not any(at <= each.start() < end for at, end in bars)]
-    if said is None or said[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
+    if parsed is None or parsed[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
         return None
     if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
         return None
-    trial = _LayoutTrial(text, read, said)
+    trial = _LayoutTrial(text, read, parsed)
     pattern, same, at, slots = "", "", 0, []
     for place in places:
         slot = trial.find_slot(*place.span())
@@ -176,25 +178,25 @@ def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
         slots += [slot] if slot else []
     pattern += trial.text_pattern(at, len(text)) + r"\n"
     names = [slot.name for slot in slots if slot.name]
-    lacks_step = said[0].step.step is not None and "step" not in names
+    lacks_step = parsed[0].step.step is not None and "step" not in names
     if len(slots) < 2 or not names or len(names) > len({*names}) or lacks_step:
         return None
     like = {name: value for name, value in trial.values.items() if value is not None and value is not False}
     line = re.compile(b"^" + pattern.encode(), re.MULTILINE)
-    made = LineLayout(said[0].format, said[1], line, tuple(slots), like, bool(bars))
+    made = LineLayout(parsed[0].format, parsed[1], line, tuple(slots), like, bool(bars))
     alike = f"{same}{text[at:]}\n"
     made.differ = bool(line.match(alike.encode())) and not made.check_line(alike, read(alike[:-1]))
-    return made if made.check_line(f"{text}\n", said) else None
+    return made if made.check_line(f"{text}\n", parsed) else None
 
 
 class _LayoutTrial:
     """Parses a line repeatedly with other text at one position, to find out which field each number sets."""
 
-    def __init__(self, text: str, read: ParseLine, said: tuple[StepReport, str]) -> None:
+    def __init__(self, text: str, read: ParseLine, parsed: tuple[StepReport, str]) -> None:
         self._text = text
         self._read = read
-        self._said = said
-        self.values = _step_values(said[0].step)
+        self._parsed = parsed
+        self.values = _step_values(parsed[0].step)
 
     def find_slot(self, start: int, end: int) -> NumberSlot | None:
         """The field of the number at that position; None if it must be the same in all lines."""
@@ -245,10 +247,10 @@ class _LayoutTrial:
 
     def _changed_figures(self, start: int, end: int, other: str) -> dict[str, object] | None:
         """The figures that change if `other` stands at that position; None if the line then has another meaning."""
-        said = self._read(self._text[:start] + other + self._text[end:])
-        if said is None or said[1] != self._said[1] or said[0].format != self._said[0].format:
+        parsed = self._read(self._text[:start] + other + self._text[end:])
+        if parsed is None or parsed[1] != self._parsed[1] or parsed[0].format != self._parsed[0].format:
             return None
-        values = _step_values(said[0].step)
+        values = _step_values(parsed[0].step)
         return {name: values.get(name) for name in values | self.values if values.get(name) != self.values.get(name)}
 
     def _changes_only_field(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:

@@ -217,13 +217,13 @@ def test_of_ranks_that_gave_no_dump_those_that_wait_are_not_at_fault() -> None:
     every = dumps()
     skipped(every)
     every |= {rank: RankDump(rank, "its recorder wrote no dump") for rank in (8, 9, 10, 11)}
-    told = tell_history(every).values()
-    found = judge(told)
+    gathered = tell_history(every).values()
+    found = judge(gathered)
     assert found is not None
     assert (found.ranks, found.what.partition(" all_reduce")[0]) == (
         (8, 9, 10, 11), "gave no dump, and one or more did not enter",
     )  # fmt: skip
-    narrow = judge(told, waiting={8, 10, 11}, working={9})
+    narrow = judge(gathered, waiting={8, 10, 11}, working={9})
     assert narrow is not None
     assert (narrow.kind, narrow.ranks) == (Desync.NO_DUMP, (9,))
 

@@ -174,8 +174,8 @@ async def test_410_lists_again_and_gives_one_replacement_without_a_gap(gone: Any
         [page("a", "b", version=5), page("b", version=90, token="t"), page("c", version=90)],
         [[line("MODIFIED", pod("a", 6))], gone, [line("ADDED", pod("d", 91))]],
     )
-    told_of = await told(script, 6 if gone is GONE else 7, Recorded(settled=0.0))
-    changes = [each for each in told_of if not isinstance(each, Heartbeat)]
+    changes_seen = await told(script, 6 if gone is GONE else 7, Recorded(settled=0.0))
+    changes = [each for each in changes_seen if not isinstance(each, Heartbeat)]
     assert [type(each) for each in changes[:4]] == [Listed, Changed, Listed, Changed]
     assert names(changes[2]) == ["b", "c"]
     assert script.versions == ["5", "6", "90"] or script.versions == ["5", "6", "90", "91"]

@@ -306,8 +306,8 @@ async def test_a_full_disk_is_known_before_a_run_is_to_be_kept_and_forgotten_onc
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, before[1]))  # bytes that a file may have
     try:
-        said = await history.check_writes()
-        assert said.startswith(f"The history of runs cannot be written to {place} (")
+        message = await history.check_writes()
+        assert message.startswith(f"The history of runs cannot be written to {place} (")
         assert (await history.add_run(replace(RUN, values={"image": "x" * (1 << 16)}))).number == 0
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

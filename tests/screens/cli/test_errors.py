@@ -52,7 +52,7 @@ def test_a_program_of_the_person_may_be_told_json(capfd: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("start", "code", "said"),
+    ("start", "code", "sentence"),
     [
         ("exec {} recipes >&-", 1, "The output could not be written: standard output is closed."),
         ("exec {} recipes 2>&- >/dev/null", 0, ""),
@@ -61,8 +61,8 @@ def test_a_program_of_the_person_may_be_told_json(capfd: pytest.CaptureFixture[s
         ("ulimit -v 200000; exec {} recipes", 2, "195 MiB of memory are allowed here, and 288 MiB are needed."),
     ],
 )
-def test_a_start_with_too_little_ends_in_one_sentence(start: str, code: int, said: str) -> None:
+def test_a_start_with_too_little_ends_in_one_sentence(start: str, code: int, sentence: str) -> None:
     a4 = Path(sys.executable).with_name("a4")
     done = subprocess.run(["sh", "-c", start.format(a4)], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, "", int(bool(said)))
-    assert said in done.stderr
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, "", int(bool(sentence)))
+    assert sentence in done.stderr

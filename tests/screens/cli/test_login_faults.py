@@ -62,9 +62,9 @@ async def test_each_is_one_sentence_and_the_next_step_whatever_was_asked(fault: 
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
                 env=os.environ | {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")},
             )  # fmt: skip
-            out, told = await process.communicate()
-            (line,) = told.decode().splitlines()
-            said = " ".join(json.loads(line).values()) if "--json" in words else line
+            out, errors = await process.communicate()
+            (line,) = errors.decode().splitlines()
+            message = " ".join(json.loads(line).values()) if "--json" in words else line
             assert (process.returncode, out) == (code, b""), line
-            assert sentence in said
-            assert hint in said
+            assert sentence in message
+            assert hint in message

@@ -122,7 +122,7 @@ def test_what_a_person_starts_on_every_host_is_not_started_in_pods(places: SshPa
 
 @pytest.mark.programs("ssh")
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "sentence"),
     [
         (b"Host *\n RemoteCommand tmux\n RequestTTY force\n ControlPath ~/%C\n", ""),
         (b"Host *\n LocalForward 8888 localhost:8888\n", "localforward 8888 [localhost]:8888 of your ssh config"),
@@ -133,12 +133,12 @@ def test_what_a_person_starts_on_every_host_is_not_started_in_pods(places: SshPa
         (b"ABOVE ControlPath /tmp/all\n", "controlpath /tmp/all of your ssh config lets connections to several"),
     ],
 )
-def test_options_of_a_person_that_break_ours_are_named(places: SshPaths, own: bytes, said: str) -> None:
+def test_options_of_a_person_that_break_ours_are_named(places: SshPaths, own: bytes, sentence: str) -> None:
     above = own.removeprefix(b"ABOVE ") if own.startswith(b"ABOVE ") else b""
     written(places, b"" if above else own)
     places.user_config.write_bytes(above + places.user_config.read_bytes())
     found = list(find_foreign_options(places, "a4-train-2"))
-    assert [each.startswith(said) for each in found] == [True] * bool(said)
+    assert [each.startswith(sentence) for each in found] == [True] * bool(sentence)
 
 
 def test_a_foreign_program_on_the_port_of_a_tunnel_is_named() -> None:
