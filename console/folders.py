@@ -48,10 +48,10 @@ def make_private(folder: Path) -> None:
         if each.name.startswith(PRACTICE_PREFIX) and not each.exists():
             raise FileNotFoundError(errno.ENOENT, "the practice cluster has ended", str(each))
         each.mkdir(mode=0o700, exist_ok=True)
-    keep_to_oneself(folder)
+    make_owner_only(folder)
 
 
-def keep_to_oneself(folder: Path) -> None:
+def make_owner_only(folder: Path) -> None:
     """Keep others from writing in a folder that is there; PermissionError if it is not one's own. Blocking."""
     found = folder.stat()
     if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -66,7 +66,7 @@ def mend_own_folders() -> None:
     for folder in (state_folder(), config_folder()):
         try:
             with suppress(FileNotFoundError, NotADirectoryError):
-                keep_to_oneself(folder)
+                make_owner_only(folder)
         except OSError as error:
             hint = "Make it yours (chown), or name another: XDG_STATE_HOME, XDG_CONFIG_HOME."
             raise BadInput(f"{folder} cannot be used: {error.strerror}.", hint) from error

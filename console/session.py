@@ -283,7 +283,7 @@ class Session:
         return [*found, *named]
 
     def proof_of(self, jobset: JobSet) -> Proof:
-        """What proves that a job is of the person who looks, as the history and the answers were last read."""
+        """The proof that a job belongs to the person who looks, as the history and the answers were last read."""
         from console.launch.ownership import Proof
 
         if self.launch.runs.find_launch(jobset) is not None:

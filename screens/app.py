@@ -26,7 +26,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH
 from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
-from screens.app_base import FREE_EVERY, KeyOrderedApp
+from screens.app_base import COLLECT_EVERY, KeyOrderedApp
 from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
@@ -278,7 +278,7 @@ class ConsoleApp(KeyOrderedApp):
         """Connect after the first paint, since the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
         self.set_interval(TICK, self.tick)
-        self.set_interval(FREE_EVERY, lambda: self.draw_between_keys("circles", self.free_circles))
+        self.set_interval(COLLECT_EVERY, lambda: self.draw_between_keys("garbage", self.collect_garbage))
         self.tell_config_problems()
 
     @work(group="store", exclusive=True)

@@ -51,7 +51,7 @@ _LOOK = 0.01  # seconds between two looks whether it is there
 SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
-FREE_EVERY, FREE_ALL = 60.0, 10  # seconds between two looks for objects to free, and after how many they are at all
+COLLECT_EVERY, COLLECT_ALL = 60.0, 10  # seconds between two collections, and of how many one looks through all objects
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
 
 
@@ -176,13 +176,13 @@ class KeyOrderedApp(App[int]):
         """Whether a key is being answered, or another one is likely."""
         return self.answering or monotonic() < self._pressed_at + KEYS_REST
 
-    def free_circles(self) -> None:
-        """Free what only circles of objects hold: those of the last minutes, and all of them every FREE_ALL times.
+    def collect_garbage(self) -> None:
+        """Collect reference cycles: of objects made since the last time, and of all of them every COLLECT_ALL times.
 
         By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow.
         """
         self._looks += 1
-        if self._looks % FREE_ALL == 0:
+        if self._looks % COLLECT_ALL == 0:
             gc.unfreeze()
         gc.collect()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""How programs lay out what they save: an entry each, from which the judge knows names, steps, ranks and commits."""
+"""Layouts of checkpoints: an entry for each program, with its file names, steps, ranks and marks of a commit."""
 
 from __future__ import annotations
 

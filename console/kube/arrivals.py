@@ -1,4 +1,4 @@
-"""Up to when all has come that a log or a watch was to bring: a quiet connection says nothing of a job."""
+"""The moment up to which a log or a watch is complete: a quiet connection says nothing of a job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLOCK = Clock()
 
 
 class Arrivals:
-    """When the server last sent anything at all, by the monotonic clock, and its latest pause."""
+    """The last byte of the server, by the monotonic clock, and its latest pause."""
 
     def __init__(self) -> None:
         self.last, self.quiet = time.monotonic(), QUIET
@@ -53,12 +53,12 @@ class Arrivals:
         self.last = now
 
     def complete_until(self, received: float) -> float:
-        """Up to when a stream whose last byte was `received` then is known to have brought all that there was."""
+        """The moment up to which a stream is complete whose last byte was `received` then."""
         return self.last if received >= self.pause[1] else self.pause[0]
 
 
 def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
-    """Up to when all changes that these watches are to bring have come; now, where they could all the time."""
+    """The moment up to which these watches are complete; now, where none was quiet."""
     now, shift = time.time(), time.time() - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
     complete = [arrivals.complete_until(link.received) + shift for link in known]

@@ -1,4 +1,4 @@
-"""How long to wait before a request or connection to the API server is tried again: one rule for all of them."""
+"""Pauses before a request or a connection to the API server is tried again: one rule for all of them."""
 
 from __future__ import annotations
 

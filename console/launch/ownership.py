@@ -1,4 +1,4 @@
-"""What proves that a job is of the person who looks.
+"""Proof that a job belongs to the person who looks.
 
 The API server keeps no creator. Whoever creates a job writes the label of its owner: that is shown, and nothing more.
 """

@@ -259,7 +259,7 @@ class LogStream:
 
     @property
     def complete_until(self) -> float:
-        """Up to when, by the monotonic clock, all that was printed has come."""
+        """The moment, by the monotonic clock, up to which the log is complete."""
         if self.state in {StreamState.RECONNECTING, StreamState.REFUSED}:
             return self._broken
         if self.state is not StreamState.LIVE:

@@ -383,7 +383,7 @@ class JobLog:
         return find_gaps(self._followed.values(), self.parts)
 
     def complete_until(self, ranks: Collection[int]) -> float:
-        """Up to when, by the monotonic clock, the log of one of these ranks, or of any at all, has come whole."""
+        """The moment, by the monotonic clock, up to which the log of one of these ranks, or of any, is complete."""
         every = {each.part.rank: each.stream.complete_until for each in self._followed.values() if each.main}
         return max((until for rank, until in every.items() if not ranks or rank in ranks), default=inf)
 

@@ -514,7 +514,7 @@ async def test_a_page_that_is_being_opened_has_no_keys_yet() -> None:
         assert page.active_bindings == {}
 
 
-async def test_what_only_circles_hold_is_freed() -> None:
+async def test_reference_cycles_are_collected() -> None:
     class Circle:
         def __init__(self) -> None:
             self.itself = self
@@ -524,7 +524,7 @@ async def test_what_only_circles_hold_is_freed() -> None:
         try:
             circle = weakref.ref(Circle())
             assert circle() is not None
-            app.free_circles()
+            app.collect_garbage()
             assert circle() is None
         finally:
             gc.enable()

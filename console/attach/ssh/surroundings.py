@@ -1,4 +1,4 @@
-"""What else on this machine breaks connections to pods: options in the ssh config, and programs on our ports."""
+"""Options of the ssh config, and programs on the ports of tunnels, that break connections to pods."""
 
 from __future__ import annotations
 
