@@ -93,6 +93,7 @@ async def _read_pod_figures(
     from console.metrics.job_measures import JobMeasures
     from console.metrics.log_results import LogResults
     from console.metrics.measured_log import LogReader
+    from console.metrics.own_formats import load_own_formats
 
     wanted = container_log.LogRequest(
         pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_BYTES, follow=False
@@ -101,7 +102,7 @@ async def _read_pod_figures(
     async with aclosing(container_log.follow_log(cluster.current_connection.client, wanted)) as printed:
         async for line in printed:
             lines.append(line)
-    reading = LogResults()
+    reading = LogResults(load_own_formats())
     await asyncio.to_thread(reading.feed, "\n".join([*(line.text for line in lines), ""]).encode())
     reading.close()
     tests = bandwidth_figures(reading.nccl)

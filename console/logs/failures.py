@@ -26,7 +26,7 @@ from console.logs.failure_kinds import (
     parse_nccl_message,
     parse_xid,
 )
-from console.logs.line_splitter import split_label
+from console.logs.plain_lines import split_label
 from console.logs.word_search import LineBlocks, WordSearch, iter_spans_with
 from console.patterns import lazy_pattern
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from console.logs.line_splitter import LONGEST, TextLineSplitter
+from console.logs.plain_lines import LONGEST, TextLineSplitter
 
 
 @dataclass(frozen=True, slots=True)

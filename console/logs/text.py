@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import NotFound, Unreadable
-from console.logs.line import DEBUG_WORDS, ERROR_WORDS, NCCL, NCCL_WORDS, WARN_WORDS, has_severity, is_warning
+from console.logs.severity import DEBUG_WORDS, ERROR_WORDS, NCCL, NCCL_WORDS, WARN_WORDS, has_severity, is_warning
 from console.logs.word_search import WordSearch
 
 if TYPE_CHECKING:

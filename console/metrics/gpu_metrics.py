@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final, Literal
 
-from console.logs.line_splitter import TextLineSplitter
+from console.logs.plain_lines import TextLineSplitter
 from console.metrics.training.values import parse_count
 from console.patterns import lazy_pattern
 

@@ -18,7 +18,7 @@ from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.line import LogLine, RankLine, UnparsedLines
+from console.logs.line import LogLine, RankLine
 from console.logs.log_end import (
     END_WORDS,
     LogEnd,
@@ -28,6 +28,7 @@ from console.logs.log_end import (
     is_end_line,
     read_end,
 )
+from console.logs.unparsed import UnparsedLines
 from console.metrics.job_progress import (
     JobProgress,
     compare_with_earlier,
@@ -36,11 +37,11 @@ from console.metrics.job_progress import (
 )
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
+from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import Span, SpanKind, TableRecorder, end_spans, list_seen
 from console.metrics.start_phase import LAUNCHER_STEP, PULL, StartPhase, StartRecorder, longest_phases, pull_phase
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training.formats.programs import parse_step
-from console.metrics.training.formats.unknown_programs import load_own_formats
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import RunPosition
 from console.scheduling.ranks import Rank, first_failure, ranks

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from console.logs.collectors import CollectorUnwrapper
 from console.logs.failure_kinds import LogFailure
 from console.logs.failures import FailureParser
-from console.logs.line import UnparsedLines
-from console.logs.line_splitter import LONGEST, strip_terminal_codes
+from console.logs.plain_lines import LONGEST, strip_terminal_codes
 from console.logs.pyspy import ProcessStacks, PySpyParser, parse_pyspy
+from console.logs.unparsed import UnparsedLines
 from console.logs.word_search import LineBlocks, WordSearch, iter_spans_with
 from console.metrics.nccl.formats import parse_nccl_json
 from console.metrics.nccl.parser import GrowingTest, NcclParser
 from console.metrics.nccl.results import NcclTest
+from console.metrics.training.formats.unknown_programs import OwnFormat
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.reader import RunReader
 from console.metrics.training.values import parse_count, parse_number
@@ -122,9 +123,9 @@ _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one be
 class LogResults:
     """Parses one log as its lines come: NCCL tests, training steps and other results."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: tuple[OwnFormat, ...] = ()) -> None:
         self._collected = CollectorUnwrapper()
-        self._nccl, self._training = NcclParser(), TrainingParser()
+        self._nccl, self._training = NcclParser(), TrainingParser(own)
         self._failures, self._scores = FailureParser(), LmEvalParser()
         self._stacks, self._blocks = PySpyParser(), LineBlocks(LONGEST)
         self._above = b""  # the last line so far that is not empty

@@ -15,6 +15,7 @@ from console.logs.line import LogLine, RankLine
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.nccl.results import NcclTest
+from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import TableRecorder
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
@@ -30,7 +31,7 @@ _TOGETHER = 32  # lines that are read at once if they differ from a step line in
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[TrainingRun], dict[int, float]]:
     """Parse the lines of one log: its tests, its training runs, and when the last line of each test came."""
-    nccl, training = NcclParser(), TrainingParser(is_short=len(lines) < SHORT_LOG)
+    nccl, training = NcclParser(), TrainingParser(load_own_formats(), is_short=len(lines) < SHORT_LOG)
     printed, tracks = dict[int, float](), list[TrainingRun]()
 
     def advance(time: float, times: Sequence[float] = ()) -> None:
@@ -132,7 +133,7 @@ class LogReader:
         self._measures = measures
         self._several = number > 1
         self._tables: dict[int, _NcclTables] = {}
-        self._training = TrainingParser()
+        self._training = TrainingParser(load_own_formats())
         self._tracks: list[TrainingRun] = []
         self._lock = RLock()  # of the runs, whose steps the parser changes
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far

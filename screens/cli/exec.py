@@ -226,13 +226,14 @@ async def facts(options: FactsOptions) -> int:
 async def nccl_quick(options: NcclQuickOptions) -> int:
     """Run the test; returns 1 if it failed or had wrong values."""
     from console.metrics.log_results import LogResults  # parsers of logs are of no use to the other commands
+    from console.metrics.own_formats import load_own_formats
     from screens.cli.read import ReadingPrinter, is_well, say_reading
 
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
     async with open_session(options, KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
-        reading, told = LogResults(), ReadingPrinter()
+        reading, told = LogResults(load_own_formats()), ReadingPrinter()
 
         def heard(channel: int, data: bytes) -> None:
             if channel == 2:

@@ -28,8 +28,9 @@ import msgspec
 from console.errors import BadInput, NotFound, NotThere
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
-from console.logs.line import LEVELS, Gap, RankLine, has_severity
+from console.logs.line import Gap, RankLine
 from console.logs.merged_text import AgreedLine, Consensus
+from console.logs.severity import LEVELS, has_severity
 from console.scheduling.ranks import first_failure, format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import open_session

@@ -29,6 +29,7 @@ from console.logs.pyspy import ProcessStacks
 from console.metrics.export import nccl_test_json, step_json
 from console.metrics.log_results import EvalScore, LogResults
 from console.metrics.nccl.results import NcclTest, PackedRows, Row
+from console.metrics.own_formats import load_own_formats
 from console.metrics.training.reader import RunReader
 from console.metrics.training.steps import PackedSteps, Step
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options, flag, json_flag, word
@@ -228,7 +229,7 @@ _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") +
 
 def read(options: ReadOptions) -> int:
     """Print the parsed log: as JSON at its end, else line by line."""
-    reading, told = LogResults(), ReadingPrinter()
+    reading, told = LogResults(load_own_formats()), ReadingPrinter()
     code = 0
     with _without_collector():
         try:

@@ -14,9 +14,9 @@ from textual.widget import Widget
 
 from console.kube.snapshot import Fleet
 from console.logs.job_log import JobLog
-from console.logs.line import FIRST_ERROR
 from console.logs.merged_text import AgreedText, Consensus
 from console.logs.segment import LogSegment
+from console.logs.severity import FIRST_ERROR
 from console.logs.text import TextRow
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import (

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from console.logs.failure_kinds import FAILURE
-from console.logs.line import UnparsedCounter, UnparsedLines
-from console.logs.line_splitter import split_label
+from console.logs.plain_lines import split_label
+from console.logs.unparsed import UnparsedCounter, UnparsedLines
 from console.logs.word_search import LineBlocks, iter_spans_with
 from console.metrics.nccl.formats import (
     MORE_WORDS,

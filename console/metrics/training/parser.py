@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from console.logs.line import UnparsedCounter, UnparsedLines
-from console.logs.line_splitter import strip_terminal_codes
+from console.logs.plain_lines import strip_terminal_codes
+from console.logs.unparsed import UnparsedCounter, UnparsedLines
 from console.logs.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans
 from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
@@ -26,8 +26,8 @@ from console.metrics.training.formats.programs import (
 )
 from console.metrics.training.formats.unknown_programs import (
     LearnedFormat,
+    OwnFormat,
     StepLineFinder,
-    load_own_formats,
     parse_in_configured_formats,
 )
 from console.metrics.training.layout import LineLayout, find_similar, learn_layout
@@ -86,11 +86,11 @@ _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bri
 class TrainingParser:
     """Parses the log of one training job, fed in pieces."""
 
-    def __init__(self, *, is_short: bool = False) -> None:
+    def __init__(self, own: tuple[OwnFormat, ...] = (), *, is_short: bool = False) -> None:
         """`is_short`: of so few lines that learning what they look like costs more than parsing each by itself."""
         self._blocks = LineBlocks(LONGEST, returns=True)
         self._is_short = is_short
-        self._own = load_own_formats()
+        self._own = own
         self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}

@@ -13,7 +13,7 @@ from textual.containers import Container
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.logs.line import UnparsedLines
+from console.logs.unparsed import UnparsedLines
 from screens import wording
 from screens.widgets.line import AbstractWidgetMeta, Inked
 from screens.wording import Span

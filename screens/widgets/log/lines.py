@@ -18,7 +18,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.logs.line import HEAD, detect_level
+from console.logs.severity import HEAD, detect_level
 from console.logs.text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training.formats.megatron import shorten_iteration_line

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from console.logs.line import FIRST_ERROR, NOT_A_NUMBER, XID
+from console.logs.severity import FIRST_ERROR, NOT_A_NUMBER, XID
 from console.logs.text import LineFilter, LogText
 from screens import wording
 from screens.widgets.log.lines import LogLines, byte_pattern, printable

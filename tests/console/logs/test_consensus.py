@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line import Gap, RankLine, detect_level
+from console.logs.line import Gap, RankLine
 from console.logs.merged_text import Consensus, normalize_line
+from console.logs.severity import detect_level
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from console.logs.failure_kinds import LogFailure, group_sentences
 from console.logs.failures import MAX_FAILURES, FailureParser, find_failed_step, name_reason, parse_failures
-from console.logs.line import detect_level
+from console.logs.severity import detect_level
 from console.metrics.log_results import LogResults
 
 KILLED = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line import detect_level, has_severity
+from console.logs.severity import detect_level, has_severity
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from console.config import config_in_force
 from console.logs.word_search import WordSearch
 from console.metrics.training import values
 from console.metrics.training.steps import Step
-from console.patterns import Pattern, compiled, lazy_pattern
+from console.patterns import Pattern, lazy_pattern
 
 _PAIR = lazy_pattern(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
@@ -190,11 +189,6 @@ class OwnFormat(NamedTuple):
             extra=said,
         )
         return values.StepReport(f"{self.name} (own)", step, at)
-
-
-def load_own_formats() -> tuple[OwnFormat, ...]:
-    """Those of the settings as they are now."""
-    return tuple(OwnFormat(each.name, compiled(each.pattern)) for each in config_in_force().config.formats)
 
 
 def parse_in_configured_formats(formats: tuple[OwnFormat, ...], text: str) -> values.StepReport | None:
