@@ -13,7 +13,8 @@ from typing import Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-_WINDOW = 1 << 16  # bytes that are searched at once: every second one may be a match
+_WINDOW = 1 << 13  # bytes that are searched at once: every second one may be a match
+_PIECE, _UNSEEN = 1 << 8, 1 << 10  # bytes that are searched for a first word, and those behind it that are not
 
 
 class LineFinder(Protocol):
@@ -54,11 +55,25 @@ class WordSearch:
             at = max(self._search_window(found, block, at), at + _WINDOW)
         return found
 
-    def find_words(self, text: bytes) -> list[int]:
-        """Where words begin, in order, of those that overlap the first; not of letters."""
-        if self._search is None:
-            return []
-        return [start for _, start, _ in self._search.find_matches_as_indexes(text.lower() if self._fold else text)]
+    def find_spans(self, text: bytes, before: int, behind: int) -> list[tuple[int, int]]:
+        """The parts of a text, in order and apart, that hold all words, each with that much around it; not of letters.
+
+        Around a word more than that is taken unseen: a list of all words costs more than what they are searched for.
+        """
+        assert self._search is not None
+        spans: list[tuple[int, int]] = []
+        at, text = 0, text.lower() if self._fold else text
+        while at < len(text):
+            piece = text[at : at + _PIECE + self._further]
+            if not (found := self._search.find_matches_as_indexes(piece)):
+                at += _PIECE
+                continue
+            begin = max(0, at + found[0][1] - before)
+            at += found[0][1] + _UNSEEN
+            if spans and spans[-1][1] >= begin:
+                begin = spans.pop()[0]
+            spans.append((begin, at + behind))
+        return spans
 
     def _search_window(self, found: dict[int, int], block: bytes, at: int) -> int:
         """Search the window at that offset; returns up to where the lines are known."""
