@@ -16,7 +16,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.logs.plain_lines import _IN_LABELS, _LABELS, split_label  # noqa: F401
 from console.logs.word_search import WordSearch
 from console.metrics.nccl.results import Half, NcclTest, Row
 from console.patterns import lazy_pattern

@@ -62,7 +62,6 @@ _RULES: dict[str, Callable[[float], object]] = {  # what a field may be of its n
     "thousand": lambda value: value * 1e3,
     "million": lambda value: value * 1e6,
     "billion": lambda value: value * 1e9,
-    "ten thousandth": lambda value: value * 1e-4,
 }
 
 ParseLine = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and who printed it

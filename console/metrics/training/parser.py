@@ -17,6 +17,7 @@ from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
 from console.metrics.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
 from console.metrics.training.formats.programs import (
+    GATE,
     begins_next_verl_step,
     find_verl_start,
     iter_drawn_bars,
@@ -41,6 +42,7 @@ from console.metrics.training.reader import (
     find_library_run,
     merge_reports,
     reporter_label,
+    split_reporter,
 )
 from console.metrics.training.steps import PackedSteps, ProgressBar, Step
 from console.metrics.training.values import StepReport, finite_total, parse_count
@@ -66,17 +68,16 @@ _PIECE = 1 << 13  # bytes that are tried at once
 _TOGETHER = 4  # similar lines that are worth columns
 _LAYOUTS = 16  # that are known at once
 LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
-WORDS = WordSearch(
-    b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ", b"| time/ "
-)
+_WORDS = (*GATE, *(word for word in (*dicts.HEADS, "Step Time", "Epoch ") if not any(map(word.__contains__, GATE))))
+WORDS = WordSearch(*(word.encode() for word in _WORDS))
 """A line without any of these says nothing of training."""
-_WORDS = tuple(word.decode() for word in WORDS.words)
-_OTHER_WORDS = tuple(each for each in _WORDS if not any(part in each for part in ("oss", "tep", "Epoch", "%")))
+_REPORTED = tuple(word for word in _WORDS if word != "%|")
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
 _JOINED = 60  # lines of which one report may consist
 _PLANNED = lazy_pattern(r"Total optimization steps = ([\d,]{1,20})")
 _CONTINUED = lazy_pattern(r"""\s*['"}]""")
-_EPOCH = lazy_pattern(r"(?:\[rank\d{1,6}\]: ?)?Epoch (\d{1,9})/\d{1,9}\s*")
+_EPOCH = lazy_pattern(r"\s*Epoch (\d{1,9})/(\d{1,9})\s*")
+_EPOCH_ENDS = lazy_pattern(r"\b(\d{1,15})/\1 ")  # at the last step of it
 _METRIC = lazy_pattern(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
 """A line of figures of verl; a terminal may have broken it in the middle of the first one."""
 _PAIRED = lazy_pattern(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
@@ -101,11 +102,12 @@ class TrainingParser:
         self._skipped = 0.0
         self._epochs = EpochNumbering()
         self._timed: Step | None = None
-        self._epoch: int | None = None  # the one that Keras said has begun
+        self._of_keras: dict[str, tuple[int, int]] = {}  # of each process: the epoch that has begun, and how many
         self._parts: list[str] = []  # lines of a dictionary that is not closed yet
         self._metrics: tuple[int, list[str]] | None = None  # step of verl and its lines, while more may come
         self._block: MultilineReport | NotebookTable | None = None  # a report or table of which more lines may come
         self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
+        self._reporter, self._others = "", 0  # who prints what is incomplete, and lines of others since
         self._puzzle = UnparsedCounter()
         self._rank = ""  # who printed the line, where that is known without its labels
         self._layouts: list[LineLayout] = []  # what the lines look like, the last learned first
@@ -247,7 +249,7 @@ class TrainingParser:
             return
         if "%|" in text:
             self._take_progress_bar(text)
-        if "oss" in text or "tep" in text or "Epoch " in text[:20] or any(word in text for word in _OTHER_WORDS):
+        if any(map(text.__contains__, _REPORTED)):
             self._parse_report(text, raw)
         elif "%|" in text and "=" in text:
             self._parse_single_line(text, raw)
@@ -262,8 +264,10 @@ class TrainingParser:
                 run.finished, self._bar = True, None
                 self._changed = True
         elif (step := find_verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
+            self._begin_report(text)
             self._metrics = (step, [text])
         elif (block := open_report(text)) is not None:
+            self._begin_report(text)
             self._block = block
         else:
             self._parse_single_line(text, raw)
@@ -278,7 +282,7 @@ class TrainingParser:
             elif known_to.format != "keras":
                 self._find_layout(raw, lambda line: parse_bars(line) or [*filter(None, [parse_known_program(line)])])
         elif "loss" in text and text.rstrip().endswith(","):
-            self._wrapped = [text]
+            self._wrapped = [self._begin_report(text)]
         elif looks_like_megatron(text) or (
             any(run.is_known_format for run in self._open.values()) and parse_partial_step(text)
         ):
@@ -291,9 +295,9 @@ class TrainingParser:
         """Yield the steps that a line contains by itself."""
         if ("%|" in text or "━" in text) and (drawn := parse_bars(text)):
             yield from drawn
-        elif "Epoch " in text[:20] and (epoch := _EPOCH.fullmatch(text)):
-            self._epoch = int(epoch.group(1))
-        elif (self._epoch is not None and "/" in text and (found := parse_keras(text, self._epoch))) or (
+        elif "Epoch " in text and text.rstrip()[-1:].isdigit() and (epoch := _EPOCH.fullmatch(split_reporter(text)[1])):
+            self._of_keras[self._split_reporter(text)[0]] = int(epoch[1]), int(epoch[2])
+        elif (found := self._parse_keras(text) if self._of_keras and "/" in text else None) or (
             found := parse_known_program(text)
         ):
             yield found
@@ -304,7 +308,37 @@ class TrainingParser:
         elif "loss" in text or "Loss" in text:
             yield from self._learned.learn_from_line(text)
 
-    def _continues_report(self, text: str) -> bool:
+    def _parse_keras(self, text: str) -> StepReport | None:
+        """The step of a bar in the epoch that has begun; a bar behind its last step is of other data."""
+        reporter, _ = self._split_reporter(text)
+        found = parse_keras(text, *self._of_keras[reporter]) if reporter in self._of_keras else None
+        if found and _EPOCH_ENDS.search(text):
+            del self._of_keras[reporter]
+        return found
+
+    def _split_reporter(self, text: str) -> tuple[str, str]:
+        label, bare = split_reporter(text)
+        return f"{self._rank}|{label}" if self._rank else label, bare
+
+    def _begin_report(self, line: str) -> str:
+        """The first line of a report, without labels."""
+        self._close_open_report()
+        (self._reporter, text), self._others = self._split_reporter(line), 0
+        return text
+
+    def _strip_reporter(self, line: str) -> str | None:
+        """The line without labels; None: another process printed it in between."""
+        reporter, text = self._split_reporter(line)
+        if reporter in {"", self._reporter}:
+            return text
+        if not self._reporter or self._metrics or self._others >= _JOINED:
+            return line
+        self._others += 1
+        return None
+
+    def _continues_report(self, line: str) -> bool:
+        if (text := self._strip_reporter(line)) is None:
+            return False
         if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
             self._parts.append(text)
             if "}" in text:
@@ -343,12 +377,14 @@ class TrainingParser:
 
     def _open_dictionary(self, text: str, start: int, raw: bytes | None) -> None:
         if "}" not in text[start:] and "..." not in text[start:]:
+            self._begin_report(text)
             self._parts = [text[start:]]
             return
         for at, found in dicts.iter_dictionaries(text, start):
             if found is None:
                 self._puzzle.add_unparsed(text)
             elif at > start and "}" not in text[at:] and "..." not in text[at:]:
+                self._begin_report(text)
                 self._parts = [text[at:]]
             else:
                 self._add_report(found, self._reporter_of(text, at))

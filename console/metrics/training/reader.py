@@ -14,8 +14,10 @@ from itertools import compress, count
 from operator import eq, ge
 from typing import Any
 
+from console.logs.plain_lines import split_label
 from console.metrics.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
 from console.metrics.training.values import StepReport
+from console.patterns import lazy_pattern
 
 WARM_UP_STEPS = 5  # steps after a start whose speed says nothing
 _JITTER = 2  # steps that several reporters without labels may be apart
@@ -326,6 +328,19 @@ def reporter_label(text: str, at: int) -> str:
     return next((each for each in found.groups() if each), "") if found else ""
 
 
+_OF_PROCESS = lazy_pattern(
+    r"\[((?:rank|default)\d{1,6})\]: ?|\(([^()]{1,100} pid=\d{1,10}[^()]{0,60})\) ?|([\w.-]{1,60}\d): "
+)
+
+
+def split_reporter(text: str) -> tuple[str, str]:
+    """The labels of the process in front of a line, without times, and the line as the process printed it."""
+    label, bare = split_label(text)
+    while found := _OF_PROCESS.match(bare):
+        label, bare = f"{label}{found[1] or found[2] or found[3]}|", bare[found.end() :]
+    return label, bare
+
+
 class EpochNumbering:
     """Numbers steps continuously that are counted anew in each epoch."""
 
@@ -359,7 +374,7 @@ class EpochNumbering:
     def _steps_before(self, epoch: float, number: int, reporter: str) -> int:
         before, last, base = self._last.get(reporter, (epoch, 0, 0))
         if epoch > before and number <= last:
-            base += last
+            base += last + (number == 0)  # the first of an epoch is the next step
         base = base if epoch >= before else 0
         self._last[reporter] = epoch, number, base
         return base

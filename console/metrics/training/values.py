@@ -17,7 +17,8 @@ from console.metrics.training.steps import Step
 from console.patterns import lazy_pattern
 
 NUMBER = (  # pattern of a number: thousands commas, exponents, nan and inf in any of their spellings
-    r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|NaN|NAN|inf|INF|Inf)"
+    r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?"
+    r"|(?:nan|NaN|NAN|inf|INF|Inf)(?!(?!m?s\b)[A-Za-z]))"
 )
 _WRAPPED = lazy_pattern(  # a number in a wrapper: tensor(2.3, device='cuda:0'), np.float64(2.3)
     r"(?:tensor|[aA]rray|(?:np|numpy|torch|jnp)\.\w{1,12})\(\[{0,2}"
@@ -125,11 +126,13 @@ SPEEDS = (
 TIMES = (
     "step_time", "dt", "time", "iter_time", "time_per_step", "step_time_s", "time/step", "time_per_iteration",
     "total_step_time", "elapsed_time_per_iteration", "per_step_time",
-    "train_step_timing_in_s",
+    "train_step_timing_in_s", "iteration_time",
 )  # fmt: skip
 TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
 PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
-PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second")
+PER_SECOND = (
+    "it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second", "steps_per_second",
+)  # fmt: skip
 UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})  # may stand behind a figure or before it
 _TOKENS = lazy_pattern(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
@@ -211,7 +214,10 @@ NORMS = (
     "grad_norm", "gnorm", "norm", "gradient_norm", "grad", "grad_norms/summary/total", "total_grad_norm",
     "l2_norm/grad/global",
 )  # fmt: skip
-RATES = ("lr", "learning_rate", "schedules/lr", "learning_rate_group0", "lr_decoupledadamw/group0", "act_lr")
+RATES = (
+    "lr", "learning_rate", "train_learning_rate", "schedules/lr", "learning_rate_group0", "lr_decoupledadamw/group0",
+    "act_lr",
+)  # fmt: skip
 FLOPS = (
     "tflops", "tflops_per_gpu", "tflop/s", "tflops/gpu", "tflop/s/gpu", "model_tflops_per_gpu",
     "interval_hardware_tflops_per_device",

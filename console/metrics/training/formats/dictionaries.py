@@ -7,7 +7,7 @@ are those of OLMo-core, Composer, ColossalAI, and NeMo-RL, between whose lines o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
@@ -39,7 +39,7 @@ _NO_VALUE = lazy_pattern(r"""['"](?:loss|train/loss)['"]\s?:\s?(?:null|None)\b""
 _BEFORE = lazy_pattern(r"\bstep (\d{1,12}): ?$")
 _PLACES = (
     "global_step/max_steps", "iteration", "global_step", "step", "current_steps", "train/step", "num_updates",
-    "episode",
+    "episode", "iter",
 )  # fmt: skip
 _TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
 ENDED = "train_runtime"  # the key of the last dictionary of a run
@@ -148,7 +148,7 @@ _LONGEST = 400  # lines of a report at most
 _ROW = lazy_pattern(rf"\s*(\d{{1,12}})\s+({NUMBER})(?=\s|$)")
 _NOT_YET = lazy_pattern(r"\s*\d{1,12}\s+No log(?:\s|$)")
 _PIPES = lazy_pattern(r"^\|\s+(\w{1,60})\s+\|\s+([-+]?\d[\d.e+-]{0,30})\s+\|\s*$")
-_TABLE = lazy_pattern(r"\s*Step\s+Training Loss(?:\s|$)")
+_TABLE = lazy_pattern(r"(?:^|[\s:])Step\s+Training Loss(?:\s|$)")
 
 
 class MultilineReport:
@@ -208,18 +208,29 @@ class NotebookTable:
         return StepReport("hf-table", step) if step else _NOT_YET.match(text) is not None
 
 
-def open_report(text: str) -> MultilineReport | NotebookTable | None:
-    """The multi-line report or table that begins with this line; None if none does."""
-    if "Training Loss" in text and _TABLE.match(text):
-        return NotebookTable()
-    if "| time/ " in text:
-        return PipeTable()
-    loose = _LOOSE.search(text) if "= Step " in text else None
-    head = loose or (_HEAD.search(text) if "=" in text or "/ Train]" in text else None)
+def _open_headed(text: str) -> MultilineReport | None:
+    loose = _LOOSE.search(text)
+    head = loose or _HEAD.search(text)
     if head is None:
         return None
     step, total, *epoch = head.groups()
     return MultilineReport(int(step or epoch[0]), int(total) if total else None, loose=loose is not None)
+
+
+HEADS: dict[str, Callable[[str], MultilineReport | NotebookTable | None]] = {
+    "Training Loss": lambda text: NotebookTable() if _TABLE.search(text) else None,
+    "| time/ ": lambda _: PipeTable(),
+    "= Step ": _open_headed,
+    "[batch=": _open_headed,
+    "[step=": _open_headed,
+    "/ Train]:": _open_headed,
+}
+"""What the first line of a report of several lines holds, and what begins with such a line."""
+
+
+def open_report(text: str) -> MultilineReport | NotebookTable | None:
+    """The multi-line report or table that begins with this line; None if none does."""
+    return next((block for word, begin in HEADS.items() if word in text and (block := begin(text))), None)
 
 
 def _iter_figures(text: str) -> Iterator[tuple[str, float]]:

@@ -154,15 +154,7 @@ _TAKEN = frozenset(
 _NO_FIGURES = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a bar that are no figures of the step
 
 
-def parse_nemo(text: str) -> StepReport | None:
-    if "Training epoch" in text:
-        return _parse_nemo_2(text)
-    if "DLLL {" in text:
-        return _parse_dllogger(text)
-    return next(iter(parse_bars(text)), None)
-
-
-def _parse_nemo_2(text: str) -> StepReport | None:
+def parse_nemo_2(text: str) -> StepReport | None:
     found = _NEMO_2.search(text)
     if found is None:
         return None
@@ -213,7 +205,7 @@ def _parse_bar(found: re.Match[str]) -> StepReport | None:
     return StepReport("nemo" if "reduced_train_loss" in figures else "progress-bar", step, found.start())
 
 
-def _parse_dllogger(text: str) -> StepReport | None:
+def parse_dllogger(text: str) -> StepReport | None:
     start = text.index("DLLL {")
     try:
         said = json.loads(text[start + 5 :])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from console.metrics.training.formats.megatron import parse_nemo
+from console.metrics.training.formats.megatron import parse_bars, parse_dllogger, parse_nemo_2
 from console.metrics.training.formats.unknown_programs import OwnFormat, parse_in_configured_formats
 from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import (
@@ -37,7 +37,8 @@ _VERL_CUT = lazy_pattern(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
 _VERL_FIELD = lazy_pattern(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
 _VERL_LOSSES = ("actor/pg_loss", "train/loss", "critic/vf_loss")
 _VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")  # of training
-_VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step")
+_VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step", "train/time(s)")
+_VERL_RATE = lazy_pattern(r"(?:actor|train)/lr(?:\((1e-\d)\))?")  # in a unit, perhaps
 
 
 def parse_torchtitan(text: str) -> StepReport | None:
@@ -119,15 +120,14 @@ def parse_verl(step: int, text: str) -> StepReport | None:
         return None
     loss_name = next((name for name in _VERL_LOSSES if name in fields), None)
     loss = fields.pop(loss_name) if loss_name else None
-    rate_name = next((name for name in ("actor/lr", "actor/lr(1e-4)", "train/lr") if name in fields), None)
-    rate = fields.pop(rate_name) if rate_name else None
+    rate = next((found for name in fields if (found := _VERL_RATE.fullmatch(name))), None)
     time_name = next((name for name in _VERL_TIMES if name in fields), None)
     grad_norm = fields.pop("actor/grad_norm", fields.get("train/grad_norm"))
     read = Step(
         step=step,
         loss=loss,
         grad_norm=grad_norm,
-        lr=rate * 1e-4 if rate is not None and rate_name == "actor/lr(1e-4)" else rate,
+        lr=fields.pop(rate[0]) * float(rate[1] or 1) if rate else None,
         step_time_s=(fields.pop(time_name) or None) if time_name else None,
         tokens_per_s=fields.pop("perf/throughput", None) or None,
         nan=is_broken(loss, grad_norm),
@@ -182,122 +182,126 @@ def _parse_levanter(text: str) -> StepReport | None:
     )
 
 
-def _make_parser(name: str, pattern: str, first_epoch: int = 0) -> Callable[..., StepReport | None]:
-    """Reads lines with that pattern. Its groups are `at` and `loss`, and those of `total`, `lr`, `grad_norm`, `ms` or
-    `s`, `mfu`, `samples_per_s`, `epoch`, and `of` (steps in an epoch) that the program prints.
-    """
-    compiled = lazy_pattern(pattern)
-
-    def parse_line(text: str, epoch: int | None = None) -> StepReport | None:
-        """Parse a line; `epoch` is used if the line does not contain it."""
-        found = compiled.search(text)
-        if found is None:
-            return None
-        said = {group: raw or "" for group, raw in found.groupdict().items()}
-        at, loss = int(said["at"]), parse_number(said["loss"])
-        extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(said.get(group, "")))}
-        if (number_ := epoch if epoch is not None else parse_count(said.get("epoch", ""))) is not None:
-            extra["epoch"] = float(number_)
-            at += max(0, number_ - first_epoch) * int(said.get("of", 0))
-        total, time = (
-            finite_total(parse_count(said.get("total", ""))),
-            milliseconds_to_seconds(parse_positive(said.get("ms", ""))) or parse_positive(said.get("s", "")),
-        )
-        rate, norm = (parse_number(said.get(group, "")) for group in ("lr", "grad_norm"))
-        step = Step(at, total, loss, norm, rate, step_time_s=time, nan=is_broken(loss, norm), extra=extra)
-        return StepReport(name, step, found.start())
-
-    return parse_line
+GATE = ("loss", "Loss", "%|", "step")
+"""One of these stands in every line of the formats below; no other line is looked at."""
+_GROUPS = frozenset({"at", "of", "epoch", "total", "loss", "grad_norm", "lr", "ms", "s", "mfu", "samples_per_s"})
 
 
-parse_keras = _make_parser(  # keras: a bar in each epoch, whose number stands on the line before
-    "keras",
-    rf"\b(?P<at>\d{{1,12}})/(?P<of>\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}).{{1,200}}?"
-    rf"(?<![\w_])loss: (?P<loss>{NUMBER})",
-    first_epoch=1,
+class Format(NamedTuple):
+    """A program with a line for each step: a word of its lines, and how they are parsed."""
+
+    name: str
+    word: str
+    parse: Callable[[str], StepReport | None]
+
+    @classmethod
+    def of_pattern(cls, name: str, word: str, pattern: str, first_epoch: int = 0) -> Format:
+        """Of lines with that pattern, whose groups are `at`, `loss` and what else of `_GROUPS` the program prints;
+        `of`: steps in an epoch. Raises ValueError.
+        """
+        _, *parts = re.split(r"\(\?P<(\w+)>", pattern)
+        if unknown := {*parts[::2]} - _GROUPS:
+            raise ValueError(f"{name}: no figure of a step is called {', '.join(sorted(unknown))}")
+        compiled = lazy_pattern(pattern)
+
+        def parse_line(text: str) -> StepReport | None:
+            found = compiled.search(text)
+            return _make_report(name, found, first_epoch) if found else None
+
+        return cls(name, word, parse_line).check_gate(*parts[1::2])
+
+    def check_gate(self, *others: str) -> Format:
+        """The format; `others`: what its lines hold besides the word. Raises ValueError where no line would be seen."""
+        if not any(word in text for word in GATE for text in (self.word, *others)):
+            raise ValueError(f"{self.name}: none of {', '.join(GATE)} is in each of its lines")
+        return self
+
+
+def _make_report(
+    name: str, found: re.Match[str], first_epoch: int, epoch: int | None = None, epochs: int = 0
+) -> StepReport:
+    """`epoch`, and how many there are, of a line that does not say it."""
+    said = {group: raw or "" for group, raw in found.groupdict().items()}
+    at, loss = int(said["at"]), parse_number(said["loss"])
+    extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(said.get(group, "")))}
+    if (number_ := epoch if epoch is not None else parse_count(said.get("epoch", ""))) is not None:
+        extra["epoch"] = float(number_)
+        at += max(0, number_ - first_epoch) * int(said.get("of", 0))
+    total = finite_total(epochs * int(said.get("of", 0)) or parse_count(said.get("total", "")))
+    time = milliseconds_to_seconds(parse_positive(said.get("ms", ""))) or parse_positive(said.get("s", ""))
+    rate, norm = (parse_number(said.get(group, "")) for group in ("lr", "grad_norm"))
+    step = Step(at, total, loss, norm, rate, step_time_s=time, nan=is_broken(loss, norm), extra=extra)
+    return StepReport(name, step, found.start())
+
+
+_KERAS = lazy_pattern(
+    rf"\b(?P<at>\d{{1,12}})/(?P<of>\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}|- \d{{1,9}}s - ).{{0,200}}?"
+    rf"(?<![\w_])loss: (?P<loss>{NUMBER})"
 )
+
+
+def parse_keras(text: str, epoch: int, epochs: int) -> StepReport | None:
+    """Keras: a bar or a line in each epoch, whose number stands on the line before."""
+    found = _KERAS.search(text)
+    return _make_report("keras", found, 1, epoch, epochs) if found else None
+
+
 _LOSS = rf"(?P<loss>{NUMBER})"
 _IN_EPOCH = r"(?P<at>\d{1,12})/(?P<of>\d{1,15})"
-_READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what has to stand in a line for each
-    (
-        "iter ",
-        _make_parser(
-            "nanogpt",
-            rf"\biter (?P<at>\d{{1,12}}): loss {_LOSS}, time (?P<ms>{NUMBER})ms(?:, mfu (?P<mfu>{NUMBER})%)?",
-        ),
+FORMATS = (
+    Format("nemo", "Training epoch", parse_nemo_2).check_gate("global_step"),
+    Format("nemo", "DLLL {", parse_dllogger).check_gate("loss"),
+    Format("maxtext", "completed step", parse_maxtext).check_gate(),
+    Format("deepspeed", "step=", parse_deepspeed).check_gate(),
+    Format("torchtitan", "step:", parse_torchtitan).check_gate(),
+    Format.of_pattern(
+        "nanogpt", "iter ",
+        rf"\biter (?P<at>\d{{1,12}}): loss {_LOSS}, time (?P<ms>{NUMBER})ms(?:, mfu (?P<mfu>{NUMBER})%)?",
     ),
-    (
-        "train_loss:",
-        _make_parser(
-            "modded-nanogpt",
-            rf"\bstep:(?P<at>\d{{1,12}})/(?P<total>\d{{1,15}}) .{{0,80}}?\btrain_loss:{_LOSS}"
-            rf"(?:.{{0,80}}?step_avg:(?P<ms>{NUMBER})ms)?",
-        ),
+    Format.of_pattern(
+        "modded-nanogpt", "train_loss:",
+        rf"\bstep:(?P<at>\d{{1,12}})/(?P<total>\d{{1,15}}) .{{0,80}}?\btrain_loss:{_LOSS}"
+        rf"(?:.{{0,80}}?step_avg:(?P<ms>{NUMBER})ms)?",
     ),
-    (
-        " | loss ",
-        _make_parser(
-            "loss-rows",
-            r"\A(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
-            r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
-            rf"\s{{0,16}}(?P<at>\d{{1,12}}) \| loss {_LOSS}"
-            rf"(?: \| lr (?P<lr>{NUMBER}))?(?: \| (?P<ms>{NUMBER})ms)?(?: \| mfu\s{{1,9}}(?P<mfu>{NUMBER})%)?",
-        ),
+    Format.of_pattern(
+        "loss-rows", " | loss ",
+        r"\A(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
+        r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
+        rf"\s{{0,16}}(?P<at>\d{{1,12}}) \| loss {_LOSS}"
+        rf"(?: \| lr (?P<lr>{NUMBER}))?(?: \| (?P<ms>{NUMBER})ms)?(?: \| mfu\s{{1,9}}(?P<mfu>{NUMBER})%)?",
     ),
-    ("| Loss: ", _parse_picotron),
-    (
-        "samples/sec",
-        _make_parser(
-            "fsdp-sample",
-            rf"\bBatch (?P<at>\d{{1,12}}) Loss: {_LOSS}, Speed: (?P<samples_per_s>{NUMBER}) samples/sec"
-            rf"(?:, lr: (?P<lr>{NUMBER}))?",
-        ),
+    Format("picotron", "| Loss: ", _parse_picotron).check_gate(),
+    Format.of_pattern(
+        "fsdp-sample", "samples/sec",
+        rf"\bBatch (?P<at>\d{{1,12}}) Loss: {_LOSS}, Speed: (?P<samples_per_s>{NUMBER}) samples/sec"
+        rf"(?:, lr: (?P<lr>{NUMBER}))?",
     ),
-    (
-        "] loss: ",
-        _make_parser("minibatches", rf"(?:^|\s)\[(?P<epoch>\d{{1,9}}),\s{{1,9}}(?P<at>\d{{1,12}})\] loss: {_LOSS}"),
+    Format.of_pattern(
+        "minibatches", "] loss: ", rf"(?:^|\s)\[(?P<epoch>\d{{1,9}}),\s{{1,9}}(?P<at>\d{{1,12}})\] loss: {_LOSS}"
     ),
-    ("] Loss : ", _make_parser("each-rank", rf"(?:^|\s)\[(?P<at>\d{{1,12}})\] Loss : {_LOSS}")),
-    ("|Loss: ", _make_parser("torchtune", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)")),
-    (
-        "Epoch: ",
-        _make_parser(
-            "pytorch-example",
-            rf"Epoch: (?P<epoch>\d{{1,9}}) \[{_IN_EPOCH} \(\d{{1,3}}%\)\]\s+Loss: {_LOSS}",
-            first_epoch=1,
-        ),
+    Format.of_pattern("each-rank", "] Loss : ", rf"(?:^|\s)\[(?P<at>\d{{1,12}})\] Loss : {_LOSS}"),
+    Format.of_pattern("torchtune", "|Loss: ", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)"),
+    Format.of_pattern(
+        "pytorch-example", "Epoch: ",
+        rf"Epoch: (?P<epoch>\d{{1,9}}) \[{_IN_EPOCH} \(\d{{1,3}}%\)\]\s+Loss: {_LOSS}", first_epoch=1,
     ),
-    (
-        "Epoch: ",
-        _make_parser("pytorch-example", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"),
+    Format.of_pattern(
+        "pytorch-example", "Epoch: ", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"
     ),
-    ("| epoch ", _parse_fairseq),
-    (
-        "Train: ",
-        _make_parser(
-            "timm",
-            rf"\bTrain: (?P<epoch>\d{{1,9}}) \[ *{_IN_EPOCH} \( *\d{{1,3}}%\)\] +Loss: +{_LOSS}"
-            rf"(?:.{{0,400}}?\bLR: (?P<lr>{NUMBER}))?",
-        ),
+    Format("fairseq", "| epoch ", _parse_fairseq).check_gate("loss="),
+    Format.of_pattern(
+        "timm", "Train: ",
+        rf"\bTrain: (?P<epoch>\d{{1,9}}) \[ *{_IN_EPOCH} \( *\d{{1,3}}%\)\] +Loss: +{_LOSS}"
+        rf"(?:.{{0,40}}?\bTime: +(?P<s>{NUMBER})s,)?(?:.{{0,400}}?\bLR: (?P<lr>{NUMBER}))?",
     ),
-    ("Progress on:train", _parse_levanter),
-)
+    Format("levanter", "Progress on:train", _parse_levanter).check_gate("loss="),
+)  # fmt: skip
 
 
 def parse_known_program(text: str) -> StepReport | None:
-    """Parse a line of any known program; cheap checks come first."""
-    if "epoch" in text or "Epoch" in text or "DLLL" in text or "%|" in text:
-        found = parse_nemo(text)
-        if found:
-            return found
-    if "completed step" in text:
-        return parse_maxtext(text)
-    if "step=" in text and (found := parse_deepspeed(text)):
-        return found
-    if "step:" in text and (found := parse_torchtitan(text)):
-        return found
-    for mark, reader in _READERS:
-        if mark in text and (found := reader(text)):
+    """Parse a line of any known program."""
+    for each in FORMATS:
+        if each.word in text and (found := each.parse(text)):
             return found
     return None
 
@@ -347,7 +351,8 @@ def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | 
     text = line[:_LONGEST]
     if "%|" in text and "loss=" not in text and (bars := [*iter_drawn_bars(text)]):
         return bars[-1].step, bars[-1].total
-    if ("%|" in text or "DLLL" in text) and (found := parse_known_program(text)) and found.step.step is not None:
+    found = [*parse_bars(text), parse_known_program(text)][0] if "%|" in text or "DLLL" in text else None
+    if found and found.step.step is not None:
         return found.step.step, 0
     plain = _PLAIN.search(text)
     return (int(plain[1]), 0) if plain else None

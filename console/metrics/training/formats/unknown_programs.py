@@ -18,7 +18,7 @@ _PAIR = lazy_pattern(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
     r"(?: ?\(([A-Za-z][\w/ .]{0,24})\))?"
     r"(?: {0,6}[:=] {0,8}(?:\{'\w{1,40}': |\[ {0,8})?| {1,8}(?:\[ {0,8})?)"
-    rf"({values.NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
+    rf"({values.NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}[:-]\d)([KMGT](?![A-Za-z]))?"
     r"(?:(?: ?/ {0,8}| of )(\d{1,3}(?:,\d{3}){1,4}(?!\d)|\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
 )
 _LABELS = lazy_pattern(  # what loggers put in front of a line: dates, brackets, levels, names
@@ -29,9 +29,10 @@ _LABELS = lazy_pattern(  # what loggers put in front of a line: dates, brackets,
 _OTHER_DATA = lazy_pattern(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
 _OTHER = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
 _ESTIMATE = lazy_pattern(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")  # nanoGPT's, on both kinds of data
-_IN_EPOCH = lazy_pattern(  # OpenMMLab's, and that of torchvision's MetricLogger
-    r"Epoch(?:\(train\)|:)? {1,4}\[ {0,8}(\d{1,9})(?:/\d{1,9})?\] {0,4}\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]"
+_IN_EPOCH = lazy_pattern(  # OpenMMLab's, torchvision's (MetricLogger) and Swin's step
+    r"(?:Epoch(?:\(train\)|:)?|Train:) {1,4}\[ {0,8}(\d{1,9})(?:/\d{1,9})?\] {0,4}\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]"
 )
+_WRITER = lazy_pattern(r"logging_writer\.py:\d{1,6}\] \[(\d{1,12})\]")  # CLU's step, of Flax
 _TOTALS = ("max_steps", "total_steps", "max_updates")
 LONGEST = 2048  # characters of a line that are looked at
 _MOST = 64  # kinds of lines remembered that came once
@@ -83,9 +84,11 @@ def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, b
 def _parse_pairs(text: str) -> dict[str, tuple[str, str, str]]:
     """Key -> (number, total behind a slash, unit); the first of each key."""
     pairs: dict[str, tuple[str, str, str]] = {}
-    if "Epoch" in text:
-        text = _IN_EPOCH.sub(r"epoch \1 iter \2", text)
+    if "[" in text:
+        text = _WRITER.sub(r"; step \1", _IN_EPOCH.sub(r"; epoch \1 iter \2", text))
     for key, named, value, short, total, unit in _PAIR.findall(values.unwrap_numbers(text[:LONGEST])):
+        if key.endswith(".py"):  # the line of a source file
+            continue
         name = values.plain_name(key) if "/" in key else values.normalize_key(key)
         pairs.setdefault(name, (value + short, total, named if named in {"ms", "s"} else unit.strip()))
     return pairs

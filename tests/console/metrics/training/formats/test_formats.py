@@ -159,7 +159,7 @@ PROGRAMS: dict[str, tuple[str, list[dict[str, float]]]] = {
     ),
     "timm": (
         "Train: 1 [  50/1200 (  4%)]  Loss: 6.75 (6.94)  Time: 0.5s, 1234.5/s  (0.6s, 1200.00/s)  LR: 1.500e-06  Data: 0\n",
-        [{"step": 1250, "loss": 6.75, "lr": 1.5e-06}],
+        [{"step": 1250, "loss": 6.75, "lr": 1.5e-06, "step_time_s": 0.5}],
     ),
     "MindFormers": (
         "".join(
@@ -180,7 +180,7 @@ PROGRAMS: dict[str, tuple[str, list[dict[str, float]]]] = {
     "Keras": (
         "Epoch 1/5\n100/782 [==>...........................] - ETA: 3s - loss: 1.75 - accuracy: 0.45\n"
         "Epoch 2/5\n100/782 ━━━━━━━━━━━━━━━━━━━━ 5s 6ms/step - accuracy: 0.5 - loss: 1.5 - val_loss: 1.25\n",
-        [{"step": 100, "loss": 1.75}, {"step": 882, "loss": 1.5}],
+        [{"step": 100, "total": 3910, "loss": 1.75}, {"step": 882, "total": 3910, "loss": 1.5}],
     ),
     "nanotron": (
         "".join(
