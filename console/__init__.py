@@ -11,7 +11,7 @@ Each package knows only those named after it:
 - `launch`: recipes and their values, whether a plan fits, Helm, releases, run history, profiles.
 - `metrics`: what jobs measure: `nccl` tests, `training` runs, GPUs, and alarms about them.
 - `logs`: the logs of jobs: followed, stored, merged, filtered, redacted.
-- `scheduling`: Kueue's rules, and what follows: why a job waits, quota, topology, ranks, forecasts.
+- `scheduling`: what follows from Kueue's rules: why a job waits, quota, topology, ranks, forecasts.
 - `kube`: the Kubernetes API: connections, requests and watches; each kind of object is a module of `kube.objects`.
 
 Beside them, `settings`, `assets` and `folders` say how a4 was started and where files are, `config` and `patterns`

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,6 +39,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    scripts = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["scripts"]
+    if absent := set(scripts) - entry_points(group="console_scripts").names:
+        old = f"The checkout is newer than its .venv, which has no {', '.join(sorted(absent))}"
+        raise pytest.UsageError(f"{old}: run `rm .venv/.ready; make .venv/.ready`.")
     config.pluginmanager.register(Slowness(config), "slowness")
 
 

@@ -1,1 +1,1 @@
-"""Kueue's rules (`kueue`), and what follows from them: waiting reasons, quota, topology, ranks, forecasts, failures."""
+"""What follows from Kueue's rules (`kueue_rules`): waiting reasons, quota, topology, ranks, forecasts, failures."""

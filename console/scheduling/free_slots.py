@@ -9,25 +9,29 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.kube.objects.meta import GPU, Toleration, first_untolerated_taint
+from console.kube.objects.meta import GPU
 from console.kube.objects.node import Node
 from console.kube.objects.workload import PodSet as WorkloadPodSet
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue.state import Flavor, PodSet, TopologyRequest
-from console.scheduling.kueue.topology_assignment import (
-    HOSTNAME,
-    Domain,
-    TopologyTree,
-    assign_topology,
-    fill,
-    roomiest,
-    spread,
-)
 from console.scheduling.kueue_snapshot import UNNAMED, node_of
 from console.scheduling.quota_accounts import QuotaHolder, fewest_holders, quota_holder_of
 from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, Holder, Host, host, label_of, level_name
 from console.scheduling.why_answer import Category, Why
+from kueue_rules import (
+    HOSTNAME,
+    Domain,
+    Flavor,
+    PodSet,
+    Toleration,
+    TopologyRequest,
+    TopologyTree,
+    assign_topology,
+    fill,
+    first_untolerated_taint,
+    roomiest,
+    spread,
+)
 
 if TYPE_CHECKING:
     from console.scheduling.kueue_messages import KueueMessage

@@ -14,29 +14,32 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from console.kube.objects.meta import GPU, Toleration, condition
+from console.kube.objects.meta import GPU, condition
 from console.kube.objects.node import Node as ClusterNode
 from console.kube.objects.queue import ClusterQueue, LocalQueue, ResourceFlavor
 from console.kube.objects.queue import Quota as QueueQuota
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
-from console.scheduling.kueue.quota_tree import Cohort, Quota
-from console.scheduling.kueue.state import (
+from console.scheduling.topology import label_of
+from kueue_rules import (
     BACK_OF_QUEUE,
+    DEFAULT_STRATEGIES,
+    NO_LIMIT,
+    Cohort,
     Flavor,
     FlavorResource,
     Node,
     PodSet,
     QueueNode,
+    Quota,
     ResourceGroup,
     Snapshot,
+    Toleration,
     TopologyRequest,
+    TopologyTree,
     try_order,
 )
-from console.scheduling.kueue.state import Workload as KueueWorkload
-from console.scheduling.kueue.topology_assignment import TopologyTree
-from console.scheduling.topology import label_of
+from kueue_rules import Workload as KueueWorkload
 
 _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
@@ -109,7 +112,6 @@ def queue_position(workload: Workload, fleet: Fleet) -> int:
     return _positions(fleet).get(workload.key, 0)
 
 
-NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
 ANY_TAINT = (Toleration("", "Exists", "", ""),)  # which taints the pods of a Workload tolerate is not kept
 UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has no such place
 

@@ -14,13 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from console.kube.nested_values import Value, get_path
-from console.kube.objects.meta import (
-    ALWAYS,
-    GPU,
-    Toleration,
-    format_selector,
-    selects_namespace,
-)
+from console.kube.objects.meta import ALWAYS, GPU, format_selector, selects_namespace
 from console.kube.objects.node import GKE
 from console.kube.objects.queue import ClusterQueue
 from console.kube.objects.workload import PodSet as QueuedPodSet
@@ -32,10 +26,6 @@ from console.scheduling.free_slots import (
     format_slots,
     jobs_blocking_placement,
 )
-from console.scheduling.kueue.flavors import FlavorAssigner, Mode, places_every_pod
-from console.scheduling.kueue.preemption import Preemption
-from console.scheduling.kueue.state import PodSet, TopologyRequest, Workload
-from console.scheduling.kueue.topology_assignment import HOSTNAME
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import (
     QuotaAccount,
@@ -49,6 +39,17 @@ from console.scheduling.quota_accounts import (
     shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
+from kueue_rules import (
+    HOSTNAME,
+    FlavorAssigner,
+    Mode,
+    PodSet,
+    Preemption,
+    Toleration,
+    TopologyRequest,
+    Workload,
+    places_every_pod,
+)
 
 _LAUNCH = "-launch-"  # names a workload that is not there, as none of a cluster can be named
 _HOST = "host"

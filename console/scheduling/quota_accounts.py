@@ -18,9 +18,9 @@ from msgspec.structs import astuple, replace
 from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue.quota_tree import QuotaNode
 from console.scheduling.kueue_snapshot import cluster_queue_name, flavor_of, gpu_flavors, kueue_snapshot, queue_order
 from console.scheduling.why_answer import Category, Why
+from kueue_rules import QuotaNode
 
 if TYPE_CHECKING:
     from console.scheduling.kueue_messages import KueueMessage

@@ -24,11 +24,11 @@ from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import ExpectedStart, all_gpu_flavors, cluster_of, time_limit
-from console.scheduling.kueue.state import Workload as KueueWorkload
 from console.scheduling.kueue_snapshot import queue_order
 from console.scheduling.quota_accounts import job_name
-from console.scheduling.virtual_cluster import Move, VirtualCluster
 from console.yielding import WorkSlices
+from kueue_rules import Move, VirtualCluster
+from kueue_rules import Workload as KueueWorkload
 
 if TYPE_CHECKING:
     Key = tuple[str, str]

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from console.kube.objects.node import GKE, MAX_GPUS, Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue.topology_assignment import HOSTNAME
+from kueue_rules import HOSTNAME
 
 if TYPE_CHECKING:
     from console.google.node_pools import PoolStatus

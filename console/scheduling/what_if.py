@@ -19,7 +19,6 @@ from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import all_gpu_flavors, cluster_of, tried_of
-from console.scheduling.kueue.state import PodSet, Workload, try_order
 from console.scheduling.kueue_snapshot import (
     ANY_TAINT,
     closed_reason,
@@ -29,8 +28,8 @@ from console.scheduling.kueue_snapshot import (
     queue_timestamp,
 )
 from console.scheduling.quota_accounts import job_name
-from console.scheduling.scenario import NODE_GPUS
-from console.scheduling.virtual_cluster import VirtualCluster, queued_again
+from console.scheduling.topology import MACHINE_GPUS
+from kueue_rules import PodSet, VirtualCluster, Workload, queued_again, try_order
 
 if TYPE_CHECKING:
     Key = tuple[str, str]
@@ -102,7 +101,7 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
     found: dict[Key, None] = {}
     cluster = VirtualCluster(kueue_snapshot(fleet, all_gpu_flavors(fleet), places=True), ())
     for number in range(MAX_ASKED):
-        machine = PodSet("main", 1, {GPU: NODE_GPUS}, {GPU: NODE_GPUS}, tolerations=ANY_TAINT)
+        machine = PodSet("main", 1, {GPU: MACHINE_GPUS}, {GPU: MACHINE_GPUS}, tolerations=ANY_TAINT)
         asked = Workload((first.namespace, f"-{number}-"), "", name, first.priority, queue_timestamp(first), [machine])
         cluster.submit(asked)
         moves = cluster.admit(fleet.at)
@@ -262,8 +261,8 @@ class _Comparison:
         queue_name, gpus_text, *rest = _split(text, "--submit", form, 2, 3)
         gpus = _parse_whole_number(gpus_text, "--submit", form, text)
         priority = _parse_whole_number(rest[0], "--submit", form, text) if rest else 0
-        if gpus < 1 or (gpus > NODE_GPUS and gpus % NODE_GPUS):
-            raise BadInput(f"--submit {text}: GPUs have to be 1 to {NODE_GPUS}, or a multiple of {NODE_GPUS}.")
+        if gpus < 1 or (gpus > MACHINE_GPUS and gpus % MACHINE_GPUS):
+            raise BadInput(f"--submit {text}: GPUs have to be 1 to {MACHINE_GPUS}, or a multiple of {MACHINE_GPUS}.")
         local = self._fleet.local_queues.get((self._namespace, queue_name))
         target = local.cluster_queue if local else queue_name
         queue = self._fleet.cluster_queues.get(("", target))
@@ -271,7 +270,7 @@ class _Comparison:
             mine = [each for where, each in self._fleet.local_queues if where == self._namespace]
             known = sorted({*mine, *(each for _, each in self._fleet.cluster_queues)})
             raise _not_there("--submit", text, "queue", queue_name, known)
-        pods, each = max(1, gpus // NODE_GPUS), min(gpus, NODE_GPUS)
+        pods, each = max(1, gpus // MACHINE_GPUS), min(gpus, MACHINE_GPUS)
         group = PodSet("main", pods, {GPU: gpus}, {GPU: each}, tolerations=ANY_TAINT)
         workload = Workload((self._namespace, name), name, target, priority, self._fleet.at, [group])
         closed = (closed_reason(local) if local else "") or closed_reason(queue)

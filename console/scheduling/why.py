@@ -16,7 +16,6 @@ from console.scheduling.free_slots import (
     refused_flavor,
     topology_demand_of,
 )
-from console.scheduling.kueue.state import Check, CheckState, open_checks
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
 from console.scheduling.kueue_snapshot import (
     closed_reason,
@@ -27,6 +26,7 @@ from console.scheduling.kueue_snapshot import (
 )
 from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor_account, job_name
 from console.scheduling.why_answer import Category, Why
+from kueue_rules import Check, CheckState, open_checks
 
 _RETRYING = re.compile(r"^Retrying after failure: ")
 _LOST = {

@@ -32,7 +32,6 @@ GROUPS = {
         "pods": "pods: phase, reason, node, index, restarts",
         "forecast": "when waiting jobs would start, by the progress of what runs",
         "whatif": "who would start or be preempted if something were changed; changes nothing",
-        "simulate": "a plan of queues, machines and jobs on a virtual clock: waits, utilization; needs no cluster",
     },
     "launch and stop": {
         "recipes": "what can be launched",
@@ -144,7 +143,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.measures import COMMANDS
         case "read":
             from screens.cli.read import COMMANDS
-        case "forecast" | "whatif" | "simulate":
+        case "forecast" | "whatif":
             from screens.cli.forecast import COMMANDS
         case "why":
             from screens.cli.why import COMMANDS

@@ -1,13 +1,11 @@
 """What would happen, by Kueue's own rules.
 
-`a4 forecast`, `a4 whatif`: when waiting jobs would start, as things are and if something were changed. `a4 simulate`: a
-scenario of queues, machines and jobs on a virtual clock; needs no cluster.
+`a4 forecast`, `a4 whatif`: when waiting jobs would start, as things are and if something were changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -20,9 +18,6 @@ from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, score
 from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name, workload_named
-from console.scheduling.scenario import read_scenario
-from console.scheduling.simulation import SimulationResult
-from console.scheduling.simulation import simulate as run_scenario
 from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf
 from console.scheduling.what_if import what_if as compare
 from console.scheduling.why_answer import WAIT_KINDS
@@ -31,7 +26,7 @@ from screens.cli.connect import open_session
 from screens.cli.lists import expected_starts, unread
 from screens.cli.output import print_json, print_line, print_table, table_lines, warn
 from screens.columns.jobs import start_json, start_words
-from screens.wording import age, clock, duration, first_names, percent
+from screens.wording import clock, duration
 
 MOST_VICTIMS = 5  # that are named
 KINDS = (*WAIT_KINDS, "topologies")
@@ -193,66 +188,6 @@ def _describe_consequence(each: Consequence) -> str:
             return each.what
 
 
-LARGEST = 1 << 20  # bytes of a scenario
-_BARS = " ▁▂▃▄▅▆▇█"
-_TITLES = (
-    "QUEUE", "QUOTA", "ARRIVED", "STARTED", "FINISHED", "MEDIAN", "P90", "LONGEST", "STILL WAITING", "PREEMPTED",
-    "GPU HOURS", "DONE AGAIN", "UTILIZATION",
-)  # fmt: skip
-
-
-def simulate(options: SimulateOptions) -> int:
-    place = Path(options.scenario).expanduser()
-    try:
-        with place.open("rb") as file:
-            raw = file.read(LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise BadInput(f"{place} is larger than 1 MiB.", "Name a scenario: docs/simulate.md describes one.")
-        text = raw.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise BadInput(f"Could not read {place}: {why}.", "Name a scenario: docs/simulate.md describes one.") from error
-    result = run_scenario(read_scenario(text), options.seed)
-    if options.json:
-        print_json(result)
-    else:
-        _print_result(result)
-    return 0
-
-
-def _print_result(result: SimulationResult) -> None:
-    print_line(
-        f"{duration(result.span)} with {result.gpus} GPUs, {_percent(result.utilization)} of them in use on average"
-        f" ({', '.join(f'{name} {_percent(share)}' for name, share in result.flavors.items())}), seed {result.seed}"
-    )
-    if result.busy:
-        bars = "".join(_BARS[round(each * (len(_BARS) - 1))] for each in result.busy)
-        print_line(f"in use  |{bars}|  each sign {duration(result.span / len(result.busy))}")
-    print_line()
-    rows = [
-        (
-            each.queue, f"{each.quota}", f"{each.arrived}", f"{each.started}", f"{each.finished}",
-            *(_wait(wait, each.arrived) for wait in (each.wait_median, each.wait_p90, each.wait_longest)),
-            f"{each.waiting}" + (f", {age(each.waiting_longest)}" if each.waiting_longest else ""),
-            f"{each.preempted}", f"{each.gpu_hours:,.0f}", f"{each.lost_gpu_hours:,.0f}", _percent(each.utilization),
-        )
-        for each in result.queues
-    ]  # fmt: skip
-    print_table(_TITLES, rows, [title != "QUEUE" for title in _TITLES])
-    if result.never:
-        print_line(f"\nNot started by the end: {first_names(result.never, 5)}.")
-
-
-def _wait(seconds: float | None, arrived: int) -> str:
-    if seconds is None:
-        return "not known" if arrived else "-"
-    return age(seconds)
-
-
-def _percent(share: float | None) -> str:
-    return percent(share, 1) if share is not None else "-"
-
-
 class ForecastOptions(Options):
     job: str = word("JOB", nargs="?", help="only this one")
     all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
@@ -280,14 +215,6 @@ class WhatIfOptions(Options):
         "--lose", metavar="HOST", action="append", help="a host, or a node as above, is lost; may be repeated"
     )
     json: bool = json_flag()
-
-
-class SimulateOptions(Options):
-    scenario: str = word("SCENARIO", help="a YAML file with flavors, queues and jobs")
-    json: bool = json_flag()
-    seed: int = option(
-        "--seed", type=int, metavar="S", default=0, help="for random arrivals and run times; the same gives the same"
-    )
 
 
 COMMANDS: Commands = {
@@ -324,19 +251,5 @@ COMMANDS: Commands = {
         "(GPUs on machines of the flavor; null: it has no topology, and Kueue counts no machines); next_victims with "
         "job, queue and priority of the waiting job of the highest priority, and victims (namespace and name of jobs "
         "that Kueue would preempt for more of that, in its order; null: none)",
-    ),
-    "simulate": Command(
-        simulate,
-        SimulateOptions,
-        description="Runs a plan of queues, machines and jobs on a virtual clock, by Kueue's own rules: how busy the "
-        "machines are, how long each queue waits, who is preempted. Needs no cluster. A job runs from the moment it is "
-        "admitted; admission checks and machines that fail are left out.",
-        epilog="JSON: seed, span (seconds that were simulated), gpus, utilization (0 to 1), flavors (utilization of "
-        "each), busy (utilization in 48 equal slices of the time), queues with queue, quota, arrived, started, "
-        "finished, wait_median, wait_p90, wait_longest (seconds in the queue, after a preemption too; null: so many "
-        "wait at the end that it is not known), waiting (jobs at the end), waiting_longest (of these), preempted, "
-        "gpu_hours, lost_gpu_hours (done again after a preemption), utilization (of its quota; null: it has none), "
-        "events with at (seconds from the beginning), what (starts, ends, preempted), job, queue, gpus, flavor, by; "
-        "never (jobs that had not started by the end)",
     ),
 }

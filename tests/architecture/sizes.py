@@ -42,7 +42,7 @@ def lines_of(path: Path) -> int:
 def packages(root: Path, folder: str) -> Counter[str]:
     """Lines by package: the folders directly below this one, and the modules beside them under its own name."""
     found: Counter[str] = Counter()
-    for path in (root / folder).rglob("*.py"):
+    for path in root.glob(f"{folder}/**/*.py"):
         inner = path.relative_to(root).parts
         found["/".join(inner[:2]) if len(inner) > 2 else folder] += lines_of(path)
     return found

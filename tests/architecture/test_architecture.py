@@ -14,7 +14,8 @@ import pytest
 from tests.architecture.sizes import parts
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted(path for package in ("console", "practice", "screens") for path in ROOT.glob(f"{package}/**/*.py"))
+PLACES = ("console", "parts/*/src", "practice", "screens")
+SOURCES = sorted(path for place in PLACES for path in ROOT.glob(f"{place}/**/*.py"))
 
 
 def test_no_part_has_grown_without_a_reason() -> None:
@@ -58,7 +59,8 @@ def test_what_console_says_names_commands_and_no_keys_of_a_screen() -> None:
 def test_docstrings_name_only_what_there_is() -> None:
     """A name in backticks is one of the module itself, of its folder, or of a module that it imports."""
     code = {path: Docstrings(path) for path in SOURCES}
-    by_module = {".".join(path.relative_to(ROOT).with_suffix("").parts): found.names for path, found in code.items()}
+    modules = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts).rpartition(".src.")[2] for path in code}
+    by_module = {modules[path].removesuffix(".__init__"): found.names for path, found in code.items()}
     defined: dict[Path, set[str]] = {}
     for path, found in code.items():
         defined.setdefault(path.parent, set()).update(found.defined, (path.stem, path.parent.name))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
+from kueue_rules import DEFAULT_STRATEGIES
 from tests.contract.cluster import KUEUE, eventually
 from tests.contract.test_queueing import told
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GENERATED = generated()
 PARSER = command_line.whole_parser()
 COMMANDS = commands(PARSER)
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("parts/*/*.md"), *DOCS.glob("**/*.md")])
 WRITTEN = [page for page in PAGES if page.name not in GENERATED]
 README_LINES = 110
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.M | re.S)

@@ -1,4 +1,4 @@
-"""What API objects share: metadata, owners, conditions, launcher, times, quantities, label selectors, taints."""
+"""What API objects share: metadata, owners, conditions, launcher, times, quantities, label selectors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from console.errors import Unreadable
+from kueue_rules import Requirement, Toleration
 
 
 class ClusterObject(Struct, frozen=True):
@@ -229,53 +230,6 @@ def parse_amount(resource: str, text: str | int | float) -> int:
 
 
 NAME_LABEL = "kubernetes.io/metadata.name"  # the one label that every namespace has
-_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
-_PASSING = "node.kubernetes.io/"  # taints of a node's present state, which come and go
-
-
-class Requirement(Struct, frozen=True):
-    """One demand of a label selector."""
-
-    key: str
-    operator: str = "In"  # or NotIn, Exists, DoesNotExist; of nodes Gt and Lt too
-    values: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        listed = "|".join(self.values)
-        return {
-            "In": f"{self.key}={listed}",
-            "NotIn": f"{self.key} other than {listed}",
-            "Exists": f"label {self.key}",
-            "DoesNotExist": f"no label {self.key}",
-        }.get(self.operator, f"{self.key} {self.operator} {listed}".strip())
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels, which must be complete, satisfy this requirement."""
-        if self.operator in {"Exists", "DoesNotExist"}:
-            return (self.key in labels) is (self.operator == "Exists")
-        if self.operator in {"Gt", "Lt"}:
-            value, limit = labels.get(self.key, ""), self.values[0] if self.values else ""
-            if not (value.isdecimal() and limit.isdecimal()):
-                return False
-            return int(value) > int(limit) if self.operator == "Gt" else int(value) < int(limit)
-        return (labels.get(self.key) in self.values) is (self.operator == "In")
-
-
-class Toleration(Struct, frozen=True):
-    """A toleration of a pod; an empty key with operator Exists tolerates every taint."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: str) -> bool:
-        marked, _, effect = taint.rpartition(":")
-        key, _, value = marked.partition("=")
-        if self.effect not in {"", effect} or self.key not in {"", key}:
-            return False
-        return self.operator == "Exists" or (bool(self.key) and self.value == value)
 
 
 ALWAYS = tuple(
@@ -302,13 +256,3 @@ def format_selector(selector: Iterable[Requirement] | None) -> str:
     if selector is None:
         return "it has no namespaceSelector and accepts none"
     return f"it accepts namespaces with {', '.join(each.text for each in selector)}"
-
-
-def first_untolerated_taint(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
-    """The first taint that is not tolerated, or empty; `lasting` ignores those of the node's condition."""
-    known = tuple(tolerations)
-    for taint in taints:
-        keeps = taint.rpartition(":")[2] in _KEEPS_AWAY and not (lasting and taint.startswith(_PASSING))
-        if keeps and not any(each.tolerates(taint) for each in known):
-            return taint
-    return ""

@@ -14,8 +14,6 @@ from console.kube.objects.meta import (
     ConditionWire,
     NamespacedObject,
     ObjectWire,
-    Requirement,
-    Toleration,
     Wire,
     condition,
     conditions_of,
@@ -27,6 +25,7 @@ from console.kube.objects.meta import (
 )
 from console.kube.objects.node import TaintWire, format_taint
 from console.kube.objects.pod import NamedWire
+from kueue_rules import Requirement, Toleration
 
 
 def _inactive_reason(conditions: tuple[Condition, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.scheduling.kueue.state import Release, Workload, open_checks, unadmitted_words
+from kueue_rules import Release, Workload, open_checks, unadmitted_words
 from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.kueue.info import admission_checks, has_quota
 from practice.controllers.objects import Object, find_condition, is_true, set_condition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from console.scheduling.kueue.state import Place
+from kueue_rules import Place
 from practice.controllers.objects import Object
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.cycle import Verdict, admission_cycle
-from console.scheduling.kueue.preemption import HUMAN_REASONS
-from console.scheduling.kueue.state import required_checks
+from kueue_rules import (
+    HUMAN_REASONS,
+    Decision,
+    FlavorChoice,
+    Snapshot,
+    Target,
+    Verdict,
+    Workload,
+    admission_cycle,
+    required_checks,
+)
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
 from practice.controllers.kueue.assignment import encode_assignment
@@ -31,10 +39,6 @@ from practice.objects.resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from console.scheduling.kueue.cycle import Decision
-    from console.scheduling.kueue.flavors import FlavorChoice
-    from console.scheduling.kueue.preemption import Target
-    from console.scheduling.kueue.state import Snapshot, Workload
     from practice.controllers.base import ControlPlane
     from practice.controllers.objects import Key, Object
     from practice.objects.history import Event

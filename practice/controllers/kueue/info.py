@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from console.scheduling.kueue.state import (
-    BACK_OF_QUEUE,
-    Check,
-    PodSet,
-    Requirement,
-    Toleration,
-    TopologyRequest,
-    Workload,
-)
+from kueue_rules import BACK_OF_QUEUE, Check, PodSet, Requirement, Toleration, TopologyRequest, Workload
 from practice.clock import parse_timestamp
 from practice.controllers.kueue.assignment import decode_domains
 from practice.controllers.objects import Object, find_condition, is_true, key_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from console.scheduling.kueue.flavors import FlavorTurns
-from console.scheduling.kueue.state import Workload
+from kueue_rules import FlavorTurns, Workload
 from practice.clock import Clock
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import yaml
 
-from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
-from console.scheduling.kueue.state import (
+from kueue_rules import (
+    DEFAULT_STRATEGIES,
     Cohort,
     Flavor,
     FlavorResource,
@@ -19,8 +19,8 @@ from console.scheduling.kueue.state import (
     Requirement,
     ResourceGroup,
     Snapshot,
+    TopologyTree,
 )
-from console.scheduling.kueue.topology_assignment import TopologyTree
 from practice.controllers.kueue.info import has_quota, read_workload, requirements, tolerations
 from practice.controllers.kueue.podsets import requests_topology
 from practice.controllers.matching import format_taint

@@ -21,7 +21,7 @@ from practice.objects.resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from console.scheduling.kueue.state import Quantities, Workload
+    from kueue_rules import Quantities, Workload
     from practice.controllers.base import ControlPlane
     from practice.controllers.kueue.queues import Queues
     from practice.controllers.objects import Key, Object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from console.scheduling.kueue.state import CheckState, fatal_state, open_checks, refusal_words, required_checks
+from kueue_rules import CheckState, fatal_state, open_checks, refusal_words, required_checks
 from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobSet
-from console.kube.objects.meta import ALWAYS, GPU, NAME_LABEL, Condition, Requirement, Toleration
+from console.kube.objects.meta import ALWAYS, GPU, NAME_LABEL, Condition
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import (
@@ -28,6 +28,7 @@ from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.launch_forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast, with_launch
 from console.scheduling.why import why
+from kueue_rules import Requirement, Toleration
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from console.scheduling.start_windows import (
     start_windows,
     with_windows,
 )
-from console.scheduling.virtual_cluster import Move, VirtualCluster
+from kueue_rules import Move, VirtualCluster
 from screens.columns.jobs import start_words
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job

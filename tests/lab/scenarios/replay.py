@@ -19,9 +19,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from console.scheduling.kueue.flavors import FlavorChoice, FlavorTurns
-from console.scheduling.kueue.state import Snapshot, Workload
-from console.scheduling.virtual_cluster import Move, VirtualCluster
+from kueue_rules import FlavorChoice, FlavorTurns, Move, Snapshot, VirtualCluster, Workload
 from practice.controllers.kueue.info import read_workload
 from practice.controllers.kueue.snapshot import read_snapshot
 from practice.objects.resources import CLUSTERQUEUES, COHORTS, NODES, RESOURCEFLAVORS, TOPOLOGIES

@@ -9,30 +9,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.kube.objects.meta import GPU
-from console.scheduling.kueue.cycle import Verdict, admission_cycle
-from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
-from console.scheduling.kueue.flavors import FlavorChoice, FlavorTurns, PodSetChoice
-from console.scheduling.kueue.quota_tree import Cohort, Quota
-from console.scheduling.kueue.state import (
+from kueue_rules import (
+    DEFAULT_STRATEGIES,
+    HOSTNAME,
+    Cohort,
+    Decision,
     Flavor,
+    FlavorChoice,
+    FlavorTurns,
+    Move,
     Node,
     PodSet,
+    PodSetChoice,
     QueueNode,
+    Quota,
     ResourceGroup,
     Snapshot,
     TopologyRequest,
+    TopologyTree,
     Tried,
+    Verdict,
+    VirtualCluster,
     Workload,
+    admission_cycle,
+    queued_again,
 )
-from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
-from console.scheduling.virtual_cluster import MAX_ROUNDS, Move, VirtualCluster, queued_again
+from kueue_rules.virtual_cluster import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.scheduling.kueue.cycle import Decision
 
+GPU = "nvidia.com/gpu"
 BLOCK = "block"
 NEAR = (TopologyRequest(), TopologyRequest(required=BLOCK), TopologyRequest(preferred=BLOCK))
 POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from console.kube.objects.meta import first_untolerated_taint
+from kueue_rules.node_constraints import first_untolerated_taint
 
 if TYPE_CHECKING:
-    from console.scheduling.kueue.state import Amounts, Flavor, Node, Place, PodSet
+    from kueue_rules.state import Amounts, Flavor, Node, Place, PodSet
 
 HOSTNAME = "kubernetes.io/hostname"
 _ONE_POD = {"pods": 1000}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.quota_tree import QuotaNode
-from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
+from kueue_rules.quota_tree import QuotaNode
+from kueue_rules.state import QueueNode, Snapshot, Workload
 
 if TYPE_CHECKING:
-    from console.scheduling.kueue.cycle import Decision
+    from kueue_rules.cycle import Decision
 
 LESS_OR_EQUAL_TO_FINAL = "LessThanOrEqualToFinalShare"
 """The preemptor may have as large a share as is left to the other."""

@@ -1,4 +1,4 @@
-"""`a4 simulate`: scenarios on a virtual clock, and what is said of one that is wrong."""
+"""`kueue-rules simulate`: scenarios on a virtual clock, and what is said of one that is wrong."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.errors import BadInput
-from console.scheduling.scenario import Scenario, parse_duration, read_scenario
-from console.scheduling.simulation import SimulationResult, simulate
-from screens.__main__ import main
+from kueue_rules import Scenario, ScenarioError, SimulationResult, read_scenario, simulate
+from kueue_rules.__main__ import main
+from kueue_rules.scenario import MAX_SHOWN, format_duration, parse_duration
 
-SCENARIOS = Path(__file__).parents[3] / "docs" / "scenarios"
+SCENARIOS = Path(__file__).parents[1] / "examples"
 HOUR = 3600
 
 
@@ -106,9 +105,9 @@ jobs:
 
 
 def problems(text: str) -> list[str]:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(ScenarioError) as caught:
         read_scenario(text)
-    return caught.value.message.splitlines()
+    return str(caught.value).splitlines()
 
 
 def test_every_wrong_line_is_named_with_what_is_allowed() -> None:
@@ -142,6 +141,11 @@ GOOD = GOOD.replace("12", "16").replace("soon", "1h")
                         "fairSharing."),
         (GOOD, "", "The scenario is empty."),
         (GOOD, "a: [", None),
+        (GOOD, f"a: {'[' * 50}", "Line 1: it is nested too deep."),
+        (GOOD, "? [a]\n: b\n" + GOOD, "Line 1: the scenario has no (a list or map); it has flavors, queues, jobs, "
+                                      "cohorts, until, fairSharing."),
+        ("queue: a4", 'queue: "\\e[31m"', "Line 10: queue has to be the name of a queue, not \ufffd[31m."),
+        ("queue: a4", f"queue: {'b' * 500}", f"Line 10: queue has to be the name of a queue, not {'b' * MAX_SHOWN}…."),
         ("runs: 1h", "runs: 1h # é\n\x01", "Line 13: the character U+0001 is not allowed."),
     ],
 )  # fmt: skip
@@ -164,9 +168,12 @@ def test_two_jobs_of_one_name_are_refused() -> None:
 
 def test_durations() -> None:
     assert [parse_duration(each) for each in ("90s", "1.5h", "1d12h")] == [90, 5400, 36 * HOUR]
+    written = ["0s", "41s", "2m5s", "3h", "2h40m", "1d12h", "9d"]
+    assert [format_duration(parse_duration(each)) for each in written] == written
+    assert format_duration(90_061.9) == "1d1h", "two units"
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([4, 8, 16, 40]), st.integers(0, 3), st.integers(1, 5)), max_size=12),
        st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]))  # fmt: skip
 def test_whatever_arrives_ends_once_or_never_starts(jobs: list[tuple[int, int, int]], within: str) -> None:
@@ -183,10 +190,19 @@ def test_whatever_arrives_ends_once_or_never_starts(jobs: list[tuple[int, int, i
     assert queue.finished == queue.started == len(jobs) + 1 - len(too_large)
 
 
+def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for block in (SCENARIOS.parent / "README.md").read_text().split("```python\n")[1:]:
+        exec(block.partition("```")[0], names)
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("Verdict.HOPELESS couldn't assign flavors to pod set main: insufficient quota for gpu in ")
+    assert last == "('ns', 'small') starts"
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["simulate", str(SCENARIOS / "blocks.yaml")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "3 h with 64 GPUs, 69 % of them in use on average (a4 69 %), seed 0"
+    assert lines[0] == "3h with 64 GPUs, 69% of them in use on average (a4 69%), seed 0"
     assert lines[-1] == "Not started by the end: too-wide."
     assert lines[4].split()[:8] == ["a4", "64", "5", "4", "4", "0s", "not", "known"]
     assert main(["simulate", str(SCENARIOS / "random-day.yaml"), "--json", "--seed", "5"]) == 0

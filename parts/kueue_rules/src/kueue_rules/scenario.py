@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, convert
 
-from console.errors import BadInput
-from console.kube.safe_yaml import NotPlainError, load_without_references
-
 if TYPE_CHECKING:
     import yaml
 
 NODE_GPUS = 8  # of an A4 machine
+DEEPEST = 8  # levels of lists and maps within each other; a scenario has four
+MAX_SHOWN = 80  # characters of what a person wrote, in a sentence about it
 MAX_JOBS = 10_000  # of a scenario
 MAX_NODES = 20_000
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -93,6 +92,15 @@ def parse_duration(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise ValueError(text)
     return sum(float(amount) * _UNITS[unit] for amount, unit in re.findall(r"([\d.]+)([smhd])", text))
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as a scenario has it, in its two largest units: "41s", "2m5s", "3h", "1d12h"."""
+    whole = int(seconds)
+    units = [(unit, each) for unit, each in reversed(_UNITS.items()) if each <= whole] or [("s", 1)]
+    (largest, size), *below = units
+    rest = whole % size // below[0][1] if below else 0
+    return f"{whole // size}{largest}" + (f"{rest}{below[0][0]}" if rest else "")
 
 
 def _whole_number_parser(least: int, most: int) -> Callable[[str], int]:
@@ -201,27 +209,63 @@ _SCENARIO = {
 }
 
 
-def read_scenario(text: str) -> Scenario:
-    """Parse a scenario; BadInput lists every invalid line and what is allowed there."""
-    import yaml  # 40 ms, for those who read some
+class ScenarioError(ValueError):
+    """What is wrong with a scenario, a sentence a line, each with its place and what is allowed there."""
 
-    try:
-        load_without_references(text)
-    except NotPlainError as error:
-        raise BadInput(f"{f'Line {error.line}: ' if error.line else ''}{error.why}.", _HINT) from error
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+
+def read_scenario(text: str) -> Scenario:
+    """Parse a scenario; ScenarioError lists every invalid line and what is allowed there."""
+    root = _compose(text)
     reader = _Reader()
     if root is None:
-        raise BadInput("The scenario is empty.", _HINT)
+        raise ScenarioError("The scenario is empty.")
     found = reader.read_map(root, _SCENARIO, "the scenario")
     if not reader.problems:
         reader.check_names(found)
     if reader.problems:
-        raise BadInput("\n".join(text for _, text in sorted(reader.problems)), _HINT)
+        raise ScenarioError("\n".join(text for _, text in sorted(reader.problems)))
     return convert(found, Scenario)
 
 
-_HINT = "docs/simulate.md describes a scenario."
+def _compose(text: str) -> yaml.Node | None:
+    """The nodes of a YAML text without references, which can expand to gigabytes, and without deep nesting."""
+    import yaml  # 40 ms, for those who read some
+
+    class PlainLoader(yaml.SafeLoader):
+        depth = 0
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            if isinstance(event, yaml.AliasEvent):
+                raise _wrong("references (&name, *name) are not allowed", event.start_mark)
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise _wrong("it is nested too deep", event.start_mark)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ScenarioError(f"Line {line}: the character U+{ord(found[0]):04X} is not allowed.")
+    try:
+        return yaml.compose(text, Loader=PlainLoader)
+    except yaml.MarkedYAMLError as error:
+        raise _wrong(f"{error.problem}", error.problem_mark) from error
+
+
+def _wrong(problem: str, mark: Any) -> ScenarioError:
+    return ScenarioError(f"Line {mark.line + 1 if mark else 1}: {problem}.")
+
+
+def _shown(node: yaml.Node) -> str:
+    """What was written, in a sentence: a word, shortened and fit for a terminal, or what there is in its place."""
+    if not isinstance(node.value, str):
+        return "(a list or map)"
+    more = "…" if len(node.value) > MAX_SHOWN else ""
+    return (
+        "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in node.value[:MAX_SHOWN]) + more
+    )
 
 
 class _Reader:
@@ -239,16 +283,16 @@ class _Reader:
         found: dict[str, Any] = {each.field: each.default for each in keys.values()}
         seen: set[str] = set()
         for name, value in node.value:
-            at = name.start_mark.line + 1
-            self._lines[(*place, str(name.value))] = at
-            key = keys.get(str(name.value))
+            at, word = name.start_mark.line + 1, _shown(name)
+            self._lines[(*place, word)] = at
+            key = keys.get(word)
             if key is None:
-                self.problems.append((at, f"Line {at}: {what} has no {name.value}; it has {', '.join(keys)}."))
-            elif name.value in seen:
-                self.problems.append((at, f"Line {at}: {name.value} stands there twice."))
+                self.problems.append((at, f"Line {at}: {what} has no {word}; it has {', '.join(keys)}."))
+            elif word in seen:
+                self.problems.append((at, f"Line {at}: {word} stands there twice."))
             else:
-                found[key.field] = self._value(value, key, str(name.value))
-            seen.add(str(name.value))
+                found[key.field] = self._value(value, key, word)
+            seen.add(word)
         self.problems += [
             (line, f"Line {line}: {what} needs {name}: {key.allowed}.")
             for name, key in keys.items()
@@ -269,7 +313,7 @@ class _Reader:
             if not isinstance(node, yaml.MappingNode) or (not node.value and key.default is _REQUIRED):
                 return self._report_wrong_value(node, name, key)
             one = key._replace(of_flavors=False, allowed="a whole number of GPUs, not below 0")
-            return {str(each.value): self._value(value, one, f"{name} of {each.value}") for each, value in node.value}
+            return {_shown(each): self._value(value, one, f"{name} of {_shown(each)}") for each, value in node.value}
         if not isinstance(node, yaml.ScalarNode):
             return self._report_wrong_value(node, name, key)
         try:
@@ -281,7 +325,7 @@ class _Reader:
         import yaml
 
         line = node.start_mark.line + 1
-        instead = f", not {node.value}" if isinstance(node, yaml.ScalarNode) and node.value else ""
+        instead = f", not {_shown(node)}" if isinstance(node, yaml.ScalarNode) and node.value else ""
         self.problems.append((line, f"Line {line}: {name} has to be {key.allowed}{instead}."))
         return key.default
 

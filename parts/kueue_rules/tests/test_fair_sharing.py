@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from console.scheduling.kueue.cycle import Verdict, admission_cycle
-from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES, LESS_OR_EQUAL_TO_FINAL, LESS_THAN_INITIAL
-from console.scheduling.kueue.state import Cohort, Flavor, PodSet, QueueNode, Quota, ResourceGroup, Snapshot, Workload
+from kueue_rules import (
+    DEFAULT_STRATEGIES,
+    LESS_OR_EQUAL_TO_FINAL,
+    LESS_THAN_INITIAL,
+    Cohort,
+    Flavor,
+    PodSet,
+    QueueNode,
+    Quota,
+    ResourceGroup,
+    Snapshot,
+    Verdict,
+    Workload,
+    admission_cycle,
+)
 
 AT = ("default", "cpu")
 RECLAIM, FAIR, OWN = "InCohortReclamation", "InCohortFairSharing", "InClusterQueue"

@@ -11,10 +11,10 @@ from enum import Enum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from console.scheduling.kueue.fair_sharing import fairest
-from console.scheduling.kueue.flavors import FlavorAssigner, FlavorChoice, Mode, PodSetChoice
-from console.scheduling.kueue.preemption import Preemption, Target
-from console.scheduling.kueue.state import Release, Snapshot, Workload
+from kueue_rules.fair_sharing import fairest
+from kueue_rules.flavors import FlavorAssigner, FlavorChoice, Mode, PodSetChoice
+from kueue_rules.preemption import Preemption, Target
+from kueue_rules.state import Release, Snapshot, Workload
 
 MAX_FAILURES = 20_000
 NO_LONGER_FITS = "Workload no longer fits after processing another workload"

@@ -9,21 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from console.scheduling.kueue.topology_assignment import assign_together
+from kueue_rules.topology_assignment import assign_together
 
 if TYPE_CHECKING:
-    from console.scheduling.kueue.quota_tree import FlavorResource, Quantities
-    from console.scheduling.kueue.state import (
-        Flavor,
-        Key,
-        Place,
-        PodSet,
-        QueueNode,
-        ResourceGroup,
-        Snapshot,
-        Tried,
-        Workload,
-    )  # fmt: skip
+    from kueue_rules.quota_tree import FlavorResource, Quantities
+    from kueue_rules.state import Flavor, Key, Place, PodSet, QueueNode, ResourceGroup, Snapshot, Tried, Workload
 
 _BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from console.scheduling.kueue.cycle import Decision, Verdict, admission_cycle, failed_before
-from console.scheduling.kueue.flavors import FlavorTurns
-from console.scheduling.kueue.quota_tree import QuotaNode
-from console.scheduling.kueue.state import Snapshot, Workload
+from kueue_rules.cycle import Decision, Verdict, admission_cycle, failed_before
+from kueue_rules.flavors import FlavorTurns
+from kueue_rules.quota_tree import QuotaNode
+from kueue_rules.state import Snapshot, Workload
 
 MAX_CYCLES = 1000
 MAX_ROUNDS = 20  # of preemptions after one event: in Kueue too workloads may evict each other for ever

@@ -16,43 +16,21 @@ from msgspec import Struct, field
 from msgspec import field as msgspec_field
 from msgspec.structs import replace
 
-from console.kube.objects.meta import Requirement, Toleration, first_untolerated_taint
-from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
+from kueue_rules.node_constraints import Requirement, Toleration, first_untolerated_taint
+from kueue_rules.quota_tree import Cohort, Quantities, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
-    from console.scheduling.kueue.flavors import FlavorChoice
-    from console.scheduling.kueue.topology_assignment import TopologyTree
+    from kueue_rules.flavors import FlavorChoice
+    from kueue_rules.topology_assignment import TopologyTree
 
-
-__all__ = [
-    "BACK_OF_QUEUE",
-    "Amounts",
-    "Cohort",
-    "Flavor",
-    "FlavorResource",
-    "Key",
-    "Node",
-    "Place",
-    "PodSet",
-    "Quantities",
-    "QueueNode",
-    "Quota",
-    "Release",
-    "Requirement",
-    "ResourceGroup",
-    "Snapshot",
-    "Toleration",
-    "TopologyRequest",
-    "Tried",
-    "Workload",
-    "try_order",
-]  # fmt: skip
 
 Amounts = dict[str, int]  # by name of the resource
 Key = tuple[str, str]  # namespace and name
 Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods there
 Tried = tuple[Mapping[str, int], ...]
 """By pod set and resource, the number of the flavor after which a next try begins; empty: with the first."""
+
+NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
 
 BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 """Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""

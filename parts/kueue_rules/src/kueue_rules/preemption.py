@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from console.scheduling.kueue.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unfairest_first
-from console.scheduling.kueue.flavors import FlavorChoice, Mode
-from console.scheduling.kueue.quota_tree import FlavorResource, Quantities, QuotaNode
-from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
-from console.scheduling.kueue.topology_assignment import assign_together
+from kueue_rules.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unfairest_first
+from kueue_rules.flavors import FlavorChoice, Mode
+from kueue_rules.quota_tree import FlavorResource, Quantities, QuotaNode
+from kueue_rules.state import QueueNode, Snapshot, Workload
+from kueue_rules.topology_assignment import assign_together
 
 HUMAN_REASONS = {
     "InClusterQueue": "prioritization in the ClusterQueue",

@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
 from random import Random
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from console.kube.objects.meta import GPU
-from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
-from console.scheduling.kueue.quota_tree import Cohort, Quota
-from console.scheduling.kueue.state import (
+from kueue_rules.fair_sharing import DEFAULT_STRATEGIES
+from kueue_rules.quota_tree import Cohort, Quota
+from kueue_rules.scenario import NODE_GPUS, FlavorPlan, JobPlan, QueuePlan, Scenario, job_names
+from kueue_rules.state import (
+    NO_LIMIT,
     Flavor,
     Node,
     PodSet,
@@ -29,11 +29,10 @@ from console.scheduling.kueue.state import (
     TopologyRequest,
     Workload,
 )
-from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
-from console.scheduling.kueue_snapshot import NO_LIMIT
-from console.scheduling.scenario import NODE_GPUS, FlavorPlan, JobPlan, QueuePlan, Scenario, job_names
-from console.scheduling.virtual_cluster import VirtualCluster
+from kueue_rules.topology_assignment import HOSTNAME, TopologyTree
+from kueue_rules.virtual_cluster import VirtualCluster
 
+GPU = "nvidia.com/gpu"
 BLOCK = "cloud.google.com/gce-topology-block"
 SLICES = 48  # of the time, for the picture
 
@@ -79,8 +78,7 @@ class SimulationResult(Struct, frozen=True):
     never: tuple[str, ...]  # jobs that had not started by the end, in the order of their arrival
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
+class _Job(Struct, eq=False):
     name: str
     plan: JobPlan
     arrival: float
@@ -100,8 +98,7 @@ def simulate(scenario: Scenario, seed: int = 0) -> SimulationResult:
     return _Simulation(scenario, seed).run()
 
 
-@dataclass(slots=True)
-class _Usage:
+class _Usage(Struct, eq=False):
     """GPUs of a flavor in use over time."""
 
     gpus: int = 0
