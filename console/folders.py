@@ -122,14 +122,14 @@ def check_new_file(place: Path) -> None:
         raise BadInput(f"{place} cannot be written: {place.parent} is no folder to write to.", "Choose another place.")
 
 
-def write_new_file(place: Path, data: bytes) -> None:
+def write_new_file(place: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
     try:
         place = place.expanduser()
         fd, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
         try:
             with os.fdopen(fd, "wb") as out:
-                out.write(data)
+                out.writelines((data,) if isinstance(data, bytes) else data)
             _publish_file(beside, place)
         finally:
             Path(beside).unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO, cast
 
 from console.errors import BadInput, ConsoleError
+from console.folders import atomic_write
 from console.patterns import lazy_pattern
 from screens.sanitize import for_terminal
 
@@ -243,12 +244,16 @@ def print_entries(entries: Sequence[tuple[str, str, str]]) -> None:
 
 
 def write_text(place: str, text: str) -> None:
-    """Write the text to a file, or to standard output for "-"; BadInput if that fails."""
+    """Write the text to a file, whole or not at all, or to standard output for "-"; BadInput if that fails."""
     if place == "-":
         sys.stdout.write(text)
         return
     try:
-        Path(place).expanduser().write_text(text, encoding="utf-8")
+        file = Path(place).expanduser().resolve()
+        if file.is_file() or not file.exists():
+            atomic_write(file, text.encode())
+        else:
+            file.write_text(text, encoding="utf-8")  # a pipe, or a device
     except OSError as error:
         raise BadInput(f"{place} cannot be written: {error.strerror}.", "Name another file.") from error
 

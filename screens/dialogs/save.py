@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TextIO
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
 from textual.app import ComposeResult
@@ -19,6 +18,7 @@ from textual.widgets import Input, Static
 
 from console.attach.files.copies import CopyProgress, CopyReport
 from console.errors import BadInput, ConsoleError
+from console.folders import write_new_file
 from console.logs.text import LogText
 from console.scheduling.ranks import Rank
 from screens.base import LiveScreen
@@ -51,25 +51,10 @@ def write_lines(text: LogText, place: str) -> int:
     total = len(text)
     if not total:
         raise BadInput("There are no lines to save.", "Wait for new lines, or clear the filter with esc.")
-    with _new_file(place) as out:
-        for start in range(0, total, PAGE):
-            for row in text.read_rows(start, min(total, start + PAGE)):
-                out.write(f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n")
+    rows = chain.from_iterable(text.read_rows(start, min(total, start + PAGE)) for start in range(0, total, PAGE))
+    lines = (f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n" for row in rows)
+    write_new_file(Path(place), (line.encode("utf-8", "replace") for line in lines))
     return total
-
-
-@contextmanager
-def _new_file(place: str) -> Iterator[TextIO]:
-    """Create a file with mode 0600; BadInput if it exists or cannot be written."""
-    file = Path(place).expanduser()
-    try:
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as out:
-            yield out
-    except FileExistsError as error:
-        raise BadInput(f"{file} already exists.", "Choose another name.") from error
-    except OSError as error:
-        raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
 
 
 KINDS = ("csv", "json", "svg")
@@ -91,8 +76,7 @@ def write_export(place: str, text: Callable[[str], str]) -> None:
     kind = Path(place).suffix.lower().removeprefix(".")
     if kind not in KINDS:
         raise BadInput(f"{Path(place).name} has no ending that says what to write.", "End it in .csv, .json or .svg.")
-    with _new_file(place) as out:
-        out.write(text(kind))
+    write_new_file(Path(place), text(kind).encode("utf-8", "replace"))
 
 
 _EVERY = 0.1  # seconds between two drawings of the progress

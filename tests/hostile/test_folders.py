@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ from console.metrics.nccl.history import MeasuredTest, NcclHistory
 from console.metrics.nccl.results import NcclTest
 from console.scheduling.arrivals import read_seen_workloads
 from console.scheduling.forecast_record import read_recorded_windows
+from screens.cli.output import write_text
+from screens.dialogs.save import write_export
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -176,6 +179,24 @@ def test_a_file_is_written_whole_or_not_at_all_and_for_its_owner_alone(umask: in
     assert [(each, each.read_bytes()) for each in tmp_path.iterdir()] == [(place, b"before")]
     atomic_write(place, b"after")
     assert (place.read_bytes(), stat.S_IMODE(place.stat().st_mode)) == (b"after", 0o600), umask
+
+
+@pytest.mark.parametrize(
+    "write", [lambda place, text: write_text(place, text), lambda place, text: write_export(place, lambda _: text)]
+)
+def test_of_an_export_that_the_disk_does_not_take_nothing_is_left(
+    write: Callable[[str, str], None], umask: int, tmp_path: Path
+) -> None:
+    place, before = tmp_path / "curve.svg", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, before[1]))  # bytes that a file may have
+    try:
+        with pytest.raises(BadInput, match=r"curve\.svg cannot be written: File too large"):
+            write(str(place), "x" * (1 << 16))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+    write(str(place), "whole")
+    assert (place.read_text(), stat.S_IMODE(place.stat().st_mode)) == ("whole", 0o600), umask
 
 
 # the folder of the tunnels' sockets, which lies in a folder that all users share where the system gives none
