@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -29,11 +28,7 @@ from console.scheduling.kueue_snapshot import (
 )
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.topology import MACHINE_GPUS
-from kueue_rules import PodSet, VirtualCluster, Workload, queued_again, try_order
-
-if TYPE_CHECKING:
-    Key = tuple[str, str]
-
+from kueue_rules import Key, PodSet, VirtualCluster, Workload, queued_again, try_order
 
 MAX_ASKED = 64  # machines that are asked for, one after the other, to see who would be preempted
 
