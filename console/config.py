@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from console.errors import BadInput
 from console.folders import config_folder, read_own
-from console.patterns import LONGEST, compiled, lazy_pattern
+from trainlog import LONGEST_PATTERN, compile_pattern, lazy_pattern
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
@@ -138,7 +138,7 @@ class LogFormat(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     pattern: Annotated[
         str,
         Meta(
-            min_length=1, max_length=LONGEST,
+            min_length=1, max_length=LONGEST_PATTERN,
             description="a regular expression as RE2 takes it, with the group (?P<step>…) and any of total, loss, "
             "grad_norm, lr, time, time_ms, steps_per_s, tflops, tokens; other groups are kept under their names",
         ),
@@ -333,7 +333,7 @@ def _convert_struct(
 def _pattern_error(pattern: str) -> str:
     """Why a log format's pattern cannot be used, as the end of a sentence and what is allowed; empty if it can be."""
     try:
-        groups = compiled(pattern).groups
+        groups = compile_pattern(pattern).groups
     except ValueError as error:
         return f"is no pattern of RE2's: {error}. Look-around and backreferences are not among them."
     return "" if "step" in groups else "has no group (?P<step>…), by which steps are counted."

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from console.metrics.lost_work import SeenFolder
     from console.metrics.measures import MeasureService
     from console.metrics.seen_time import Span
-    from console.metrics.training.run import Slowdown
+    from console.metrics.training_run import Slowdown
     from console.preflight.all_checks import Preflight
 
 

@@ -31,7 +31,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import ALL_NAMESPACES, MINE, Span, sentence
 
 if TYPE_CHECKING:
-    from console.metrics.nccl.history import NodeBandwidth
+    from console.metrics.nccl_history import NodeBandwidth
     from console.session import Session
     from screens.app import ConsoleApp
 

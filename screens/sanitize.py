@@ -5,7 +5,7 @@ What the cluster, logs, files and servers say passes here before it is drawn or 
 
 from __future__ import annotations
 
-from console.patterns import lazy_pattern
+from trainlog import lazy_pattern
 
 
 def one_line(text: str) -> str:

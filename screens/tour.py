@@ -17,7 +17,6 @@ from console.errors import ConsoleError, ProgramFailed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
-from console.metrics.nccl.results import NcclTest, judge_test
 from console.scheduling.ranks import ranks
 from console.settings import Settings
 from practice.child import PracticeProcess
@@ -34,6 +33,7 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.runs import RunsScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
+from trainlog import NcclTest, judge_test
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

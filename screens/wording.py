@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from console.metrics.alarm import GLYPH
-from console.patterns import lazy_pattern
 from console.settings import YOU
 from screens.sanitize import one_line
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord

@@ -463,7 +463,7 @@ class FakeInside:
         self, pod: Any, test: Any, *, heard: Callable[[int, bytes], None], grown: Callable[[Any], None],
         container: str = "", limit: float = 60,
     ) -> None:  # fmt: skip
-        from console.metrics.nccl.parser import NcclParser
+        from trainlog import NcclParser
 
         parser = NcclParser()
         heard(2, b"a recording\n")

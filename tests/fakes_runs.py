@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.launch.run_record import RunRecord
     from console.launch.stop import OrphanedResource
-    from console.metrics.training.steps import RunPosition
     from console.scheduling.start_windows import PastRun
     from console.scheduling.what_if import WhatIf
     from tests.fakes import FakeSession
+    from trainlog import RunPosition
 
 
 class FakeRuns:

@@ -24,7 +24,7 @@ from console.kube.find_job import find_job
 from console.metrics.alarm import Alarm, AlarmKind, AlarmReport, Coverage
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
-from console.metrics.nccl.results import PASS_LINE
+from trainlog import PASS_LINE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence

@@ -4,39 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from console.metrics.log_results import LmEvalParser
-from console.metrics.nccl.parser import NcclParser
 from console.metrics.start_phase import LAUNCHER_STEP
-from console.metrics.training.parser import TrainingParser
-
-if TYPE_CHECKING:
-    from console.metrics.log_results import EvalScore
-    from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.reader import RunReader
-
-
-def parse_nccl(data: bytes) -> tuple[NcclTest, ...]:
-    parser = NcclParser()
-    parser.feed(data)
-    parser.close()
-    return parser.tests
-
-
-def parse_training(data: bytes, *, is_short: bool = False) -> tuple[RunReader, ...]:
-    """`is_short`: each line by itself."""
-    parser = TrainingParser(is_short=is_short)
-    parser.feed(data)
-    parser.close()
-    return parser.runs
-
-
-def parse_lm_eval(data: bytes) -> tuple[EvalScore, ...]:
-    parser = LmEvalParser()
-    parser.feed(data)
-    parser.close()
-    return tuple(parser.scores)
 
 
 class StepState(Enum):

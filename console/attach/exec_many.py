@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from console.attach.many_pods import in_turn
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
-from console.scheduling.ranks import Rank, format_pods, format_ranges
+from console.scheduling.ranks import Rank, format_pods
+from trainlog import format_ranges
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.gpu_metrics import Gpu
-    from console.metrics.nccl.results import NcclTest
+    from trainlog import NcclTest
 
 
 class FactState(StrEnum):
@@ -291,7 +292,7 @@ class ContainerExec:
         limit: float = DEFAULT_TIMEOUT,
     ) -> None:
         """Run all_reduce_perf on a pod's GPUs; `heard` gets 1 or 2 and bytes, `grown` the test with each row."""
-        from console.metrics.nccl.parser import NcclParser
+        from trainlog import NcclParser
 
         self._watched.connection_for_change(f"run an NCCL test in pod {pod.name}")
         errors, parser, count = bytearray(), NcclParser(), 0

@@ -29,8 +29,8 @@ from console.hang.report_lines import (
 from console.hang.slow_ranks import SlowReport
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
-from console.logs.redact import redact, redact_tree
 from console.scheduling.ranks import Rank, ranks
+from trainlog import redact, redact_tree
 
 LOGS, LINES = 8, 5_000  # pods whose log is looked through, and lines at its end
 READING = 20.0  # seconds for one log

@@ -19,8 +19,8 @@ from console.errors import ConsoleError
 from console.hang.slow_rank_words import LateRank, format_share
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, locate_thread
-from console.logs.pyspy import Frame, ThreadStack
-from console.scheduling.ranks import Rank, format_ranges
+from console.scheduling.ranks import Rank
+from trainlog import Frame, ThreadStack, format_ranges
 
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
 MIN_SAMPLES = 40

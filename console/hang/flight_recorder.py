@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from console.decoding import RankNumber, Signed, Text
 from console.hang.collective_history import Call, RankHistory, collective_kind, find_mismatch
-from console.scheduling.ranks import format_ranges
+from trainlog import format_ranges
 
 MAX_KINDS, MAX_HISTORY = 100, 501  # of a rank, and of one of its groups, as the script has them
 

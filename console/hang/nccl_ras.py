@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from console.errors import Unreadable
-from console.scheduling.ranks import format_ranges
+from trainlog import format_ranges
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from console.hang.flight_recorder import RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.report import Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process
-from console.scheduling.ranks import format_ranges
+from trainlog import format_ranges
 
 if TYPE_CHECKING:
     from console.attach.many_pods import Answer
@@ -159,7 +159,7 @@ def parse_answer(said: bytes) -> PodAnswer:
 
 def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
     """The processes of a pod; the rank is -1 for those whose environment does not give it."""
-    from console.logs.pyspy import parse_pyspy
+    from trainlog import parse_pyspy
 
     found = []
     for place, each in enumerate(answer.processes):

@@ -20,10 +20,11 @@ from console.hang.flight_recorder import Desync, Finding, RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.stack_location import ADVICE, NO_STACK, NOT_ASKED, Activity, StackLocation, describe_place
 from console.hang.torch_analysis import TorchAnalysis
-from console.scheduling.ranks import format_pods, format_processes, format_ranges
+from console.scheduling.ranks import format_pods, format_processes
+from trainlog import format_ranges
 
 if TYPE_CHECKING:
-    from console.logs.pyspy import ProcessStacks
+    from trainlog import ProcessStacks
 
     Place = tuple[Activity, str]
     Groups = Mapping[Place, "Sequence[TracedProcess]"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.hang.slow_rank_words import DUMPS_HALT
-from console.scheduling.ranks import format_processes, format_ranges
+from console.scheduling.ranks import format_processes
+from trainlog import format_ranges
 
 if TYPE_CHECKING:
     from console.hang.report import HangGroup, HangReport, Launcher, PodTrace, TracedProcess

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.logs.pyspy import Frame, ProcessStacks, ThreadStack
+    from trainlog import Frame, ProcessStacks, ThreadStack
 
 
 class Activity(StrEnum):

@@ -21,7 +21,7 @@ from console.decoding import Count, RankNumber, Signed, Text, decode_answer, dec
 from console.errors import ConsoleError
 from console.hang.collective_history import Call, collective_kind
 from console.hang.flight_recorder import Group, GroupTable, RankDump, describe_group
-from console.scheduling.ranks import format_ranges
+from trainlog import format_ranges
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod

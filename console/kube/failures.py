@@ -28,7 +28,7 @@ from console.errors import (
 )
 from console.kube.objects.meta import Wire
 from console.kube.objects.pod import AFTER_THE_END
-from console.patterns import lazy_pattern
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.http import HttpResponse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound, Unreachable
 from console.kube.snapshot import Fleet, WatchState
-from console.patterns import lazy_pattern
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet

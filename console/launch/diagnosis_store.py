@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.launch.run_database import RunHistory
-    from console.metrics.training.run import Slowdown
+    from console.metrics.training_run import Slowdown
 
 REFRESH_SECONDS = 5.0  # seconds after which the file is read again for what other consoles found
 

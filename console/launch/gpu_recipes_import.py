@@ -12,7 +12,7 @@ from console.launch.helm_command import CommandWord
 from console.launch.recipes import Remark
 from console.launch.schema import iter_leaf_values
 from console.launch.set_values import File, SetValues, format_key_path
-from console.logs.redact import is_confidential, looks_confidential
+from trainlog import is_confidential, looks_confidential
 
 HelmPath = tuple[str, ...]
 

@@ -53,9 +53,9 @@ from console.launch.yaml_read import (
     read_values,
 )
 from console.launch.yaml_write import edit_text, write_values
-from console.logs.redact import is_confidential, looks_confidential
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.settings import login_name
+from trainlog import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
     from console.launch.install import ChartCatalog

@@ -11,7 +11,7 @@ from enum import StrEnum
 from console.errors import BadInput
 from console.kube.nested_values import Value, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
-from console.logs.redact import looks_confidential
+from trainlog import looks_confidential
 
 
 class FieldKind(StrEnum):

@@ -22,10 +22,10 @@ from urllib.parse import quote
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
 from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
-from console.logs.redact import redact, redact_tree
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.seen_time import decode_seen_time
+from trainlog import redact, redact_tree
 
 BUSY_TIMEOUT = 5.0  # seconds to wait while another console writes
 

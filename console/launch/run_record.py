@@ -15,10 +15,10 @@ from console.metrics.alarm import STOPPED, Alarm, AlarmKind
 from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
 from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time
 from console.metrics.start_phase import PULL, pull_seconds
-from console.metrics.training.steps import RunPosition, find_nan_since
 from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
 from console.scheduling.why_job import why_jobset
+from trainlog import RunPosition, find_nan_since
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value

@@ -37,12 +37,11 @@ from console.launch.run_record import (
 from console.metrics.alarm import Alarm
 from console.metrics.job_measures import END_LINES, find_end
 from console.metrics.job_progress import progress_of_measures
-from console.metrics.nccl.results import PASS_LINE
 from console.metrics.seen_time import Span, decode_seen_time, merge_spans
 from console.metrics.start_phase import longest_phases
-from console.metrics.training.steps import RunPosition, find_run_position
 from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.start_windows import PastRun
+from trainlog import PASS_LINE, RunPosition, find_run_position
 
 if TYPE_CHECKING:
     from console.kube.target import Target
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
     from console.launch.recipes import LaunchPlan
     from console.logs.line import LogLine
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.nccl.results import NcclTest
     from console.scheduling.ranks import Rank
+    from trainlog import NcclTest
 
 TAIL_BYTES = 20_000  # lines at the end of a log in which its last figures stand
 READ_TIMEOUT = 10.0  # seconds that reading such a log may take
@@ -91,9 +90,9 @@ async def _read_pod_figures(
     from console.logs import container_log
     from console.logs.line import RankLine
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.log_results import LogResults
     from console.metrics.measured_log import LogReader
     from console.metrics.own_formats import load_own_formats
+    from trainlog import LogResults
 
     wanted = container_log.LogRequest(
         pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_BYTES, follow=False

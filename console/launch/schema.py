@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import Unreadable
 from console.kube.nested_values import Value, get_path, merge_values
 from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, quote_value
-from console.logs.redact import is_confidential, looks_confidential, redact
+from trainlog import is_confidential, looks_confidential, redact
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

@@ -15,7 +15,7 @@ from console.errors import BadInput
 from console.kube.nested_values import Value
 from console.launch.recipes import HIDDEN, Remark
 from console.launch.schema import Schema, iter_fields, suggest_path
-from console.logs.redact import is_confidential, looks_confidential
+from trainlog import is_confidential, looks_confidential
 
 Keys = tuple[str | int, ...]
 

@@ -26,8 +26,8 @@ from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LineSplitter, decode_line, split_timestamps
-from console.logs.redact import Redactor, redact_line
 from console.yielding import WorkSlices
+from trainlog import Redactor, redact_line
 
 if TYPE_CHECKING:
     from console.kube.client import Client

@@ -17,15 +17,14 @@ from console.kube.find_job import other_namespaces_hint, require_listed
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.failures import find_failed_step, parse_failures
 from console.logs.job_log import JobLog
 from console.logs.line import Coverage, Gap, LogLine, RankLine, sort_key
 from console.logs.line_splitter import decode_line
-from console.logs.redact import Redactor
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
 from console.scheduling.failure import FailureCard, RankFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.ranks import rank_numbers, ranks
+from trainlog import Redactor, find_failed_step, parse_failures
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster

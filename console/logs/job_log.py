@@ -22,7 +22,6 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet, WatchState
 from console.logs.line import Coverage, Gap, RankLine, StreamState, sort_key
-from console.logs.redact import Redactor
 from console.logs.segment import LogSegment
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
 from console.logs.stream import (
@@ -35,6 +34,7 @@ from console.logs.stream import (
 from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import Rank, ranks
 from console.yielding import WorkSlices
+from trainlog import Redactor
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from console.errors import Unreadable
 from console.kube.objects.meta import parse_time
-from console.patterns import lazy_pattern
+from trainlog import lazy_pattern
 
 _STEP = lazy_pattern(rb"\| *(\d{1,15})/")
 _BAR, _LOSS = b"%|", b"loss"

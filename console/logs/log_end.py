@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.logs.failures import FailureParser, find_failed_step, name_reason
+from trainlog import FailureParser, find_failed_step, name_reason
 
 if TYPE_CHECKING:
     from console.logs.line import LogLine, RankLine

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from console.errors import ConsoleError, NotAllowed
 from console.kube.backoff import DEFAULT_BACKOFF
 from console.logs.line import Coverage, Gap, StreamState
-from console.logs.redact import Redactor
 from console.scheduling.ranks import Rank
+from trainlog import Redactor
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Container, Pod

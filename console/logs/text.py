@@ -17,8 +17,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import NotFound, Unreadable
-from console.logs.severity import DEBUG_WORDS, ERROR_WORDS, NCCL, NCCL_WORDS, WARN_WORDS, has_severity, is_warning
-from console.logs.word_search import WordSearch
+from trainlog import DEBUG_WORDS, ERROR_WORDS, NCCL_LINE, NCCL_WORDS, WARN_WORDS, WordSearch, has_severity, is_warning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +44,7 @@ class LineFilter:
     def __call__(self, text: bytes) -> bool:
         if self.pattern is not None and (self.pattern.search(text) is None) is not self.without:
             return False
-        if self.nccl and (NCCL.search(text) is not None) is not (self.nccl == "only"):
+        if self.nccl and (NCCL_LINE.search(text) is not None) is not (self.nccl == "only"):
             return False
         return not self.level or has_severity(text, self.level)
 

@@ -16,7 +16,7 @@ from console.metrics.step_cadence import (
     format_late_row,
     format_late_step,
 )
-from console.patterns import lazy_pattern
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.metrics.start_phase import StartPhase

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_measures import JobMeasures
     from console.metrics.measures import MeasureService
-    from console.metrics.training.run import Slowdown
+    from console.metrics.training_run import Slowdown
 
     Key = tuple[str, str]
 
@@ -255,7 +255,7 @@ class AlarmService:
     def _open_log(self, pod: Pod) -> LogStream:
         """Open the log of the pod's main container, with secrets redacted."""
         from console.logs.container_log import LogRequest, LogStream
-        from console.logs.redact import Redactor
+        from trainlog import Redactor
 
         wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL)
         return LogStream(self._cluster.current_connection.client, wanted, clean=Redactor().redact_lines)

@@ -12,22 +12,11 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from console.metrics.nccl.results import reference_curve
-from console.metrics.training.steps import METRICS
+from trainlog import STEP_METRICS, json_number, nccl_test_json, reference_curve, step_json
 
 if TYPE_CHECKING:
-    from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.run import TrainingRun
-    from console.metrics.training.steps import Step
-
-
-def json_number(value: float | None) -> float | str | None:
-    """The number as a JSON value: null if unknown; nan and inf as strings."""
-    if value is None or math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    from console.metrics.training_run import TrainingRun
+    from trainlog import NcclTest
 
 
 def csv_number(value: float | None) -> float | None:
@@ -40,11 +29,6 @@ def csv_number(value: float | None) -> float | None:
 HALVES = ("out_of_place", "in_place")
 _FIELDS = ("time_us", "algbw", "busbw", "wrong")
 REFERENCE_BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
-
-
-def nccl_test_json(test: NcclTest) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(test)
-    return made
 
 
 def format_rows_csv(tests: Sequence[NcclTest]) -> str:
@@ -112,13 +96,6 @@ def format_message_size(amount: float) -> str:
 POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
 
 
-def step_json(step: Step) -> dict[str, Any]:
-    *numbers, nan, warm_up, others = step
-    extra = {name: json_number(value) for name, value in others.items()} | ({"warm_up": True} if warm_up else {})
-    said: dict[str, Any] = dict(zip(step._fields, map(json_number, numbers), strict=False))
-    return said | {"nan": nan, "extra": extra}
-
-
 def training_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
     """A run with derived figures; for a run that has stalled at `now` the expected end is null."""
     with track.lock:
@@ -142,13 +119,15 @@ def training_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dic
 def format_training_csv(tracks: Sequence[TrainingRun]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", "time", "step", "total", *(metric.name for metric in METRICS), "skipped", "nan", "warm_up"])
+    writer.writerow(
+        ["run", "time", "step", "total", *(metric.name for metric in STEP_METRICS), "skipped", "nan", "warm_up"]
+    )
     for at, track in enumerate(tracks, start=1):
         with track.lock:
             rows = list(zip(track.steps, track.times, strict=True))
         for step, time in rows:
             moment = datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds") if time else ""
-            values = [csv_number(getattr(step, metric.name)) for metric in METRICS]
+            values = [csv_number(getattr(step, metric.name)) for metric in STEP_METRICS]
             writer.writerow([at, moment, step.step, step.total, *values, step.skipped, step.nan, step.warm_up])
     return out.getvalue()
 
@@ -157,7 +136,7 @@ def draw_training_svg(
     title: str, track: TrainingRun, earlier: Sequence[tuple[str, TrainingRun]] = (), metric: str = "loss"
 ) -> str:
     """The curve of one metric, raw and smoothed, with earlier runs and events."""
-    shown = next((each for each in METRICS if each.name == metric), METRICS[0])
+    shown = next((each for each in STEP_METRICS if each.name == metric), STEP_METRICS[0])
     lines = [
         *_metric_lines("", track, metric),
         *(line for name, each in earlier for line in _metric_lines(name, each, metric)[-1:]),

@@ -17,9 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final, Literal
 
-from console.logs.plain_lines import TextLineSplitter
-from console.metrics.training.values import parse_count
-from console.patterns import lazy_pattern
+from trainlog import TextLineSplitter, lazy_pattern, parse_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from console.logs.log_end import (
     is_end_line,
     read_end,
 )
-from console.logs.unparsed import UnparsedLines
 from console.metrics.job_progress import (
     JobProgress,
     compare_with_earlier,
@@ -36,15 +35,14 @@ from console.metrics.job_progress import (
     progress_of_measures,
 )
 from console.metrics.measured_log import read_lines
-from console.metrics.nccl.history import MeasuredTest, NcclHistory
+from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import Span, SpanKind, TableRecorder, end_spans, list_seen
 from console.metrics.start_phase import LAUNCHER_STEP, PULL, StartPhase, StartRecorder, longest_phases, pull_phase
 from console.metrics.step_cadence import cadence_of_rows
-from console.metrics.training.formats.programs import parse_step
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import RunPosition
+from console.metrics.training_run import TrainingRun
 from console.scheduling.ranks import Rank, first_failure, ranks
+from trainlog import RunPosition, UnparsedLines, parse_step
 
 if TYPE_CHECKING:
     from console.config import Thresholds

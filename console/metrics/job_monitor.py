@@ -31,14 +31,13 @@ from console.metrics.health import is_kept, job_health
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
-from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.seen_time import Span
 from console.metrics.step_cadence import cadence_of_rows
-from console.metrics.training.run import RunEventKind, Slowdown, TrainingRun
-from console.metrics.training.steps import RunPosition
+from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
 from console.yielding import WorkSlices
+from trainlog import NcclResult, RunPosition, judge_test
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster

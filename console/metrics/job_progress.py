@@ -13,18 +13,17 @@ from msgspec.structs import replace
 
 from console.config import config_in_force
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
-from console.metrics.nccl.results import NcclResult, judge_test
 from console.metrics.step_cadence import StepCadence, cadence_of_rows, format_late_row, format_late_step, is_overdue
-from console.metrics.training.run import SLOWER_SHARE, SLOWER_SPREADS
-from console.metrics.training.steps import MetricColumn, RunPosition
+from console.metrics.training_run import SLOWER_SHARE, SLOWER_SPREADS
+from trainlog import MetricColumn, NcclResult, RunPosition, judge_test
 
 if TYPE_CHECKING:
     from console.logs.log_end import LogEnd
     from console.metrics.diagnosis import Diagnosis
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.nccl.results import NcclTest
     from console.metrics.start_phase import StartPhase
-    from console.metrics.training.run import TrainingRun
+    from console.metrics.training_run import TrainingRun
+    from trainlog import NcclTest
 
 
 _UNREAD = RunPosition()

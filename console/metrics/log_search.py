@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from console.logs.segment import LogSegment
-from console.logs.severity import NOT_A_NUMBER, XID
 from console.logs.text import find_matching_lines
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.own_formats import load_own_formats
-from console.metrics.training.parser import TrainingParser
+from trainlog import NOT_A_NUMBER, XID_WORD, TrainingParser
 
-PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}  # what stands in the line that an alarm came from
+PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID_WORD}  # what stands in the line that an alarm came from
 TAIL = 300  # last lines of a pod in which it is looked for steps
 MAX_PODS = 32  # pods that are all looked at; of more, the first and the last
 SAME_MOMENT = 1e-6  # seconds by which two readings of one time may differ

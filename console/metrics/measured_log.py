@@ -12,13 +12,11 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from console.logs.line import LogLine, RankLine
-from console.metrics.nccl.history import MeasuredTest
-from console.metrics.nccl.parser import NcclParser
-from console.metrics.nccl.results import NcclTest
+from console.metrics.nccl_history import MeasuredTest
 from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import TableRecorder
-from console.metrics.training.parser import TrainingParser
-from console.metrics.training.run import TrainingRun
+from console.metrics.training_run import TrainingRun
+from trainlog import NcclParser, NcclTest, TrainingParser
 
 if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures

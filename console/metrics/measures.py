@@ -20,9 +20,8 @@ from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine
 from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.measured_log import LogReader
-from console.metrics.nccl.history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
-from console.metrics.nccl.results import PASS_LINE
-from console.metrics.training.run import TrainingRun
+from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
+from console.metrics.training_run import TrainingRun
 from console.scheduling.arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures
@@ -30,6 +29,7 @@ from console.scheduling.forecast_record import RecordedWindow, correct_windows, 
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
+from trainlog import PASS_LINE
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster

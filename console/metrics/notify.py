@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 
 from console.assets import CHILDREN, module_command, module_environment
-from console.logs.redact import redact
+from trainlog import redact
 
 SEND_TIMEOUT = 30  # seconds after which the process ends, whatever it waits for
 MAX_MESSAGES = 20  # alarms that wait while others are sent; of more only their number is told

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from console.config import config_in_force
-from console.metrics.training.formats.unknown_programs import OwnFormat
-from console.patterns import compiled
+from trainlog import OwnFormat, compile_pattern
 
 
 def load_own_formats() -> tuple[OwnFormat, ...]:
     """Those of the settings as they are now."""
-    return tuple(OwnFormat(each.name, compiled(each.pattern)) for each in config_in_force().config.formats)
+    return tuple(OwnFormat(each.name, compile_pattern(each.pattern)) for each in config_in_force().config.formats)

@@ -11,7 +11,7 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from console.metrics.start_phase import longest_phases
-from console.patterns import lazy_pattern
+from trainlog import lazy_pattern
 
 
 class SpanKind(StrEnum):

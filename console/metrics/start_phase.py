@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from console.metrics.step_cadence import format_duration
-from console.patterns import lazy_pattern
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.config import Thresholds

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.config import Thresholds
-    from console.metrics.nccl.results import NcclTest
+    from trainlog import NcclTest
 
 MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
 MIN_STEPS_FOR_LATE = 2  # steps after which the next one may be late, by the longest of those before

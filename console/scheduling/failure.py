@@ -24,7 +24,7 @@ from console.scheduling.ranks import rank_numbers
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event
-    from console.logs.failure_kinds import LogFailure
+    from trainlog import LogFailure
 
 
 _STEM = 58  # letters of the name of a pod before its random ones, at most

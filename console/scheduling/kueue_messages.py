@@ -7,10 +7,10 @@ from msgspec import Struct
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.patterns import lazy_pattern
 from console.scheduling.kueue_snapshot import cluster_queue_name
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.why_answer import Category
+from trainlog import lazy_pattern
 
 _TOKENS = {
     "Deactivated": Category.DEACTIVATED,

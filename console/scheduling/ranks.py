@@ -7,11 +7,12 @@ for each of its GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from trainlog import format_ranges
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
@@ -108,17 +109,6 @@ def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
     return min(
         failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
     )
-
-
-def format_ranges(numbers: Iterable[int]) -> str:
-    """Sorted numbers as ranges: "0-6, 9"."""
-    spans: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def format_pods(*pods: int) -> str:

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Container
 from console.kube.snapshot import Fleet, WatchState
-from console.patterns import lazy_pattern
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category, Why
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.metrics.nccl.results import A4_ALL_REDUCE, REFERENCE_RANKS, expected_busbw
 from practice.programs.recordings import all_reduce_header
+from trainlog import A4_ALL_REDUCE, REFERENCE_RANKS, expected_busbw
 
 if TYPE_CHECKING:
     import random

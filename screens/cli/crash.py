@@ -21,7 +21,7 @@ def report(error: BaseException) -> str:
 
 
 def cleaned(text: str) -> str:
-    from console.logs.redact import redact
+    from trainlog import redact
 
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]}\n…\n{text[-LONGEST // 2 :]}"

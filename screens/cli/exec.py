@@ -225,15 +225,18 @@ async def facts(options: FactsOptions) -> int:
 
 async def nccl_quick(options: NcclQuickOptions) -> int:
     """Run the test; returns 1 if it failed or had wrong values."""
-    from console.metrics.log_results import LogResults  # parsers of logs are of no use to the other commands
     from console.metrics.own_formats import load_own_formats
-    from screens.cli.read import ReadingPrinter, is_well, say_reading
+    from trainlog import (  # parsers of logs are of no use to the other commands
+        LogResults,
+        ResultsPrinter,
+        print_results_json,
+    )
 
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
     async with open_session(options, KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
-        reading, told = LogResults(load_own_formats()), ReadingPrinter()
+        reading, told = LogResults(load_own_formats()), ResultsPrinter(print_line)
 
         def heard(channel: int, data: bytes) -> None:
             if channel == 2:
@@ -250,12 +253,12 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
         )
     reading.close()
     if options.json:
-        say_reading(reading)
+        print_results_json(reading)
     else:
         told.more(reading, ended=True)
     if not any(each.rows for each in reading.nccl):
         raise Unreadable(f"The test in pod {rank.number} of {options.job} printed no row.", "a4 exec shows its output.")
-    return int(not is_well(reading))
+    return int(not reading.is_well)
 
 
 class ExecOptions(PodOptions):

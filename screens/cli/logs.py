@@ -30,13 +30,13 @@ from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
 from console.logs.line import Gap, RankLine
 from console.logs.merged_text import AgreedLine, Consensus
-from console.logs.severity import LEVELS, has_severity
 from console.scheduling.ranks import first_failure, format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS, pod_of_rank
 from screens.cli.output import pass_raw, print_line, warn, write_to_terminal
 from screens.sanitize import one_line
+from trainlog import LEVELS, has_severity
 
 if TYPE_CHECKING:
     from console.logs.follow import PreviousLogs

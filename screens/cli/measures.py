@@ -17,13 +17,12 @@ from console.metrics.export import (
     draw_training_svg,
     format_rows_csv,
     format_training_csv,
-    nccl_test_json,
     training_json,
 )
 from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric
 from console.metrics.health import NO_STEPS, Health
 from console.metrics.job_progress import progress_of_runs
-from console.metrics.nccl.history import (
+from console.metrics.nccl_history import (
     MeasuredTest,
     NodeBandwidth,
     comparable_tests,
@@ -31,8 +30,7 @@ from console.metrics.nccl.history import (
     mean_speedup,
     usual_bandwidth,
 )
-from console.metrics.nccl.results import NcclResult, NcclTest, expected_busbw, is_comparable, judge_test
-from console.metrics.training.run import TrainingRun
+from console.metrics.training_run import TrainingRun
 from screens import wording
 from screens.cli.arguments import (
     STEP_KEYS,
@@ -52,6 +50,7 @@ from screens.cli.lists import read_diagnoses
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
 from screens.columns.jobs import JobLine, health_json
 from screens.columns.live import with_diagnoses
+from trainlog import NcclResult, NcclTest, expected_busbw, is_comparable, judge_test, nccl_test_json
 
 if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO, cast
 
 from console.errors import BadInput, ConsoleError
 from console.folders import atomic_write
-from console.patterns import lazy_pattern
 from screens.sanitize import for_terminal
+from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

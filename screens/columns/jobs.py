@@ -15,7 +15,6 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
-from console.metrics.nccl.results import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why_answer import WAIT_KINDS, Why
 from console.scheduling.why_job import why_jobset
@@ -23,6 +22,7 @@ from console.settings import YOU
 from screens import wording
 from screens.columns.column import CREATED, Column, Layout, fact, since
 from screens.wording import Cell, Span
+from trainlog import NcclResult
 
 if TYPE_CHECKING:
     from typing import Any

@@ -14,7 +14,7 @@ from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact,
 from screens.wording import BAD, CARE, HOUR, IDLE, OK, UNDER_WAY, Span, bar_columns, count, duration, sentence
 
 if TYPE_CHECKING:
-    from console.metrics.nccl.history import NodeBandwidth
+    from console.metrics.nccl_history import NodeBandwidth
 
 FALLEN = 0.1  # a bandwidth that fell by more than this share is bad
 

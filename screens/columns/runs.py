@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from console.launch.run_record import STALLED, Outcome, RunRecord
 from console.metrics.ledger import format_gpu_time
-from console.metrics.training.steps import find_nan_since
 from console.settings import YOU
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
 from screens.columns.jobs import health_runs
 from screens.sanitize import one_line
 from screens.wording import Cell, Span, alarm_words, loss_words
+from trainlog import find_nan_since
 
 if TYPE_CHECKING:
     from console.launch.recipes import Release

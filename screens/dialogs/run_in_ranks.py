@@ -15,9 +15,8 @@ from textual.widgets import Input, Static
 
 from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import ConsoleError
-from console.metrics.nccl.history import MeasuredTest
-from console.metrics.nccl.results import NcclTest
-from console.scheduling.ranks import Rank, format_ranges, ranks
+from console.metrics.nccl_history import MeasuredTest
+from console.scheduling.ranks import Rank, ranks
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import WorkDialog
@@ -26,6 +25,7 @@ from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import RULE, OutputText
 from screens.wording import count
+from trainlog import NcclTest, format_ranges
 
 if TYPE_CHECKING:
     Perform = Callable[[Sequence[int], Sequence[str], Callable[[RankOutput], None]], Awaitable[object]]

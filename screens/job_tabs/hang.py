@@ -24,7 +24,7 @@ from console.kube.snapshot import Fleet
 from console.launch.ownership import Proof
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, HealthLevel
-from console.scheduling.ranks import format_processes, format_ranges
+from console.scheduling.ranks import format_processes
 from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine, slow_rank_words
@@ -37,6 +37,7 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Span
+from trainlog import format_ranges
 
 FLAME = 10.0  # seconds of a flame graph
 BUNDLE_WRITTEN = 60.0  # seconds around an inspection in which its archive was written

@@ -16,7 +16,6 @@ from console.kube.snapshot import Fleet
 from console.logs.job_log import JobLog
 from console.logs.merged_text import AgreedText, Consensus
 from console.logs.segment import LogSegment
-from console.logs.severity import FIRST_ERROR
 from console.logs.text import TextRow
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import (
@@ -35,6 +34,7 @@ from screens.columns.live import alarm_by_log
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
 from screens.widgets.log.view import WAITING, LogView
+from trainlog import FIRST_ERROR
 
 BUDGET, LEAST = 2_000_000, 2_000
 """Lines that are fetched of all pods together, and at least of each, when a log is first opened: of a job with many

@@ -15,7 +15,6 @@ from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
 from console.metrics.health import NO_STEPS
-from console.metrics.nccl.results import REFERENCE_RANKS, is_comparable
 from screens.columns.job_page import nccl_waits, rank_waits
 from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.question import Choice, Pick
@@ -23,6 +22,7 @@ from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.wording import clock
+from trainlog import REFERENCE_RANKS, is_comparable
 
 
 class NcclTab(JobTab):

@@ -24,7 +24,6 @@ from console.hang.slow_ranks import SlowReport
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
-from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.scheduling.failure import FailureCard, rank_failures
 from console.scheduling.ranks import Rank
 from screens import wording
@@ -42,6 +41,7 @@ from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span
+from trainlog import shorten_iteration_line
 
 
 def rank_glyph(rank: Rank) -> Span:

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node, NodeFault
 from console.kube.snapshot import Fleet
-from console.metrics.nccl.history import NodeBandwidth
+from console.metrics.nccl_history import NodeBandwidth
 from console.scheduling.topology import host
 from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import Key, PodActions

@@ -11,15 +11,12 @@ from rich.cells import cell_len
 from console.checkpoints.saved import list_faults
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
-from console.logs.redact import redact
 from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
 from console.metrics.lost_work import find_followed_lost_work, saved_folder
-from console.metrics.nccl.history import MeasuredTest
-from console.metrics.training.formats.megatron import shorten_iteration_line
-from console.metrics.training.steps import METRICS
+from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
 from screens import wording
@@ -33,13 +30,14 @@ from screens.widgets.pane import Lines, event_lines
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, runs_of
+from trainlog import STEP_METRICS, redact, shorten_iteration_line
 
 if TYPE_CHECKING:
     from console.checkpoints.saved import SavedState
     from console.launch.ownership import Proof
 
 
-LOSS = METRICS[0]
+LOSS = STEP_METRICS[0]
 LAST_LEAST = 6
 """Lines that a curve leaves for the last lines of the log, which tell what came since."""
 CURVE_LEAST, CURVE_MOST = 4, 12

@@ -59,7 +59,9 @@ def test_a_part_imports_itself_and_what_it_declares(part: str) -> None:
     foreign = used - {part} - set(sys.stdlib_module_names)
     everything = {module.split(".")[0] for path in folder.rglob("*.py") for module, _ in imports(path)}
     assert everything & {"console", "practice", "screens", "tests"} == set()
-    assert {dist.lower() for module in foreign for dist in distributions.get(module, [module])} == declared
+    assert {
+        dist.lower().replace("_", "-") for module in foreign for dist in distributions.get(module, [module])
+    } == declared
 
 
 @pytest.mark.parametrize("part", PARTS)

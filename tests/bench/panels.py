@@ -9,10 +9,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import METRICS, Step, Steps
+from console.metrics.training_run import TrainingRun
 from screens.widgets.charts.training_panel import draw
 from screens.widgets.charts.training_plot import TrainingChartData, View
+from trainlog import STEP_METRICS, Step, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,9 @@ def main() -> int:
             for turn in range(TIMES):
                 fresh = replace(view, end=view.end - turn * 1e-7)  # nothing of the last drawing helps with this one
                 began = time.process_time()
-                draw(TrainingChartData(track, track.list_events()), fresh, METRICS, width, height, alone=False).rows()
+                draw(
+                    TrainingChartData(track, track.list_events()), fresh, STEP_METRICS, width, height, alone=False
+                ).rows()
                 took.append(1000 * (time.process_time() - began))
             took.sort()
             worst = max(worst, took[len(took) // 2])

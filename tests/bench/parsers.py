@@ -16,9 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.metrics.nccl.parser import NcclParser
-from console.metrics.training.parser import TrainingParser
-from tests.console.metrics.training.formats.test_formats import PROGRAMS
+from parts.trainlog.tests.training.test_formats import PROGRAMS
+from trainlog import NcclParser, TrainingParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from console.metrics.log_results import LogResults
 from tests.corpus.verdict import Case, Verdict, judge
+from trainlog import LogResults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.nccl.results import NcclResult, judge_test
-from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE
 from tests.chart.typed import Typist
-from tests.parsing import LauncherStep, StepState, parse_launcher_step, parse_lm_eval, parse_nccl
+from tests.parsing import LauncherStep, StepState, parse_launcher_step
 from tests.practice.test_programs import launcher_steps
+from trainlog import NcclResult, TrainingParser, judge_test, parse_lm_eval, parse_nccl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.metrics.training.reader import RunReader
+    from trainlog import RunReader
 
 pytestmark = pytest.mark.slow(reason="runs a recipe on a practice cluster")
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+LOGS = FIXTURES.parents[1] / "parts" / "trainlog" / "tests" / "data"
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 MINE = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train"
@@ -492,7 +493,7 @@ def train(**status: Any) -> dict[str, Any]:
 
 @pytest.mark.slow(reason="waits until the session has come back")
 async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: Path) -> None:
-    recording = (FIXTURES / "nccl_all_gather.txt").read_bytes().splitlines()
+    recording = (LOGS / "nccl_all_gather.txt").read_bytes().splitlines()
 
     async def log(request: web.Request) -> web.StreamResponse:
         return web.Response(body=b"".join(b"2026-11-21T07:00:00.000000001Z " + line + b"\n" for line in recording))

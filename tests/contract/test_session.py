@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.kube.snapshot import Fleet
-    from console.metrics.nccl.results import NcclTest
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
+    from trainlog import NcclTest
 
 RECORDING = Path(__file__).parents[2] / "practice" / "data" / "nccl_all_reduce_h200x4.txt"
 

@@ -19,7 +19,7 @@ import pytest
 
 from console.kube.snapshot import WatchState
 from console.logs.store import find_stored_job
-from console.metrics.training.run import RunEventKind
+from console.metrics.training_run import RunEventKind
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.pages.job import JobScreen

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from console.logs.job_log import JobLog
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.training.run import RunEvent
+    from console.metrics.training_run import RunEvent
     from console.session import Session
     from tests.contract.client import Object
     from tests.contract.space import Space

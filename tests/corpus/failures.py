@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.log_results import LogResults
 from tests.corpus.verdict import Case, judge
+from trainlog import LogResults
 
 if TYPE_CHECKING:
     from pathlib import Path

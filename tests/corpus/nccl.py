@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.corpus.verdict import Case, judge
-from tests.parsing import parse_nccl
+from trainlog import parse_nccl
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.metrics.training.parser import TrainingParser
 from tests.corpus.verdict import Case, judge
-from tests.parsing import parse_training
+from trainlog import TrainingParser, parse_training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from console.metrics.training.reader import RunReader
+    from trainlog import RunReader
 
 
 class Log(NamedTuple):

@@ -47,9 +47,7 @@ from console.launch.releases import _is_small
 from console.launch.set_values import SetValues
 from console.launch.yaml_read import YamlSyntaxError, parse_text
 from console.logs.line_splitter import split_timestamps
-from console.logs.redact import Redactor, looks_confidential
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
-from console.metrics.log_results import LogResults
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.quota_accounts import queue_account
@@ -62,6 +60,7 @@ from screens.sanitize import for_terminal, one_line
 from screens.widgets.line import fit, wrap
 from tests.fuzz import grammar
 from tests.hostile.payloads import PAYLOADS, RAW
+from trainlog import LogResults, Redactor, looks_confidential
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

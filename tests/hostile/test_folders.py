@@ -25,12 +25,12 @@ from console.launch.profiles import _load_values
 from console.launch.run_database import RunHistory, default_path
 from console.logs import store
 from console.logs.segment import LogSegment, append_to
-from console.metrics.nccl.history import MeasuredTest, NcclHistory
-from console.metrics.nccl.results import NcclTest
+from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.scheduling.arrivals import read_seen_workloads
 from console.scheduling.forecast_record import read_recorded_windows
 from screens.cli.output import write_text
 from screens.dialogs.save import write_export
+from trainlog import NcclTest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,9 +25,9 @@ from console.hang.pod_answers import (
 )
 from console.hang.report import HangReport
 from console.hang.slow_ranks import find_slow_ranks, parse_polls
-from console.logs.pyspy import parse_pyspy
 from console.scheduling.ranks import Rank
 from tests.console.attach.test_many_pods import ARGV, INPUT, Pods
+from trainlog import parse_pyspy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,16 +12,8 @@ import pytest
 from console.launch.install import ChartCatalog
 from console.launch.plan_texts import PlanTexts
 from console.launch.schema import without_secrets
-from console.logs.redact import (
-    REDACTED,
-    Redactor,
-    is_confidential,
-    looks_confidential,
-    redact,
-    redact_bytes,
-    redact_tree,
-)
 from tests.chart.plans import offline
+from trainlog import REDACTED, Redactor, is_confidential, looks_confidential, redact, redact_bytes, redact_tree
 
 HEX = "0123456789abcdef0123456789abcdef01234567"
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2lnbmF0dXJl"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.nccl.parser import NcclParser
 from screens.__main__ import main
 from tests.parsing import StepState, parse_launcher_step
+from trainlog import NcclParser
 
 if TYPE_CHECKING:
-    from console.metrics.nccl.results import NcclTest
+    from trainlog import NcclTest
 
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "h200"
 PREPARED = ["libraries", "gpus", "ssh", "discovery", "order", "hostfile"]

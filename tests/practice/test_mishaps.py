@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.logs.pyspy import parse_pyspy
-from console.metrics.training.parser import TrainingParser
-from console.metrics.training.steps import find_run_position
 from practice.node.fake_binaries import faulty_gpu, write_activity, write_fake_binaries
 from practice.programs import faults as faults_module
 from practice.programs.choice import RECIPES, choose_program
@@ -21,11 +18,11 @@ from practice.programs.faults import KINDS, TEST, TRAINING, impossible_faults, p
 from practice.programs.hangs import HOW, HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts, WaitForFact
-from tests.parsing import parse_lm_eval, parse_nccl
 from tests.practice.test_programs import place, printed
+from trainlog import TrainingParser, find_run_position, parse_lm_eval, parse_nccl, parse_pyspy
 
 if TYPE_CHECKING:
-    from console.metrics.training.reader import RunReader
+    from trainlog import RunReader
 
 FOREVER = 10**7
 """Seconds: nothing else waits that long."""

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.nccl.history import mean_speedup
-from console.metrics.nccl.results import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test
+from console.metrics.nccl_history import mean_speedup
 from practice.programs import shell_commands
 from practice.programs.choice import RECIPES
 from practice.programs.faults import fault_at
 from practice.programs.recordings import all_reduce_rows
 from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, SharedFacts, WaitForFact
-from tests.parsing import parse_nccl
+from trainlog import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test, parse_nccl
 
 if TYPE_CHECKING:
-    from console.metrics.nccl.results import NcclTest
+    from trainlog import NcclTest
 
 
 def place(rank: int = 0, nodes: int = 1, notes: Any = None, **env: Any) -> ProgramContext:

@@ -12,14 +12,13 @@ import pytest
 from console.kube.objects.jobset import JobSetWire, parse_jobset
 from console.launch.install import ChartCatalog
 from console.launch.releases import Releases
-from console.metrics.nccl.results import NcclResult, judge_test
 from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition, is_true, labels_of
 from practice.controllers.quantity import pod_requests
 from practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NODES, PODS, WORKLOADS
 from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
-from tests.parsing import parse_nccl
 from tests.practice.world import GPU, World
+from trainlog import NcclResult, judge_test, parse_nccl
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster

@@ -13,9 +13,9 @@ from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.launch.recipes import Field, FieldKind, Manifest, Recipe
-from console.metrics.nccl.results import Half, NcclTest, Row
 from tests.fakes import fleet_of
 from tests.screens.scene import DISKS, NOW, a4, rank
+from trainlog import NcclHalf, NcclRow, NcclTest
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
@@ -107,8 +107,14 @@ def replaced(pod: Pod) -> Pod:
 def table(*busbw: float, finished: bool = False, wrong: int = 0) -> tuple[NcclTest, ...]:
     """A test with rows from 512 MiB on, one for each bandwidth."""
     rows = tuple(
-        Row(
-            512 << 20 << number, 1, "float", "sum", -1, Half(10.0, value / 2, value, wrong), Half(11.0, 1, value - 1, 0)
+        NcclRow(
+            512 << 20 << number,
+            1,
+            "float",
+            "sum",
+            -1,
+            NcclHalf(10.0, value / 2, value, wrong),
+            NcclHalf(11.0, 1, value - 1, 0),
         )
         for number, value in enumerate(busbw)
     )

@@ -17,7 +17,6 @@ from textual.widgets._toast import Toast, ToastHolder
 
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
-from console.metrics.nccl.results import NcclResult
 from screens.__main__ import main
 from screens.app import ConsoleApp
 from screens.columns.jobs import progress_words
@@ -31,6 +30,7 @@ from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import a4, jobset, rank, scene
 from tests.screens.test_training import said, training
+from trainlog import NcclResult
 
 if TYPE_CHECKING:
     from textual.geometry import Region

@@ -16,7 +16,6 @@ from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_progress import JobProgress
-from console.metrics.nccl.results import NcclResult
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
 from screens.columns.job_page import head, told
@@ -33,6 +32,7 @@ from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text
+from trainlog import NcclResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

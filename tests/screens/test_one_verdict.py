@@ -27,7 +27,6 @@ from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import progress_of_measures
 from console.metrics.measured_log import LogReader
-from console.metrics.nccl.results import PASS_LINE
 from practice.programs.choice import RECIPES
 from practice.programs.faults import KINDS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts
@@ -42,6 +41,7 @@ from screens.widgets.job_pane import job_lines
 from screens.wording import runs_of
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
+from trainlog import PASS_LINE
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet

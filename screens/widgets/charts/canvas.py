@@ -13,10 +13,10 @@ from textual.containers import Container
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.logs.unparsed import UnparsedLines
 from screens import wording
 from screens.widgets.line import AbstractWidgetMeta, Inked
 from screens.wording import Span
+from trainlog import UnparsedLines
 
 DOTS_WIDE = 2
 DOTS_HIGH = 4

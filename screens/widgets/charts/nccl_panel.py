@@ -16,20 +16,7 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.metrics.export import REFERENCE_BAND, format_message_size
-from console.metrics.nccl.history import MeasuredTest, UsualBandwidth, comparable_tests, mean_speedup, usual_bandwidth
-from console.metrics.nccl.results import (
-    PASS_LINE,
-    Half,
-    NcclResult,
-    NcclTest,
-    Row,
-    RowRating,
-    expected_busbw,
-    is_comparable,
-    judge_row,
-    judge_test,
-    reference_curve,
-)
+from console.metrics.nccl_history import MeasuredTest, UsualBandwidth, comparable_tests, mean_speedup, usual_bandwidth
 from screens import wording
 from screens.columns.column import Column
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, MeasuresPanel, Plot, round_ticks
@@ -38,6 +25,19 @@ from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span
+from trainlog import (
+    PASS_LINE,
+    NcclHalf,
+    NcclResult,
+    NcclRow,
+    NcclTest,
+    RowRating,
+    expected_busbw,
+    is_comparable,
+    judge_row,
+    judge_test,
+    reference_curve,
+)
 
 OUT, IN, BOTH = "●", "○", "◉"
 OUT_INK, IN_INK = "accent", "waits"
@@ -243,7 +243,7 @@ NOTABLE = 0.02  # a difference by a smaller share is none
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    row: Row
+    row: NcclRow
     compared: bool  # whether the A4 reference speaks of its test
     usual: float | None = None  # GB/s: the median of the person's own tests at this size
     other: float | None = None  # GB/s of the test it is compared with
@@ -254,7 +254,7 @@ def average_so_far(test: NcclTest) -> float | None:
     return test.avg_busbw if test.avg_busbw is not None or not values else sum(values) / len(values)
 
 
-def halves(row: Row) -> list[Half]:
+def halves(row: NcclRow) -> list[NcclHalf]:
     return [half for half in (row.out_of_place, row.in_place) if half is not None]
 
 

@@ -18,8 +18,7 @@ from textual.reactive import reactive
 from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.health import Health
 from console.metrics.log_search import SAME_MOMENT, names_number
-from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
-from console.metrics.training.steps import METRICS, StepMetric
+from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from screens import wording
 from screens.columns.jobs import health_runs
 from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
@@ -35,6 +34,7 @@ from screens.widgets.charts.training_plot import (
 )
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
+from trainlog import STEP_METRICS, StepMetric
 
 BAR = 14
 TOLD = 4  # kinds of marks that are told of
@@ -222,7 +222,7 @@ class TrainingCharts(Plot, can_focus=True):
     @property
     def metrics(self) -> list[StepMetric]:
         columns = self.picture.track.columns if self.picture else {}
-        told = [metric for metric in METRICS if metric.name in columns] or list(METRICS[:1])
+        told = [metric for metric in STEP_METRICS if metric.name in columns] or list(STEP_METRICS[:1])
         return sorted(told, key=lambda metric: metric.name != self.chosen)
 
     def plot(self, width: int, height: int) -> Canvas:
@@ -249,7 +249,7 @@ class TrainingCharts(Plot, can_focus=True):
     # keys
 
     def action_choose(self, step: int) -> None:
-        told = sorted(self.metrics, key=METRICS.index)
+        told = sorted(self.metrics, key=STEP_METRICS.index)
         at = next((at for at, metric in enumerate(told) if metric.name == self.metrics[0].name), 0)
         self.chosen = told[(at + step) % len(told)].name
 

@@ -14,9 +14,9 @@ from itertools import pairwise
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
-from console.metrics.training.steps import MetricColumn, StepMetric
+from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_step, tick_words
+from trainlog import MetricColumn, StepMetric
 
 
 def span_words(seconds: float) -> str:

@@ -16,12 +16,12 @@ from textual.strip import Strip
 
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
-from console.logs.redact import is_confidential
 from screens import wording
 from screens.sanitize import one_line
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
 from screens.widgets.line import FixedHeightView, PaintedLines, cut_name, fit, line
 from screens.wording import Span, sentence
+from trainlog import is_confidential
 
 MASK = "•"
 LEAST = 8  # columns that words beside a value need, to say anything

@@ -18,13 +18,12 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.logs.severity import HEAD, detect_level
 from console.logs.text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.log_search import SAME_MOMENT, names_number
-from console.metrics.training.formats.megatron import shorten_iteration_line
 from screens.sanitize import one_line
 from screens.widgets.line import Inked, call_after
 from screens.wording import Span
+from trainlog import SEVERITY_HEAD, detect_level, shorten_iteration_line
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _INKS = {"error": "bad", "warn": "waits"}
@@ -40,7 +39,7 @@ def printable(text: str) -> str:
 
 
 def line_ink(text: str) -> str:
-    head = text[:HEAD]
+    head = text[:SEVERITY_HEAD]
     if _STEP.search(head):
         return "strong"
     serious = _INKS.get(detect_level(head.encode()), "")

@@ -16,10 +16,10 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from console.logs.severity import FIRST_ERROR, NOT_A_NUMBER, XID
 from console.logs.text import LineFilter, LogText
 from screens import wording
 from screens.widgets.log.lines import LogLines, byte_pattern, printable
+from trainlog import FIRST_ERROR, NOT_A_NUMBER, XID_WORD
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -51,7 +51,7 @@ def fit_status_line(state: str, count: str, found: str, hits: str, told: StatusN
     return next((each for each in kept if cell_len(GAP.join(each)) <= room), kept[-1])
 
 
-BUILTIN_SEARCH_NAMES = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID: "Xid"}
+BUILTIN_SEARCH_NAMES = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID_WORD: "Xid"}
 """Names shown for the searches that the console starts itself."""
 ANSWER = 5.0  # seconds that the answer to a key stands in the line below
 WAITING = "◐ waits for the connection"  # why no lines come while the console has no session

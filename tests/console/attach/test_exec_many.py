@@ -15,11 +15,12 @@ from console.attach.exec_many import (
     worst_exit_code,
 )
 from console.errors import BadInput
-from console.scheduling.ranks import Rank, format_ranges
+from console.scheduling.ranks import Rank
 from practice.api.exec_channels import ExecSession
 from tests.apiserver import ApiServer, eventually, status
 from tests.bench.many_pods import MAX_STREAMS, Streams
 from tests.screens.scene import jobset, rank
+from trainlog import format_ranges
 
 if TYPE_CHECKING:
     from aiohttp import web

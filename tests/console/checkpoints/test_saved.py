@@ -19,10 +19,10 @@ from console.checkpoints.reader import CheckpointReader
 from console.checkpoints.saved import EVERY, SavedState, list_faults, starting_values
 from console.kube.objects.jobset import Mount
 from console.metrics.job_measures import JobMeasures
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step, Steps
+from console.metrics.training_run import TrainingRun
 from tests.console.attach.files.pod import Pod
 from tests.screens.queue_scene import job, queue_scene
+from trainlog import Step, Steps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

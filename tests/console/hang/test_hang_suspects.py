@@ -9,7 +9,7 @@ import pytest
 from console.hang.nccl_ras import RasGroup, RasRank, RasReport
 from console.hang.report import BEHIND, FAILED, HangReport, PodTrace, TracedProcess
 from console.hang.stack_location import ADVICE, NO_STACK, Activity, StackLocation, locate_compiled
-from console.logs.pyspy import Frame
+from trainlog import Frame
 
 ITEM = StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))
 """`return loss.item()`, which waits for the GPU: py-spy calls the thread active."""

@@ -11,7 +11,7 @@ import pytest
 from console.hang.nccl_ras import parse_ras
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess, group_processes
 from console.hang.stack_location import Activity, StackLocation, locate_compiled, locate_process
-from console.logs.pyspy import Frame, ProcessStacks, ThreadStack, parse_pyspy
+from trainlog import Frame, ProcessStacks, ThreadStack, parse_pyspy
 
 H200 = Path(__file__).parents[2] / "fixtures" / "h200"
 

@@ -16,12 +16,12 @@ from console.kube.objects.jobset import Mount
 from console.launch.launcher import LaunchService
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import IN_PODS, SeenFolder
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step, Steps
+from console.metrics.training_run import TrainingRun
 from console.scheduling.what_if import Consequence, WhatIf
 from screens.columns.jobs import JobLine
 from screens.widgets.job_pane import saved_runs
 from tests.screens.scene import scene
+from trainlog import Step, Steps
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet

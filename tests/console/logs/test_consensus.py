@@ -4,7 +4,7 @@ import pytest
 
 from console.logs.line import Gap, RankLine
 from console.logs.merged_text import Consensus, normalize_line
-from console.logs.severity import detect_level
+from trainlog import detect_level
 
 
 @pytest.mark.parametrize(

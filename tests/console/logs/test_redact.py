@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from console.logs.line_splitter import split_timestamps
-from console.logs.redact import REDACTED, REDACTED_BYTES, Redactor, redact
+from trainlog import REDACTED, Redactor, redact
 
 STAMP = b"2026-11-21T07:00:00.5Z "
 
@@ -30,7 +30,7 @@ def through(*lines: bytes) -> list[bytes]:
 def test_secrets_go_and_the_rest_stays(text: bytes, secret: bytes) -> None:
     (out,) = through(text)
     assert secret not in out
-    assert REDACTED_BYTES in out
+    assert REDACTED.encode() in out
     before = text.split(secret, 1)[0]
     assert out.startswith(before) or b"PRIVATE" in text
 
@@ -71,7 +71,7 @@ def test_a_sequence_that_is_no_colour_hides_no_secret() -> None:
 
 def test_many_lines_at_once_stay_as_many() -> None:
     lines = [STAMP + b"x hf_AbCdEfGhIjKl"] * 5 + [STAMP + b"y"]
-    assert Redactor().redact_lines(lines) == [STAMP + b"x " + REDACTED_BYTES] * 5 + [STAMP + b"y"]
+    assert Redactor().redact_lines(lines) == [STAMP + b"x " + REDACTED.encode()] * 5 + [STAMP + b"y"]
 
 
 def test_a_secret_that_ends_within_a_character_is_redacted_all_the_same() -> None:

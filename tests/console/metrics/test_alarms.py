@@ -24,7 +24,7 @@ from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder
 from console.metrics.job_monitor import QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.seen_time import SpanKind
-from console.metrics.training.run import Slowdown
+from console.metrics.training_run import Slowdown
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 

@@ -10,11 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.logs.failure_kinds import NcclMessage, Xid, parse_nccl_message, parse_xid
-from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, parse_pyspy
 from console.metrics.gpu_metrics import Gpu, NvidiaSmiParser, parse_nvidia_smi
-from console.metrics.log_results import EvalScore, LmEvalParser, LogResults
-from tests.parsing import LauncherStep, StepState, parse_launcher_step, parse_lm_eval
+from tests.parsing import LauncherStep, StepState, parse_launcher_step
+from trainlog import (
+    EvalScore,
+    Frame,
+    LmEvalParser,
+    LogResults,
+    NcclMessage,
+    ProcessStacks,
+    PySpyParser,
+    ThreadStack,
+    Xid,
+    parse_lm_eval,
+    parse_nccl_message,
+    parse_pyspy,
+    parse_xid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

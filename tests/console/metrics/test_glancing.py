@@ -22,9 +22,7 @@ from console.logs.line import LogLine, RankLine
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_LINES, JobMeasures
 from console.metrics.job_monitor import sample_job
-from console.metrics.log_results import LogResults
 from console.metrics.measured_log import LogReader, read_lines
-from console.metrics.training.steps import Step, find_run_position
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import run_facts
@@ -33,6 +31,7 @@ from screens.widgets.charts.training_panel import summary
 from screens.wording import BAD, HELD
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene, table_text
+from trainlog import LogResults, Step, find_run_position
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod

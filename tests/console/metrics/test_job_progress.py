@@ -22,12 +22,11 @@ from console.metrics.job_progress import (
     progress_of_tests,
     trend_means,
 )
-from console.metrics.nccl.history import MeasuredTest
-from console.metrics.nccl.results import Half, NcclResult, NcclTest, Row
+from console.metrics.nccl_history import MeasuredTest
 from console.metrics.step_cadence import StepCadence, cadence_of_rows
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import MetricColumn, Step, Steps
+from console.metrics.training_run import TrainingRun
 from tests.fakes import fleet_of
+from trainlog import MetricColumn, NcclHalf, NcclResult, NcclRow, NcclTest, Step, Steps
 
 
 def test_nobody_waits_for_a_run_that_has_diverged() -> None:
@@ -45,12 +44,14 @@ def test_a_run_that_is_silent_for_longer_than_its_time_left_has_none() -> None:
     assert replace(runs, at=1660.0).eta is None
 
 
-def half(busbw: float) -> Half:
-    return Half(time_us=1.0, algbw=busbw, busbw=busbw, wrong=0)
+def half(busbw: float) -> NcclHalf:
+    return NcclHalf(time_us=1.0, algbw=busbw, busbw=busbw, wrong=0)
 
 
 def run(*busbw: float, average: float | None, ok: bool | None = None) -> NcclTest:
-    rows = tuple(Row(2 ** (20 + at), 1, "float", "sum", -1, half(each), half(each)) for at, each in enumerate(busbw))
+    rows = tuple(
+        NcclRow(2 ** (20 + at), 1, "float", "sum", -1, half(each), half(each)) for at, each in enumerate(busbw)
+    )
     return NcclTest(rows=rows, avg_busbw=average, finished=average is not None, ok=ok)
 
 
@@ -79,8 +80,8 @@ def test_the_last_step_of_a_run(step: int | None, total: int | None, over: bool)
 
 def test_the_next_row_of_a_test_is_late_by_how_long_the_last_one_took() -> None:
     """Twenty seconds at least, or ten times what 25 rounds of both halves take at twice the size."""
-    slow = Half(time_us=100_000.0, algbw=1.0, busbw=1.0, wrong=0)
-    rows = tuple(Row(2**at, 1, "float", "sum", -1, slow, slow) for at in (29, 30))
+    slow = NcclHalf(time_us=100_000.0, algbw=1.0, busbw=1.0, wrong=0)
+    rows = tuple(NcclRow(2**at, 1, "float", "sum", -1, slow, slow) for at in (29, 30))
     test = NcclTest(rows=rows)
     assert cadence_of_rows(test) == StepCadence(10.0, 50.0)
     assert cadence_of_rows(NcclTest(rows=rows, finished=True)) is None

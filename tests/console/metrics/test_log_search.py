@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from console.logs.segment import LogSegment
-from console.logs.severity import FIRST_ERROR
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import LogLocation, find_first_matches, find_progress_pod, locate_alarm
-from console.metrics.training.formats.megatron import shorten_iteration_line
+from trainlog import FIRST_ERROR, shorten_iteration_line
 
 
 def iteration(number: int, loss: str = "1.058000E+01", norm: str = "0.310") -> str:

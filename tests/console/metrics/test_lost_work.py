@@ -10,11 +10,11 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Box
 from console.metrics.lost_work import IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
 from console.metrics.seen_time import Span, SpanKind
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step, Steps
+from console.metrics.training_run import TrainingRun
 from tests.console.metrics.test_ledger import Script
 from tests.fakes import fleet_of
 from tests.screens.scene import NOW, jobset, rank
+from trainlog import Step, Steps
 
 SCRATCH = Mount("/out", stays=False)
 DISK = Mount("/out", stays=True)

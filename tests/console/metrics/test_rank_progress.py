@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from console.metrics.job_measures import RankProgress
-from console.metrics.training.formats.programs import parse_step
 from tests.apiserver import eventually
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene
+from trainlog import parse_step
 
 
 @pytest.mark.parametrize(

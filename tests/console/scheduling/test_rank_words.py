@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.scheduling.ranks import format_pods, format_processes, format_ranges
+from console.scheduling.ranks import format_pods, format_processes
+from trainlog import format_ranges
 
 
 def test_numbers_as_ranges() -> None:

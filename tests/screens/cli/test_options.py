@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.export import nccl_test_json, step_json, training_json
-from console.metrics.nccl.results import NcclTest
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step
+from console.metrics.export import training_json
+from console.metrics.training_run import TrainingRun
 from screens.cli.arguments import Options
 from screens.cli.command_line import GROUPS, HELP, ConsoleOptions, command_of, whole_parser
 from screens.cli.lists import LISTS, layout_of
 from tests.screens.cli.commands import loaded, parse
+from trainlog import NcclTest, Step, nccl_test_json, step_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from console.metrics.log_results import LogResults
-from console.metrics.training.steps import Step, Steps
 from screens.__main__ import main
-from screens.cli.read import ReadingPrinter
+from screens.cli import output
 from tests.screens.cli.commands import loaded
+from trainlog import LogResults, ResultsPrinter, Step, Steps
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
+LOGS = FIXTURES.parents[1] / "parts" / "trainlog" / "tests" / "data"
 DATA = ROOT / "practice" / "data"
 HALF = ["time_us", "algbw", "busbw", "wrong"]
 LOG = """\
@@ -41,7 +41,7 @@ def read_json(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     [("all_gather", 92.195), ("alltoall", 82.1457), ("reduce_scatter", 89.7046), ("sendrecv", 71.3989)],
 )
 def test_rows_and_average_are_those_of_the_file(name: str, average: float, capsys: pytest.CaptureFixture[str]) -> None:
-    said = read_json(FIXTURES / f"nccl_{name}.txt", capsys)
+    said = read_json(LOGS / f"nccl_{name}.txt", capsys)
     (test,) = said["nccl"]
     assert (test["program"], test["ranks"], test["avg_busbw"], len(test["rows"])) == (f"{name}_perf", 8, average, 15)
     assert (test["ok"], test["finished"], test["error"], test["out_of_bounds"]) == (True, True, None, 0)
@@ -78,7 +78,7 @@ def test_the_keys_and_what_is_unknown_or_no_number(tmp_path: Path, capsys: pytes
 
 
 def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["read", str(FIXTURES / "nccl_sendrecv.txt")]) == 0
+    assert main(["read", str(LOGS / "nccl_sendrecv.txt")]) == 0
     said = capsys.readouterr().out
     assert "sendrecv_perf 2.19.6 8 ranks" in said
     assert "average bus bandwidth 71.3989 GB/s: OK" in said
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_said(name: str, tmp_path: Path, capsys: pytest.C
 
 def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     """As the Trainer of transformers 5 wrote it on two H200: the bar is drawn again after each line of a step."""
-    reading, told = LogResults(), ReadingPrinter()
+    reading, told = LogResults(), ResultsPrinter(output.print_line)
     pieces = [
         b"\r  0%|          | 0/200 [00:00<?, ?it/s]\r  0%|          | 1/200 [00:01<03:27,  1.04s/it]\r     \r",
         b"{'loss': '6.139', 'grad_norm': '1.854', 'learning_rate': '4.9e-05', 'epoch': '0.0016'}\n",
@@ -134,7 +134,7 @@ def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.C
 
 
 def test_a_step_that_was_told_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
-    told, steps = ReadingPrinter(), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
+    told, steps = ResultsPrinter(output.print_line), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
     for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
         run = SimpleNamespace(format="hf", steps=Steps(steps[:known]), rewinds=(), is_number_uncertain=unsettled)
         told.more(cast("LogResults", SimpleNamespace(growing_tests=(), training=(run,))))

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.log_results import LogResults
-from console.metrics.nccl.parser import NcclParser
-from console.metrics.training.steps import PackedSteps, Steps
 from screens.__main__ import main
 from screens.cli import output, read
-from screens.cli.read import ReadingPrinter
+from trainlog import LogResults, NcclParser, PackedSteps, ResultsPrinter, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.metrics.training.steps import Step
+    from trainlog import Step
 
 ROOT = Path(__file__).parents[3]
 HEAD = (
@@ -96,7 +93,7 @@ def test_scores_and_stacks_among_other_lines(
     noise = "Metric | of nothing\n[launch.py:347:main] Process 77 exits\nError: no matter\nstep 1 loss 2.5\n"
     data = f"{noise}{SCORES}{noise}{STACKS}{noise}".encode()
     monkeypatch.setattr(
-        "screens.cli.read.pieces", lambda _: (data[at : at + piece] for at in range(0, len(data), piece))
+        "trainlog.printing.iter_pieces", lambda *_: (data[at : at + piece] for at in range(0, len(data), piece))
     )
     assert main(["read", "x", "--json"]) == 0
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -156,7 +153,7 @@ def test_a_check_fails_where_a_test_or_the_job_failed(
 def test_a_line_without_an_end_is_ended_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "ENDLESS", 3 << 20)
+    monkeypatch.setattr("trainlog.log_file.ENDLESS", 3 << 20)
     path = written(b"step 1 loss 2.5\n" + b"x" * (5 << 20), tmp_path)
     assert main(["read", path]) == 2
     said = capsys.readouterr()
@@ -186,7 +183,7 @@ def test_a_long_run_is_told_in_little_memory(options: list[str], tmp_path: Path)
 
 def test_what_is_new_is_told_without_a_copy_of_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a log that comes in small pieces costs the square of its length."""
-    reading, told = LogResults(), ReadingPrinter()
+    reading, told = LogResults(), ResultsPrinter(output.print_line)
     monkeypatch.setattr(NcclParser, "tests", None)
     steps: list[int] = []
     pieces = Steps.chunks
@@ -221,7 +218,7 @@ def test_many_rows_of_nccl_tests_take_little_memory(options: tuple[str, ...], tm
 
 def test_steps_that_are_done_again_are_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     again = "".join(f"step {number} loss 1.5\n" for number in [*range(1, 9), *range(3, 7), *range(5, 10)])
-    reading, told = LogResults(), ReadingPrinter()
+    reading, told = LogResults(), ResultsPrinter(output.print_line)
     reading.feed("".join(f"step {number} loss 2.5\n" for number in range(1, 8)).encode())
     told.more(reading)
     reading.feed(again.partition("step 2 ")[2].partition("\n")[2].encode())
@@ -243,7 +240,7 @@ def test_a_device_without_lines_is_ended_in_words_and_in_little_memory() -> None
 def test_a_pipe_that_nobody_writes_into_is_ended_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "PATIENCE", 0.05)
+    monkeypatch.setattr("trainlog.log_file.PATIENCE", 0.05)
     os.mkfifo(tmp_path / "pipe")
     assert main(["read", str(tmp_path / "pipe")]) == 2
     assert capsys.readouterr().err.startswith(f"a4: No data was written to {tmp_path / 'pipe'} for 0.05 s.")
@@ -252,7 +249,7 @@ def test_a_pipe_that_nobody_writes_into_is_ended_in_words(
 def test_a_pipe_whose_writer_takes_its_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "PATIENCE", 0.05)
+    monkeypatch.setattr("trainlog.log_file.PATIENCE", 0.05)
     os.mkfifo(tmp_path / "pipe")
     keep = os.open(tmp_path / "pipe", os.O_RDWR)
     done = threading.Event()

@@ -16,8 +16,7 @@ from console.kube.objects.meta import Condition
 from console.metrics.gpu_metrics import Gpu, RankGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
-from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import Step, Steps
+from console.metrics.training_run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
 from console.scheduling.why_answer import Category, Why
@@ -28,6 +27,7 @@ from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
+from trainlog import Step, Steps
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet

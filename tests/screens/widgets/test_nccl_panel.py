@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.app import App, ComposeResult
 
-from console.metrics.nccl.history import MeasuredTest
-from console.metrics.nccl.results import Half, NcclTest, Row
+from console.metrics.nccl_history import MeasuredTest
 from screens.widgets.charts.nccl_panel import NcclPanel, average_so_far, summary
 from screens.widgets.line import DARK
 from tests.screens.press import focus, screen_text, until
 from tests.screens.queue_scene import table
+from trainlog import NcclHalf, NcclRow, NcclTest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,7 +149,11 @@ async def test_a_low_narrow_terminal_keeps_the_table() -> None:
 
 
 def test_a_test_within_one_machine_is_not_judged_by_the_curve_of_two() -> None:
-    rows = (Row(2**30, 2**28, "float", "sum", -1, Half(4559.65, 235.49, 353.23, 0), Half(4578.57, 234.51, 351.77, 0)),)
+    rows = (
+        NcclRow(
+            2**30, 2**28, "float", "sum", -1, NcclHalf(4559.65, 235.49, 353.23, 0), NcclHalf(4578.57, 234.51, 351.77, 0)
+        ),
+    )
     words = "".join(
         run.text for run in summary(NcclTest("all_reduce_perf", ranks=4, rows=rows, finished=True, ok=True))
     )

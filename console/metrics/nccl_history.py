@@ -1,0 +1,236 @@
+"""Stores finished NCCL tests, one JSON object per line, and derives usual bandwidths and each node's trend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from math import log2
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from msgspec import Struct, field
+
+from console.folders import atomic_write, file_lock, open_own, read_own, state_folder
+from trainlog import NcclTest, health_scan_average
+
+MIN_TESTS = 2  # earlier tests from which one can say what is usual
+STEADY_SHARE = 0.03  # a change by less than this share is none
+
+
+class MeasuredTest(Struct, frozen=True):
+    test: NcclTest
+    job: str = ""
+    namespace: str = ""
+    uid: str = ""
+    recipe: str = ""
+    attempt: int = 0
+    rank: int = 0  # rank of the job whose log it stands in
+    index: int = 0  # place among the tests of that log
+    at: float = 0.0  # when its last line was printed, seconds since the epoch
+    nodes: tuple[str, ...] = ()
+    accelerator: str = ""  # label of its nodes
+    server: str = ""  # address of the cluster's API server
+
+    @property
+    def name(self) -> tuple[str, int, int, int]:
+        """The key that identifies the test: job (uid, else namespace/name), attempt, rank and index."""
+        return self.uid or f"{self.namespace}/{self.job}", self.attempt, self.rank, self.index
+
+    @property
+    def comparison_key(self) -> tuple[str, int | None, str, str]:
+        """Tests with the same key can be compared: (program, ranks, data type, GPU type)."""
+        rows = self.test.rows
+        program = (self.test.program or "").removesuffix("_mpi")
+        return program, self.test.ranks, rows[0].type if rows else "", self.accelerator
+
+    @property
+    def busbw(self) -> float | None:
+        """The bus bandwidth (GB/s) that represents the test: the average over 2 to 8 GiB, else the best."""
+        average = health_scan_average(self.test)
+        return average if average is not None else self.test.peak_busbw
+
+
+def comparable_tests(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
+    """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first."""
+    others = (each for each in tests if each.comparison_key == shown.comparison_key and each.name != shown.name)
+    found = (each for each in others if each.test.finished and each.test.ok is not False)
+    return sorted(found, key=lambda each: -each.at)
+
+
+class UsualBandwidth(Struct, frozen=True):
+    """Bandwidth that earlier tests of the same kind reached at each size: lowest, median and highest, GB/s."""
+
+    tests: int
+    sizes: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+
+    def usual_at(self, size: int) -> float | None:
+        """The median bandwidth at that message size, GB/s; None if the size was not measured."""
+        found = self.sizes.get(size)
+        return found[1] if found else None
+
+
+def usual_bandwidth(tests: Sequence[MeasuredTest]) -> UsualBandwidth | None:
+    """The usual bandwidth; None if there are too few tests."""
+    if len(tests) < MIN_TESTS:
+        return None
+    values: dict[int, list[float]] = {}
+    for each in tests:
+        for row in each.test.rows:
+            if row.best_busbw is not None and row.size > 0:
+                values.setdefault(row.size, []).append(row.best_busbw)
+    return UsualBandwidth(
+        len(tests), {size: (min(each), median(each), max(each)) for size, each in sorted(values.items())}
+    )
+
+
+class SizeDifference(Struct, frozen=True):
+    """The bandwidth of two tests at one message size: GB/s of the better halves."""
+
+    size: int
+    before: float | None
+    after: float | None
+
+    @property
+    def share(self) -> float | None:
+        """By which fraction the later test is faster."""
+        return self.after / self.before - 1 if self.before and self.after is not None else None
+
+
+def compare_sizes(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
+    """Compare two tests at each message size that either has."""
+    left = {row.size: row.best_busbw for row in before.rows}
+    right = {row.size: row.best_busbw for row in after.rows}
+    return tuple(SizeDifference(size, left.get(size), right.get(size)) for size in sorted(left | right))
+
+
+def mean_speedup(before: NcclTest, after: NcclTest) -> float | None:
+    """Mean fraction by which the later test is faster, over common sizes, from 8 MiB up if there are any."""
+    shares = [(each.size, each.share) for each in compare_sizes(before, after) if each.share is not None]
+    large = [share for size, share in shares if size and log2(size) >= 23] or [share for _, share in shares]
+    return sum(large) / len(large) if large else None
+
+
+# nodes
+
+
+class NodeBandwidth(Struct, frozen=True):
+    """A node's bandwidth (GB/s) in the tests it took part in, latest last."""
+
+    values: tuple[float, ...]
+    at: float
+    gpus: int | None = None  # ranks of the last test
+    job: str = ""
+
+    @property
+    def last(self) -> float:
+        return self.values[-1]
+
+    @property
+    def trend(self) -> float | None:
+        """By which fraction the last value is above the median of the earlier ones; None for the first."""
+        before = median(self.values[:-1]) if len(self.values) > 1 else None
+        return self.last / before - 1 if before else None
+
+    @property
+    def arrow(self) -> str:
+        """The trend as a character: ↗ up, → steady, ↘ down; empty for the first value."""
+        trend = self.trend
+        if trend is None:
+            return ""
+        return "→" if abs(trend) < STEADY_SHARE else "↗" if trend > 0 else "↘"
+
+
+def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
+    """Each node's bandwidths in tests of the kind it ran last; other kinds are not comparable."""
+    of: dict[str, list[MeasuredTest]] = {}
+    for each in sorted(tests, key=lambda each: each.at):
+        if each.busbw is not None and each.test.finished:
+            for node in each.nodes:
+                of.setdefault(node, []).append(each)
+    found = {}
+    for node, every in of.items():
+        last = every[-1]
+        values = tuple(
+            each.busbw for each in every if each.comparison_key == last.comparison_key and each.busbw is not None
+        )
+        found[node] = NodeBandwidth(values, last.at, last.test.ranks, last.job)
+    return found
+
+
+MAX_STORED_TESTS = 2000  # tests that are kept; of more the oldest go
+MAX_FILE_BYTES = 256 << 20  # bytes of a file that is read at all
+LARGE_FILE_BYTES = 24 << 20  # bytes from which the file is looked through for what may go
+
+
+def default_path() -> Path:
+    return state_folder() / "nccl-tests.jsonl"
+
+
+class NcclHistory:
+    """The tests stored in one file. If the file cannot be used, `note` says why and nothing is stored."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.note = ""  # what is wrong with the file; empty: nothing
+        self._known: dict[tuple[str, int, int, int], MeasuredTest] = {}
+        self._stamp: tuple[int, int] | None = None  # size and time of the file as last read
+        self.nodes: dict[str, NodeBandwidth] = {}  # the bandwidth of each, from the tests that were read last
+
+    @property
+    def tests(self) -> tuple[MeasuredTest, ...]:
+        """The tests as last read, newest first."""
+        return tuple(sorted(self._known.values(), key=lambda each: -each.at))
+
+    async def load(self) -> tuple[MeasuredTest, ...]:
+        from asyncio import to_thread  # not at the top: a file of results is read without it, in 30 ms less
+
+        await to_thread(self._read_file)
+        return self.tests
+
+    async def store(self, tests: Iterable[MeasuredTest]) -> None:
+        fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
+        if fresh:
+            self._known |= fresh
+            self.nodes = bandwidth_by_node(self._known.values())
+            from asyncio import to_thread
+
+            await to_thread(self._append, list(fresh.values()))
+
+    def _read_file(self) -> None:
+        try:
+            status = self.place.stat()
+            stamp = status.st_size, status.st_mtime_ns
+            if stamp == self._stamp:
+                return
+            lines = read_own(self.place, MAX_FILE_BYTES).splitlines()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.note = f"Earlier NCCL tests cannot be read: {self.place} ({error.strerror})."
+            return
+        known = {each.name: each for line in lines if (each := _decode_test(line)) is not None}
+        self._known = known | {name: each for name, each in self._known.items() if name not in known}
+        self._stamp, self.note = stamp, ""
+        self.nodes = bandwidth_by_node(self._known.values())
+
+    def _append(self, tests: list[MeasuredTest]) -> None:
+        data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
+        try:
+            with file_lock(self.place):
+                if self.place.exists() and self.place.stat().st_size > LARGE_FILE_BYTES:
+                    lines = read_own(self.place, MAX_FILE_BYTES).splitlines(keepends=True)[-MAX_STORED_TESTS // 2 :]
+                    atomic_write(self.place, b"".join(lines))
+                with os.fdopen(open_own(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
+                    out.write(data)
+        except OSError as error:
+            self.note = (
+                f"The history of NCCL tests is kept only until the console ends: {self.place} ({error.strerror})."
+            )
+
+
+def _decode_test(line: bytes) -> MeasuredTest | None:
+    with suppress(msgspec.DecodeError):  # a line that a crash cut, or of a later a4
+        return msgspec.json.decode(line, type=MeasuredTest)
+    return None

@@ -1,0 +1,533 @@
+"""A training run for display: steps as columns, progress, and events (spikes, NaN, restarts)."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import islice, pairwise
+from statistics import median
+from threading import RLock
+from typing import NamedTuple
+
+from console.config import Thresholds, config_in_force
+from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
+from console.metrics.seen_time import TimeRecorder
+from console.metrics.step_cadence import (
+    MIN_STEPS_FOR_LATE,
+    MIN_STEPS_FOR_PACE,
+    RECENT,
+    PauseHistory,
+    StepCadence,
+    format_late_step,
+    is_overdue,
+    pace_by_timestamps,
+)
+from console.scheduling.failure import RankFailure
+from trainlog import (
+    STEP_METRICS,
+    STEPS_IN_BLOCK,
+    MetricColumn,
+    Rollback,
+    RunPosition,
+    RunReader,
+    Step,
+    Steps,
+    describe_nan,
+    find_run_position,
+    parse_checkpoint,
+)
+
+SETTLED_STEPS = 10  # finite losses after which a spike can be told from the beginning
+SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15  # of the usual spread, and of the loss
+NEW_LEVEL = 60  # steps after which a loss that stays up is no spike any more, but where it is now
+_PACE = 0.1  # weight of the newest loss in the running mean
+PLATEAU_LEAST = 200  # steps that a plateau has at least, twice over
+PLATEAU_SHARE = 0.002  # the loss falls by less than this share from one half of a plateau to the other
+PLATEAU_EVERY = 25
+PACED, PACED_BEFORE, PACED_EVERY = 20, 100, 40  # latest steps compared with so many before, and how often
+SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0  # of the earlier time, and of its usual spread
+
+
+class RunEventKind(StrEnum):
+    SPIKE = "spike"
+    NAN = "nan"
+    PLATEAU = "plateau"
+    SLOWER = "slower"
+    RESTART = "restart"
+    CHECKPOINT = "checkpoint"
+    EVICTION = "eviction"
+    PREEMPTION = "preemption"
+    FAILURE = "failure"
+
+
+class RunEvent(NamedTuple):
+    kind: RunEventKind
+    step: float | None  # where on the axis of steps; None: only its time is known
+    time: float  # seconds since the epoch
+    words: str
+
+
+class Slowdown(NamedTuple):
+    """Steps take longer than before."""
+
+    words: str
+    since: float  # when the first of them was printed
+    limit: float  # what a step costs, below which the run is as fast again: seconds, or seconds for a token
+
+
+class RunEventFinder:
+    """Finds spikes, plateaus and NaN in the losses of a run, step by step."""
+
+    def __init__(self) -> None:
+        self.marks: list[RunEvent] = []
+        self._mean = self._spread = self._peak = 0.0
+        self._seen = 0
+        self._up = 0  # steps for which the loss has been up
+        self._bad = self._any = False
+        self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
+        self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)  # number, time, cost
+        self._by_tokens = False  # whether a step's cost is seconds for a token; else those that it took
+        self._slow: list[Slowdown] = []  # each slower yet than the one before; the run is as slow as the last one
+
+    def add_step(self, step: Step, number: float, time: float) -> None:
+        """Take a new step and record the events that it causes."""
+        if step.nan:
+            if not self._bad:
+                unseen = not self._any and number > 1  # what was read begins in the middle of it
+                words = f"{describe_nan(step)} at {number:,.0f}{' or earlier' if unseen else ''}"
+                self._add_event(RunEventKind.NAN, number, time, words)
+            self._bad = self._any = True
+            return
+        self._bad, self._any = False, True
+        loss = step.loss
+        if loss is not None and math.isfinite(loss):
+            self._check_loss(loss, number, time)
+
+    def _check_loss(self, loss: float, number: float, time: float) -> None:
+        above = loss - self._mean
+        if self._seen >= SETTLED_STEPS and above > max(SPIKE_SPREADS * self._spread, SPIKE_SHARE * abs(self._mean)):
+            self._check_spike(loss, number, time)
+            if self._up < NEW_LEVEL:
+                return
+            self._seen, above = 0, 0.0
+        self._up = 0
+        if self._seen == 0:
+            self._mean, self._spread = loss, 0.0
+        else:
+            self._mean += _PACE * above
+            self._spread += _PACE * (abs(above) - self._spread)
+        self._seen += 1
+
+    def _check_spike(self, loss: float, number: float, time: float) -> None:
+        self._up += 1
+        if self._up == 1:
+            self._peak = loss
+            self._add_event(RunEventKind.SPIKE, number, time, self._format_spike(number))
+        elif loss > self._peak:
+            self._peak = loss
+            last = self.marks[-1] if self.marks else None
+            if last is not None and last.kind is RunEventKind.SPIKE and last.step is not None:
+                self.marks[-1] = last._replace(words=self._format_spike(last.step))
+
+    def _format_spike(self, number: float) -> str:
+        return f"loss up from {self._mean:.4g} to {self._peak:.4g} at {number:,.0f}"
+
+    def check_plateau(self, run: TrainingRun, column: MetricColumn) -> None:
+        """Check whether the loss has stopped falling; call it at intervals."""
+        length = len(column)
+        half = max(PLATEAU_LEAST, length // 8)
+        if length < 2 * half + PLATEAU_LEAST:
+            return
+        before, after = column.mean_of(length - 2 * half, length - half), column.mean_of(length - half, length)
+        fall = (before - after) / abs(before) if before else 0.0
+        if not self._flat_since and abs(fall) < PLATEAU_SHARE:
+            self._flat_since = length - 2 * half
+            number = run.numbers[self._flat_since]
+            words = f"loss flat at {after:.4g} since {number:,.0f}"
+            self._add_event(RunEventKind.PLATEAU, number, run.times[self._flat_since], words)
+        elif self._flat_since and fall > 3 * PLATEAU_SHARE:
+            self._flat_since = 0
+
+    def check_pace(self, number: float, time: float, took: float | None, tokens: float | None) -> None:
+        """Take a step's seconds and tokens/s; check for slower steps at the same steps for all who read the log.
+
+        Tokens/s tell more where they are printed: steps of longer sequences take longer at the same speed.
+        """
+        cost = 1 / tokens if tokens else took
+        if cost is None or (self._by_tokens and not tokens):
+            return
+        if tokens and not self._by_tokens:
+            self._by_tokens = True
+            self._took.clear()
+        before = self._took[-1][0] if self._took else number
+        self._took.append((number, time, cost))
+        every = PACED_EVERY * max(1.0, number - before)
+        if number // every == before // every or len(self._took) < PACED + PACED_BEFORE // 3:
+            return
+        times = [took for _, _, took in self._took]
+        usual, now = median(times[:-PACED]), median(times[-PACED:])
+        spread = median(abs(took - usual) for took in times[:-PACED])
+        while self._slow and now <= self._slow[-1].limit:
+            self._slow.pop()
+        above = usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread)
+        if now > above and (not self._slow or usual > self._slow[-1].limit):
+            middle = (usual + now) / 2
+            at = next(
+                at for at in range(len(times) - 1, -1, -1) if max(times[max(0, at - 3) : at], default=0.0) < middle
+            )
+            since, printed, _ = self._took[at]
+            what = (
+                f"tokens/s down from {1 / usual:,.4g} to {1 / now:,.4g}"
+                if self._by_tokens
+                else f"step time up from {usual:.3g} s to {now:.3g} s"
+            )
+            words = f"{what} since {since:,.0f}"
+            self._slow.append(Slowdown(words, printed, middle))
+            self._add_event(RunEventKind.SLOWER, since, printed, words)
+
+    @property
+    def slowdown(self) -> Slowdown | None:
+        """How much slower the steps have become; None: they have not, or are as fast again."""
+        return self._slow[-1] if self._slow else None
+
+    @property
+    def cost(self) -> float | None:
+        """What the latest steps cost, in the unit of `Slowdown.limit`; None: too few are known."""
+        latest = [cost for _, _, cost in islice(reversed(self._took), PACED)]
+        return median(latest) if len(latest) == PACED else None
+
+    def _add_event(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
+        if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
+            self.marks.append(RunEvent(kind, number, time, words))
+
+
+GROSS_OUTLIER_FACTOR = 2.0  # times by which a printed step time that is believed may exceed the time between lines
+_LATELY = 20
+MAX_POINTS = 20_000  # steps that are kept of a run, half of them the latest ones: 4 MB however long it is watched
+BURST = 1.0  # seconds in which lines come that were printed long before
+
+
+class TrainingRun:
+    """One run: steps with times, also as columns; extended in one thread and drawn in another under `lock`."""
+
+    def __init__(
+        self, format_: str = "", begun: float = 0.0, lock: RLock | None = None, points: int = MAX_POINTS
+    ) -> None:
+        """`begun`: when the first line of the log that was read was printed; `lock`: of who parses it.
+
+        `points`: steps that are kept, half of them the latest.
+        """
+        self._points = points
+        self.format = format_
+        self.lock = lock or RLock()
+        self.steps = Steps()  # to which the parser appends
+        self.numbers: array[float] = array("d")  # of each step, or its place; never falls
+        self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
+        self.columns: dict[str, MetricColumn] = {}
+        self._old, self._stride = 0, 1  # of so many of the first only every `_stride`th is kept
+        self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}  # charts of one width ask the same
+        self.finished = False
+        self.goes_on = True  # whether its job runs
+        self.checkpoints: list[RunEvent] = []
+        self.saved_to = ""  # folder that the last checkpoint was saved to, as the log says
+        self.restarts: list[RunEvent] = []
+        self.earlier: RunPosition | None = None  # what lines from before those that were read say of a lost loss
+        self.endings: tuple[RunEvent, ...] = ()  # evictions, preemptions and failures, by their time
+        self.seen = TimeRecorder(begun)
+        self._finder = RunEventFinder()
+        self._seen = 0  # steps that the finder has looked at
+        self._looked = 0
+        self._standing: tuple[int, Step | None, RunPosition] | None = None  # for so many steps, the last this
+        self._pauses = PauseHistory()
+        self._paced_from = MIN_STEPS_FOR_PACE  # the first step before which a pause counts: none do after a start
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def _replace_from(self, at: int, steps: Steps, times: Sequence[float]) -> None:
+        self.steps, self._old = steps, min(self._old, at)
+        del self.numbers[at:], self.times[at:]
+        self._asked.clear()
+        for column in self.columns.values():
+            column.truncate(at)
+        for step, when in zip(steps[at:], times, strict=True):
+            self._append(step, when)
+
+    def _append(self, step: Step, time: float) -> None:
+        place = len(self.numbers)
+        before = self.numbers[-1] if place else -math.inf
+        number = float(step.step) if step.step is not None else max(before + 1.0, 0.0)
+        self.numbers.append(max(before, number))
+        self.times.append(max(self.times[-1], time) if place else time)
+        for metric in STEP_METRICS:
+            value = None if metric.speed and step.warm_up else getattr(step, metric.name)
+            column = self.columns.get(metric.name)
+            if column is None:
+                if value is None:
+                    continue
+                column = self.columns[metric.name] = MetricColumn()
+                for _ in range(place):
+                    column.append(None)
+            column.append(value)
+
+    def x_axis(self, *, by_time: bool) -> array[float]:
+        return self.times if by_time else self.numbers
+
+    def column_edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
+        """The step indexes at which a chart's columns begin, whole blocks where there are many, and the end."""
+        asked = low, high, columns, by_time, len(self)
+        if asked in self._asked:
+            return self._asked[asked]
+        axis, span = self.x_axis(by_time=by_time), (high - low) or 1.0
+        first, last = bisect_left(axis, low), bisect_left(axis, math.nextafter(high, math.inf))
+        whole = (last - first) // columns > 8 * STEPS_IN_BLOCK
+        found = [first - first % STEPS_IN_BLOCK if whole else first]
+        for column in range(1, columns):
+            place = bisect_left(axis, low + span * column / columns, first, last)
+            found.append(place - place % STEPS_IN_BLOCK if whole else place)
+        if len(self._asked) > 8:
+            self._asked.clear()
+        self._asked[asked] = found = [*found, last]
+        return found
+
+    def index_at(self, where: float, *, by_time: bool) -> int | None:
+        """The index of the step nearest to a position on the x axis; None without steps."""
+        axis = self.x_axis(by_time=by_time)
+        at = bisect_left(axis, where)
+        near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
+        return min(near, key=lambda each: abs(axis[each] - where), default=None)
+
+    def sync_steps(self, steps: Steps, time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
+        """Take what has changed in the steps of the parser, the last `printed` then, others at `time`; returns where.
+
+        Of a step that was only told more of, the time stays; after a step back all is new.
+        """
+        with self.lock:
+            at = min(steps.take_changed(), len(self), len(steps))
+            times = self.times[at:] if len(steps) >= len(self) and not rewound else array("d")
+            times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
+            times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
+            self._replace_from(at, steps, times)
+            start = max(at, self._seen) if at >= self._seen - 1 else at
+            if start < self._seen:
+                self._paced_from = start + MIN_STEPS_FOR_PACE
+            for place, step in enumerate(steps[start:], start):
+                number, when = self.numbers[place], self.times[place]
+                if place >= self._paced_from:
+                    self._pauses.add_pause(when - self.times[place - 1])
+                self._finder.add_step(step, number, when)
+                self.seen.feed_step(int(number), when, step.step_time_s)
+                if step.total and number >= step.total:
+                    self.seen.finish(when)
+                if place >= self._paced_from:
+                    tokens = None if step.warm_up else step.tokens_per_s
+                    self._finder.check_pace(number, when, self._step_seconds_at(place), tokens)
+            self._seen = len(self)
+            if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
+                self._looked = self._seen
+                if (column := self.columns.get("loss")) is not None:
+                    self._finder.check_plateau(self, column)
+            if len(self) > self._points:
+                self._thin()
+            return at
+
+    def _thin(self) -> None:
+        """Keep every second of the older steps, or fewer, with the extremes of all; the first, and where NaN began."""
+        stop, bad, old, stride = len(self) - self._points // 2, self.steps.bad_from, self._old, self._stride
+        while old * self._stride + stop - old > stride * self._points // 4:
+            stride *= 2
+        firsts = {0, *range(0, old, stride // self._stride)} if stride > self._stride else set[int]()
+        start = 0 if firsts else old
+        firsts |= {*range(old, stop, stride), *(each for each in (1, bad, bad + 1) if start < each < stop)}
+        groups = sorted(firsts)
+        self.steps.thin(groups, stop)
+        for each in (self.numbers, self.times):
+            each[start:stop] = array("d", [each[after - 1] for after in (*groups[1:], stop)])
+        for column in self.columns.values():
+            column.thin(groups, stop)
+        self._old, self._stride = start + len(groups), stride
+        gone = stop - self._old
+        self._seen, self._looked = self._seen - gone, self._looked - gone
+        self._paced_from = max(MIN_STEPS_FOR_PACE, self._paced_from - gone)
+        self._asked.clear()
+        self._standing = None
+
+    def sync_reader(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
+        """Update the run from the reader of its log."""
+        self.format, self.finished = reader.format, reader.finished
+        if reader.finished:
+            self.seen.finish(time)
+        rewound = len(reader.rewinds) > len(self.restarts)
+        self.sync_steps(reader.steps, time, printed, rewound=rewound)
+        if rewound and printed:  # it did so at the first of the steps that were done again
+            time = self.times[bisect_left(self.numbers, reader.rewinds[-1].first)]
+        self.add_rollbacks(reader.rewinds, time)
+
+    def add_rollbacks(self, rewinds: Sequence[Rollback], time: float) -> None:
+        for back in rewinds[len(self.restarts) :]:
+            words = f"from {back.last:,} back to {back.first:,}"
+            self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
+
+    def add_checkpoint(self, step: int | None, time: float, place: str = "") -> None:
+        """Record a saved checkpoint, of the last step unless one is given, and the folder that it lies in."""
+        self.saved_to = place or self.saved_to
+        number = float(step) if step is not None else self.numbers[-1] if len(self) else None
+        if number is not None:
+            self.seen.add_saved(int(number), time)
+        if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
+            self.checkpoints.append(RunEvent(RunEventKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
+
+    def feed_phase_line(self, text: str, time: float) -> bool:
+        """Take a line that may tell of a checkpoint or an evaluation; returns whether a checkpoint was saved."""
+        self.seen.feed_line(text, time)
+        found = parse_checkpoint(text)
+        if found is not None:
+            self.add_checkpoint(found.step, time, found.place)
+        return found is not None
+
+    def add_failures(self, endings: Iterable[RankFailure]) -> None:
+        """Record the first failed rank of each attempt as an event."""
+        first: dict[int, RankFailure] = {}
+        for each in endings:
+            old = first.get(each.attempt)
+            if each.time and (old is None or each.time < old.time):
+                first[each.attempt] = each
+        kinds = {"eviction": RunEventKind.EVICTION, "preemption": RunEventKind.PREEMPTION}
+        self.endings = tuple(
+            RunEvent(
+                kinds.get(each.cause, RunEventKind.FAILURE),
+                None,
+                each.time,
+                f"pod {each.rank}: {each.exit_text}" if each.rank >= 0 else each.reason,
+            )
+            for each in first.values()
+        )
+
+    def list_events(self) -> list[RunEvent]:
+        """All events in order of time; those with a time only are placed at the step of that time."""
+        with self.lock:
+            placed = [self._with_step(mark) for mark in self.endings]
+        every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
+        return sorted(every, key=lambda mark: (mark.time, mark.step or 0.0))
+
+    def _with_step(self, mark: RunEvent) -> RunEvent:
+        if not len(self):
+            return mark
+        at = max(0, bisect_left(self.times, mark.time) - 1)
+        return mark._replace(step=self.numbers[at])
+
+    @property
+    def slowdown(self) -> Slowdown | None:
+        return self._finder.slowdown
+
+    @property
+    def cost(self) -> float | None:
+        return self._finder.cost
+
+    @property
+    def last(self) -> Step | None:
+        return self.steps[-1] if self.steps else None
+
+    @property
+    def total(self) -> int | None:
+        """Steps of the whole run, if the program prints it."""
+        return (self.steps[-1].total or None) if self.steps else None
+
+    @property
+    def nan(self) -> bool:
+        return self.last is not None and self.last.nan
+
+    def latest_value(self, metric: str) -> float | None:
+        column = self.columns.get(metric)
+        return column.last_value() if column else None
+
+    def recent_mean(self, metric: str) -> float | None:
+        """Median of a metric's latest values."""
+        column = self.columns.get(metric)
+        values = [value for value in column.values[-RECENT:] if value == value] if column else []
+        return median(values) if values else None
+
+    def recent_speeds(self) -> dict[str, float]:
+        """The latest speeds, by the names of their metrics; without those that the program does not print."""
+        found = {metric: self.recent_mean(metric) for metric in ("tflops_per_gpu", "tokens_per_s")}
+        return {metric: value for metric, value in found.items() if value is not None}
+
+    def _step_seconds_at(self, place: int) -> float | None:
+        """Seconds that a step took, as printed, else by the timestamps; None if unknown."""
+        if (column := self.columns.get("step_time_s")) is not None:
+            printed = column.values[place]
+            return printed if printed == printed else None
+        steps, took = self.numbers[place] - self.numbers[place - 1], self.times[place] - self.times[place - 1]
+        return took / steps if steps > 0 and took > 0 else None
+
+    def pace(self) -> float | None:
+        """Seconds per step, as printed, else by the timestamps."""
+        printed = self.recent_mean("step_time_s")
+        return printed if printed is not None else pace_by_timestamps(self.numbers, self.times, self._paced_from)
+
+    def step_interval(self) -> float | None:
+        """Seconds from one step to the next, for the estimated end: as printed, unless the timestamps contradict.
+
+        The time between the lines of the latest steps counts where it is longer than what is printed (evaluations and
+        checkpoints take their time too), and where it is less than half of that. Lines that come in one burst, as from
+        a program whose output is buffered, tell of no speed.
+        """
+        printed, seen = self.recent_mean("step_time_s"), pace_by_timestamps(self.numbers, self.times, self._paced_from)
+        if printed is None or seen is None:
+            return seen if printed is None else printed
+        burst = seen * min(RECENT, len(self)) < BURST
+        return seen if seen > printed or (seen * GROSS_OUTLIER_FACTOR < printed and not burst) else printed
+
+    def eta(self, now: float = 0.0) -> float | None:
+        """Estimated seconds from the last step to the end; None if unknown, stalled, broken off or diverged."""
+        last, total, pace = self.last, self.total, self.step_interval()
+        if last is None or last.step is None or total is None or pace is None or self.finished:
+            return None
+        if any(mark.time >= self.times[-1] for mark in self.endings):
+            return None
+        if not self.goes_on or last.nan or (now and self.late_text(now)):
+            return None
+        left = max(0.0, (total - last.step) * pace)
+        return None if now and is_overdue(left, now - self.times[-1]) else left
+
+    def cadence(self) -> StepCadence | None:
+        """How regularly the run makes steps; None if there are too few."""
+        lasting = self.step_interval()
+        if MIN_STEPS_FOR_LATE <= len(self) < MIN_STEPS_FOR_PACE:
+            between = max(after - before for before, after in pairwise(self.times))
+            steps = max(after - before for before, after in pairwise(self.numbers))
+            pace = max(between / (steps or 1.0), self.steps[-1].step_time_s or 0.0)
+            return StepCadence(pace, between, early=True) if pace else None
+        if len(self) < MIN_STEPS_FOR_PACE or lasting is None:
+            return None
+        between = median(after - before for before, after in pairwise(self.times[-RECENT:]))
+        steps = median(after - before for before, after in pairwise(self.numbers[-RECENT:]))
+        return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
+
+    def late_text(self, now: float, limits: Thresholds | None = None) -> str:
+        """How late the next step is, as text; empty if not late or unknown."""
+        rhythm = self.cadence()
+        if rhythm is None or self.finished or not self.goes_on:
+            return ""
+        quiet = now - self.times[-1]
+        if quiet <= rhythm.soonest_late or quiet <= rhythm.late_after(limits or config_in_force().config.alarms):
+            return ""
+        return format_late_step(quiet, self.last.step if self.last else None, rhythm.usual(self.pace()))
+
+    def position(self) -> RunPosition:
+        """The last step, and the last valid loss with its step."""
+        with self.lock:
+            steps = self.steps
+            if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
+                self._standing = len(steps), steps[-1] if steps else None, find_run_position(steps, self.times)
+            where = self._standing[2]
+        return where.with_nan_onset(self.earlier) if self.earlier is not None else where
+
+    def mfu(self, accelerator: str) -> float | None:
+        """Share of the GPU's dense BF16 peak; None without TFLOP/s or peak, and where no GPU can be so fast."""
+        peak, reached = peak_tflops(accelerator), self.recent_mean("tflops_per_gpu")
+        return reached / peak if peak and reached is not None and reached <= MAX_MFU * peak else None

@@ -1,0 +1,91 @@
+"""The bytes of a log from wherever it comes: a file, a pipe, a terminal."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_PIECE = 1 << 20
+ENDLESS = 64 << 20  # bytes without a line end: this is no log
+PATIENCE = 10.0  # seconds for the first bytes of a named pipe
+
+
+class UnreadableLog(Exception):
+    """A log that cannot be read: what failed and why, and what to do next."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message} {hint}")
+        self.message, self.hint = message, hint
+
+
+class NoLog(UnreadableLog):
+    """The input is not a log: it has no line ends, or never begins."""
+
+
+def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
+    """The bytes of a file or of standard input ("-"); `note` is called with what is waited for.
+
+    Raises UnreadableLog.
+    """
+    if name == "-" and not sys.stdin:  # none: it was closed before the program began
+        raise UnreadableLog("Standard input is closed.", "Name a file, or send the log through a pipe.")
+    try:
+        descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise UnreadableLog(
+            f"Could not open {name}: {error.strerror}.", "Name a file, or - for standard input."
+        ) from error
+    try:
+        yield from _lined(_read(descriptor, name, note), name)
+    except IsADirectoryError as error:
+        raise UnreadableLog(f"{Path(name)} is a folder.", "Name a file in it.") from error
+    finally:
+        if name != "-":
+            os.close(descriptor)
+
+
+def _read(descriptor: int, name: str, note: Callable[[str], None]) -> Iterator[bytes]:
+    if name != "-":
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            yield _first(descriptor, name, note)
+        os.set_blocking(descriptor, True)
+    while data := os.read(descriptor, _PIECE):
+        yield data
+
+
+def _first(descriptor: int, name: str, note: Callable[[str], None]) -> bytes:
+    """The first bytes from a named pipe; an error if nobody writes to it in time."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if not poll.poll(PATIENCE * 1000):
+        try:
+            data = os.read(descriptor, _PIECE)
+        except BlockingIOError:
+            note(f"No data from {name} yet; Ctrl-C stops waiting.")
+            poll.poll()
+            return os.read(descriptor, _PIECE)
+        if not data:
+            raise NoLog(
+                f"No data was written to {name} for {PATIENCE:g} s.", "Start the program that writes the log first."
+            )
+        return data
+    return os.read(descriptor, _PIECE)
+
+
+def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield the pieces of `data`; raises NoLog after more than ENDLESS bytes without a line end."""
+    without = 0
+    for piece in data:
+        yield piece
+        without = (
+            len(piece) - end if (end := max(piece.rfind(b"\n"), piece.rfind(b"\r"))) >= 0 else without + len(piece)
+        )
+        if without > ENDLESS:
+            what = "Standard input" if name == "-" else name
+            raise NoLog(
+                f"{what} is not a log: {ENDLESS >> 20} MiB without a line break.", "What was read before that is shown."
+            )

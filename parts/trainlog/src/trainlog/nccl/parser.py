@@ -1,0 +1,405 @@
+"""Parses the output of nccl-tests while it is printed; takes bytes in pieces of any size.
+
+A log may hold several tests, one after another or printed into each other: they are told apart by the label of their
+process, by what they announce, and by sizes that fall back. A test without its footer is not finished, and one that
+said why it failed has that as its error.
+
+Cost: searching for the words takes half a nanosecond a byte; rows that follow each other cost a microsecond each, every
+other line of a table 5 to 20.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from trainlog.failure_kinds import FAILURE
+from trainlog.nccl.formats import (
+    MORE_WORDS,
+    WORDS,
+    PartialRow,
+    Units,
+    complete_row,
+    parse_number,
+    parse_row,
+    row_without_in_place,
+)
+from trainlog.nccl.results import NcclRow, NcclTest, PackedRows, Rows, parse_rows_at
+from trainlog.patterns import lazy_pattern
+from trainlog.plain_lines import split_label
+from trainlog.unparsed import UnparsedCounter, UnparsedLines
+from trainlog.word_search import LineBlocks, iter_spans_with
+
+_COMMAND = lazy_pattern(
+    r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
+)
+_ANNOUNCED = (  # what stands in such a line, which is found ten times as fast; how it says what
+    ("-tests", lazy_pattern(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
+    ("Collective", lazy_pattern(r"Collective test starting: *([\w.-]+)"), "program"),
+    ("nThread", lazy_pattern(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
+)
+_RANK = lazy_pattern(  # the second way: its "#" was taken for a heading by whoever kept the log
+    r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
+)
+_HEADER = lazy_pattern(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
+_ERRORS = ("error", "res")  # with one of these as its last column
+_BOUNDS = lazy_pattern(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
+_AVERAGE = lazy_pattern(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
+_ENDED = lazy_pattern(r"Collective test concluded(?:: *([\w.-]+))?")
+_ERROR = lazy_pattern(r"^\s*# error: *(\S.*?)\s*$")
+_TODAYS = Units()
+
+
+class GrowingTest(Struct, eq=False):
+    said: dict[str, str] = field(default_factory=dict)  # what was announced: version, program, settings
+    command: str | None = None  # program named by a line before it
+    ranks: set[int] = field(default_factory=set)
+    units: Units = field(default_factory=Units)
+    headed: bool = False
+    rows: Rows = field(default_factory=Rows)
+    average: float | None = None
+    bounds: int | None = None
+    failed: bool = False
+    finished: bool = False
+    concluded: bool = False
+    error: str | None = None
+    wrong: bool = False  # whether a row has wrong elements
+    unread: bool = False  # whether a row of it could not be read
+    place: int = 0  # how many tests of the log began before it
+
+    def to_test(self, *, with_rows: bool = True) -> NcclTest:
+        """The test as known so far; without its rows the cost does not depend on their number."""
+        bad = self.failed or self.error is not None or bool(self.bounds) or self.wrong
+        sure = self.bounds == 0 and bool(self.rows) and not self.unread
+        return NcclTest(
+            program=self.said.get("program") or self.command,
+            version=self.said.get("version"),
+            ranks=max(self.ranks) + 1 if self.ranks else None,
+            rows=tuple(self.rows) if with_rows else (),
+            avg_busbw=self.average,
+            out_of_bounds=self.bounds,
+            ok=False if bad else True if sure else None,
+            finished=self.finished,
+            error=self.error,
+        )
+
+
+class ProcessParser:
+    """The lines of one process, or of several that cannot be distinguished."""
+
+    def __init__(self, tests: list[GrowingTest]) -> None:
+        """`tests`: all of the log, to which this adds those that begin here."""
+        self._tests = tests
+        self.open: list[GrowingTest] = []  # those that have begun here and not ended
+        self._last: GrowingTest | None = None
+        self._command: str | None = None
+        self.torn: PartialRow | None = None
+        self.rows = 0
+
+    def parse_line(self, text: str, failure: re.Match[str] | None) -> GrowingTest | None:
+        """Parse a line; returns the changed test. `failure`: a match of a failure message in it."""
+        if failure:
+            return self.add_failure(failure.group().strip())
+        if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
+            return self._parse_words(text)
+        return self._parse_table_line(text) or self._parse_words(text)
+
+    def add_failure(self, text: str) -> GrowingTest:
+        """Record a failure: of the current test, else of the last one, else of one that printed nothing else."""
+        run = self.open[-1] if self.open else self._last or self._new_test()
+        self.open = [each for each in self.open if each is not run]
+        if run.error is None or ("'" in text and "'" not in run.error):
+            run.error = text
+        self._last, self.torn = run, None
+        return run
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing has been parsed yet."""
+        return self._last is None and self._command is None and self.torn is None and not self.open
+
+    def _new_test(self) -> GrowingTest:
+        run = GrowingTest(command=self._command, place=len(self._tests))
+        self._command = None
+        self._tests.append(run)
+        self.open.append(run)
+        return run
+
+    def _parse_table_line(self, text: str) -> GrowingTest | None:
+        units = self.open[0].units if self.open else _TODAYS
+        found = parse_row(text, units)
+        if found is None:
+            whole = complete_row(self.torn, text, units) if self.torn else None
+            return self._add_row(whole) if whole else None
+        self.flush()
+        return self._add_row(found)
+
+    def _add_row(self, found: NcclRow | PartialRow) -> GrowingTest | None:
+        """Add a row to its test; a partial row waits for the rest, and does not begin a test."""
+        if isinstance(found, PartialRow):
+            self.torn = found
+            return None
+        self.torn = None
+        run = self._test_for_row(found)
+        run.rows.append(found)
+        run.wrong = run.wrong or any(half is not None and half.wrong for half in (found.out_of_place, found.in_place))
+        self.rows += 1
+        return run
+
+    @property
+    def only_running_test(self) -> GrowingTest | None:
+        """The test to which the next plain row certainly belongs; None if that is uncertain."""
+        only = self.open[0] if len(self.open) == 1 else None
+        return only if only and self.torn is None and only.units == _TODAYS else None
+
+    def add_rows(self, run: GrowingTest, rows: PackedRows) -> None:
+        run.rows.extend(rows)
+        run.wrong = run.wrong or rows.wrong
+        self.rows += len(rows)
+
+    def flush(self) -> GrowingTest | None:
+        """Add the values of a partial row once it is clear that the rest will not come."""
+        torn, self.torn = self.torn, None
+        row = row_without_in_place(torn, self.open[0].units if self.open else _TODAYS) if torn else None
+        return self._add_row(row) if row else None
+
+    def _test_for_row(self, row: NcclRow) -> GrowingTest:
+        """The test that a row belongs to: sizes rise within a test, so it continues the one that it follows."""
+        alone = len(self.open) == 1
+        for run in self.open:
+            last = run.rows[-1].size if run.rows else -1
+            if row.size > last or (alone and row.size == last):
+                return run
+        return self.open[0] if self.open else self._new_test()
+
+    def _parse_words(self, text: str) -> GrowingTest | None:
+        for word, pattern, what in _ANNOUNCED:
+            if word in text and (found := pattern.search(text)):
+                return self._set_announced(what, next((each for each in found.groups() if each), ""))
+        if ("Rank" in text or "Device" in text) and (found := _RANK.search(text)):
+            return self._add_rank(int(found.group(1) or found.group(2)))
+        if "type" in text and (found := _HEADER.match(text)):
+            return self._begin_table(Units(found.group(1) == "bytes", text.rstrip().endswith(_ERRORS)))
+        if "#" in text or "bandwidth" in text or "bounds" in text:
+            return self._parse_footer(text)
+        if found := _COMMAND.search(text):
+            self._command = found.group(1)
+        return None
+
+    def _set_announced(self, what: str, value: str) -> GrowingTest:
+        """Record a header value; a second one of the same kind begins another test."""
+        run = next((each for each in self.open if not each.headed and what not in each.said and not each.rows), None)
+        if run is None and any(each.headed or each.rows for each in self.open):
+            self._abort_test()
+        run = run or self._new_test()
+        run.said[what] = value
+        return run
+
+    def _abort_test(self) -> None:
+        """End the current tests without a footer."""
+        self.flush()
+        self._last, self.open = self.open[-1] if self.open else self._last, []
+
+    def _add_rank(self, number_: int) -> GrowingTest:
+        waiting = [each for each in self.open if not each.rows]
+        run = next((each for each in waiting if number_ not in each.ranks), None) or (waiting or [self._new_test()])[-1]
+        run.ranks.add(number_)
+        return run
+
+    def _begin_table(self, units: Units) -> GrowingTest | None:
+        run = next((each for each in self.open if not each.headed and not each.rows), None)
+        if run is None and any(not each.rows for each in self.open):
+            return None
+        if run is None:
+            self._abort_test()
+            run = self._new_test()
+        run.headed, run.units = True, units
+        return run
+
+    def _parse_footer(self, text: str) -> GrowingTest | None:
+        if "Out of" in text and (found := _BOUNDS.search(text)):
+            self.flush()
+            run = self._test_for_footer(lambda each: each.bounds is None)
+            run.bounds, run.failed = int(found.group(1)), run.failed or found.group(2) == "FAILED"
+            return run
+        if "Avg" in text and (found := _AVERAGE.search(text)):
+            self.flush()
+            run = self._test_for_footer(lambda each: each.bounds is not None)
+            run.average, run.failed = parse_number(found.group(1)), run.failed or found.group(2) == "FAILED"
+            return self._finish_test(run)
+        if "concluded" in text and (found := _ENDED.search(text)):
+            return self._conclude_test(found.group(1))
+        if "error" in text and (found := _ERROR.match(text)) and (run_ := self.open[0] if self.open else self._last):
+            run_.error = run_.error or found.group(1)
+            return run_
+        return None
+
+    def _test_for_footer(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
+        """The test that a footer belongs to: the first that has rows and no footer."""
+        printed = [each for each in self.open if each.rows] or self.open
+        return next((each for each in printed if fits(each)), None) or (printed or [self._new_test()])[0]
+
+    def _finish_test(self, run: GrowingTest) -> GrowingTest:
+        run.finished = True
+        if run in self.open:
+            self.open.remove(run)
+        self._last, self.torn = run, None
+        return run
+
+    def _conclude_test(self, program: str | None) -> GrowingTest | None:
+        half_done = next((each for each in self.open if each.bounds is not None), None)
+        if half_done is None and self._last and not self._last.concluded:
+            run = self._last
+        elif self.open:
+            run = self._finish_test(half_done or self.open[0])
+        else:
+            return None
+        run.concluded = True
+        if program:
+            run.said.setdefault("program", program)
+        return run
+
+
+LONGEST = 1 << 12  # bytes of a line that are kept; the rest of a longer one is dropped
+_REST_WITHIN = 4096  # lines after a torn row among which the rest of it is looked for
+_LEAST, _MOST = 1 << 8, 1 << 15  # bytes that are searched at once: few where a table begins or ends
+_FAR = 64  # rows of a table after which it is tried again to read those that follow together, where they do not
+_MARK = ord("#")  # it begins a line that is no row: tables have many of these, one after another
+_WHOLE = 12  # words of a whole row
+_ROW_LIKE = lazy_pattern(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")  # with a type
+
+
+def _is_row(text: str, *, torn: bool) -> bool:
+    """Whether the line looks like a row; right after a partial row only if it looks complete."""
+    if not torn:
+        return _ROW_LIKE.match(text) is not None
+    words = text.split()
+    return len(words) >= _WHOLE and words[0].isdigit() and words[1].isdigit() and "NCCL" not in text and ":" not in text
+
+
+class NcclParser:
+    """Parses the output of any number of tests, fed in pieces."""
+
+    def __init__(self) -> None:
+        self.growing: list[GrowingTest] = []  # the tests without a copy of their rows, for frequent callers
+        self._streams: dict[str, ProcessParser] = {}
+        self._blocks = LineBlocks(LONGEST)
+        self._look = 0  # lines among which the rest of a row is still looked for
+        self._busy = False  # whether a table is open
+        self._reach, self._patience = _LEAST, 1
+        self._puzzle = UnparsedCounter()
+
+    @property
+    def unreadable(self) -> UnparsedLines | None:
+        """Lines that look like table rows but could not be parsed; None if there are none."""
+        return self._puzzle.told
+
+    @property
+    def tests(self) -> tuple[NcclTest, ...]:
+        return tuple(run.to_test() for run in self.growing)
+
+    def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
+        """Parse bytes up to the last line end; returns the changed tests. `line`: number of the first line."""
+        return [run.to_test() for run in self.read(data, line)]
+
+    def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
+        """Like `feed`, but returns the changed tests without a copy of their rows, in order of their beginning."""
+        block, at = self._blocks.feed(data), 0
+        self._puzzle.begin_block(block, line)
+        changed: dict[GrowingTest, None] = {}
+        while at < len(block):
+            if block[at] == _MARK:
+                at = self._parse_comments(block, at, changed)
+                continue
+            if self._busy and (taken := self._parse_rows(block, at, changed)):
+                at = taken
+                continue
+            end = block.find(b"\n", at + self._reach) + 1 or len(block)
+            self._reach = min(2 * self._reach, _MOST)
+            at += self._parse_row_window(block[at:end], at, changed)
+        self._puzzle.end_block()
+        return sorted(changed, key=lambda run: run.place)
+
+    def close(self) -> list[NcclTest]:
+        """Parse an unterminated last line; returns the changed tests."""
+        changed = [self._parse_line(self._blocks.flush()), *(stream.flush() for stream in self._streams.values())]
+        found = dict.fromkeys(run for run in changed if run)
+        return [run.to_test() for run in sorted(found, key=lambda run: run.place)]
+
+    def _parse_rows(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
+        """Parse consecutive rows at `at` that, without labels, belong to one test; returns their end, else 0."""
+        stream = self._streams.get("") if len(self._streams) == 1 else None
+        run = stream.only_running_test if stream and not self._look else None
+        if stream is None or run is None:
+            return 0
+        end, rows = parse_rows_at(block, at)
+        self._patience = 1 if rows else min(2 * self._patience, _FAR)
+        if rows is None:
+            return 0
+        stream.add_rows(run, rows)
+        self._puzzle.add_parsed()
+        changed[run] = None
+        return end
+
+    def _parse_row_window(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
+        """Parse lines until a table begins, ends or continues with rows; returns the number of bytes."""
+        busy, rows = self._busy, 0
+        for start, end in iter_spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
+            self._puzzle.set_offset(at + start)
+            if run := self._parse_line(block[start : min(end, start + LONGEST)]):
+                changed[run] = None
+                rows += 1
+                self._busy = any(stream.open for stream in self._streams.values())
+            if self._busy is not busy or (busy and rows == self._patience):
+                self._reach = _LEAST
+                return end + 1
+        return len(block)
+
+    def _parse_comments(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
+        """Parse the consecutive comment lines (starting with `#`) at `at`; returns their end."""
+        said, size = False, len(block)
+        while at < size and block[at] == _MARK:
+            self._puzzle.set_offset(at)
+            end = block.index(b"\n", at)
+            if run := self._parse_line(block[at : min(end, at + LONGEST)]):
+                changed[run] = None
+                said = True
+            at = end + 1
+        if said:
+            self._busy = any(stream.open for stream in self._streams.values())
+            self._reach = _LEAST
+        return at
+
+    def _parse_line(self, raw: bytes) -> GrowingTest | None:
+        self._look -= self._look > 0
+        label, text = split_label(raw.decode("utf-8", "replace").rstrip("\r"))
+        if not text.strip():
+            return None
+        known = self._streams.get(label)
+        own = stream = known or ProcessParser(self.growing)
+        failure = FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
+        if failure and not stream.open:
+            stream = next((each for each in self._streams.values() if each.open), stream)
+        was = stream.torn
+        rows = stream.rows
+        run = stream.parse_line(text, failure)
+        if stream.rows == rows and text[0] != "#" and stream.open and _is_row(text, torn=stream.torn is not None):
+            self._puzzle.add_unparsed(text)
+            stream.open[0].unread = True
+        elif stream.rows > rows:
+            self._puzzle.add_parsed()
+        if known is None and not own.is_blank:
+            self._streams[label] = own
+        if stream.torn is not was:
+            self._look = _REST_WITHIN if any(each.torn for each in self._streams.values()) else 0
+        return run
+
+
+def parse_nccl(data: bytes) -> tuple[NcclTest, ...]:
+    """The tests in a whole log."""
+    parser = NcclParser()
+    parser.feed(data)
+    parser.close()
+    return parser.tests

@@ -1,0 +1,406 @@
+"""Results of nccl-tests: tests, the rows of their tables, and how they compare with the reference for A4.
+
+Rows are kept packed: a million of them take ninety megabytes, not five hundred. Rows that follow each other are read
+together, columns out of bytes, without an object for each: a microsecond a row, twice as much where other lines stand
+between them.
+
+The reference is a published curve of 16 GPUs on 2 machines and of nobody's promise: a third party measured it. It
+speaks of all_reduce only.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import chain, repeat
+from math import isfinite, log2
+from typing import Any, TypeVar, overload
+
+import msgspec
+from msgspec import Struct
+
+
+class NcclHalf(msgspec.Struct, frozen=True):
+    """One half (out-of-place or in-place) of a row."""
+
+    time_us: float | None  # microseconds
+    algbw: float | None  # GB/s
+    busbw: float | None  # GB/s: algbw times the factor of the collective, comparable over rank counts
+    wrong: int | None  # wrong elements; None where the test does not check
+
+
+class NcclRow(msgspec.Struct, frozen=True):
+    """One message size of a test; a msgspec Struct, since a log may hold a million of them."""
+
+    size: int  # bytes
+    count: int  # Elements
+    type: str
+    redop: str | None = None
+    root: int | None = None
+    out_of_place: NcclHalf | None = None
+    in_place: NcclHalf | None = None
+
+    @property
+    def best_busbw(self) -> float | None:
+        """Bus bandwidth of the better half, in GB/s."""
+        values = [half.busbw for half in (self.out_of_place, self.in_place) if half and half.busbw is not None]
+        return max(values, default=None)
+
+
+class NcclTest(Struct, frozen=True):
+    """One run of a test program, as far as it has printed."""
+
+    program: str | None = None
+    version: str | None = None
+    ranks: int | None = None
+    rows: tuple[NcclRow, ...] = ()
+    avg_busbw: float | None = None  # GB/s, the footer's mean over all rows and both halves; None until it is printed
+    out_of_bounds: int | None = None  # failed checks summed over processes; None until the footer is printed
+    ok: bool | None = None  # None: not checked, or rows were not read, so that nothing can be said of it
+    finished: bool = False
+    error: str | None = None
+
+    @property
+    def peak_busbw(self) -> float | None:
+        """The best bus bandwidth of any row and half, in GB/s."""
+        return max((row.best_busbw for row in self.rows if row.best_busbw is not None), default=None)
+
+
+_T = TypeVar("_T")
+_BUSBW, _BUSBW_IN = 2, 5  # places of the bus bandwidths among the figures
+
+
+class PackedRows:
+    """Immutable rows stored as columns; all have both halves and all figures."""
+
+    __slots__ = ("_counts", "_figures", "_size", "_words")
+
+    def __init__(self, size: int, counts: array[int], figures: array[float], words: Sequence[tuple[Any, ...]]) -> None:
+        """Column after column. `counts`: bytes, elements. `figures`: time, algbw and busbw of both halves.
+
+        `words`: type, operation, root, wrong elements of both halves; of a column that is the same in all rows one.
+        """
+        self._size, self._counts, self._figures, self._words = size, counts, figures, words
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[NcclRow]:
+        sizes, counts = self._counts[: self._size], self._counts[self._size :]
+        time, alg, bus, time_in, alg_in, bus_in = (self._figure_column(at) for at in range(6))
+        kinds, redops, roots, wrong, wrong_in = map(self._word_column, range(5))
+        outside, inside = map(NcclHalf, time, alg, bus, wrong), map(NcclHalf, time_in, alg_in, bus_in, wrong_in)
+        return map(NcclRow, sizes, counts, kinds, redops, roots, outside, inside)
+
+    def iter_speeds(self, unchecked: _T) -> Iterator[tuple[int, float, float, int | _T]]:
+        """Yield (bytes, busbw of both halves, wrong elements of both, or `unchecked`) per row."""
+        outside, inside = self._words[3:]
+        if len(outside) == len(inside) == 1:
+            wrong: Iterable[int | _T] = repeat(_add_wrong_counts(outside[0], inside[0], unchecked))
+        else:
+            wrong = map(_add_wrong_counts, self._word_column(3), self._word_column(4), repeat(unchecked))
+        return zip(
+            self._counts[: self._size], self._figure_column(_BUSBW), self._figure_column(_BUSBW_IN), wrong, strict=False
+        )
+
+    @property
+    def wrong(self) -> bool:
+        return any(self._words[3]) or any(self._words[4])
+
+    def _figure_column(self, at: int) -> array[float]:
+        return self._figures[at * self._size : (at + 1) * self._size]
+
+    def _word_column(self, at: int) -> Iterable[Any]:
+        values = self._words[at]
+        return repeat(values[0], self._size) if len(values) == 1 else values
+
+
+def _add_wrong_counts(outside: int | None, inside: int | None, unchecked: _T) -> int | _T:
+    checked = [each for each in (outside, inside) if each is not None]
+    return sum(checked) if checked else unchecked
+
+
+class Rows(Sequence[NcclRow]):
+    __slots__ = ("_chunks", "_starts", "_tail")
+
+    def __init__(self) -> None:
+        self._chunks: list[PackedRows | list[NcclRow]] = []  # None of them changes
+        self._starts: list[int] = [0]  # place of the first row of each chunk, and of the tail
+        self._tail: list[NcclRow] = []
+
+    def __len__(self) -> int:
+        return self._starts[-1] + len(self._tail)
+
+    def __iter__(self) -> Iterator[NcclRow]:
+        return chain.from_iterable(self.chunks(0))
+
+    @overload
+    def __getitem__(self, at: int) -> NcclRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[NcclRow]: ...
+    def __getitem__(self, at: int | slice) -> NcclRow | list[NcclRow]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        at += len(self) if at < 0 else 0
+        for piece in self.chunks(at) if at >= 0 else ():
+            return next(iter(piece))
+        raise IndexError(at)
+
+    def chunks(self, start: int) -> Iterator[PackedRows | list[NcclRow]]:
+        """Yield the rows from that index on in chunks, packed where they are stored packed."""
+        for at in range(bisect_right(self._starts, start) - 1, len(self._starts)):
+            piece = self._chunks[at] if at < len(self._chunks) else self._tail
+            begin = self._starts[at]
+            if begin < start:
+                piece = list(piece)[start - begin :]
+            if piece:
+                yield piece
+
+    def append(self, row: NcclRow) -> None:
+        self._tail.append(row)
+
+    def extend(self, more: PackedRows) -> None:
+        if self._tail:
+            self._add(self._tail)
+            self._tail = []
+        self._add(more)
+
+    def _add(self, chunk: PackedRows | list[NcclRow]) -> None:
+        self._chunks.append(chunk)
+        self._starts.append(self._starts[-1] + len(chunk))
+
+
+_PIECE = 1 << 14  # bytes that are tried at once
+_TYPES = {
+    word.encode(): word
+    for word in (
+        *("float", "half", "double", "bfloat16", "fp8_e4m3", "fp8_e5m2", "int8", "int32", "int64"),
+        *("uint8", "uint32", "uint64"),
+    )
+}
+_REDOPS = {word.encode(): word for word in ("sum", "prod", "max", "min", "avg", "none")}
+_FIGURES = rb"[ \t]+(\d{1,20}(?:\.\d{0,20})?)"
+_ROW = re.compile(
+    rb"[ \t]*(\d+)[ \t]+(\d+)[ \t]+(float|half|double|bfloat16|u?int(?:8|32|64)|fp8_e4m3|fp8_e5m2)[ \t]+"
+    rb"(sum|prod|max|min|avg|none)"
+    rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURES + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
+)
+_NO_ROW = re.compile(rb"\n(?![ \t]*\d+[ \t]+\d+[ \t]+[a-z])")  # before a line that cannot be one
+_END = b"|"  # what is put at the end of each row, to see that all have as many words
+_WIDTH = 14
+_COUNTS, _FIGURE_COLUMNS, _WRONG = (0, 1), (5, 6, 7, 9, 10, 11), (8, 12)
+_WORDED = (2, 3, 4, *_WRONG)
+_UNLETTERED = b"0123456789. \t\n"  # what numbers and the blanks between them consist of
+
+
+def parse_rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
+    """Parse consecutive plain rows at `at`: (end, rows); None for the rows if there are none."""
+    if _ROW.match(block, at) is None:
+        return at, None
+    found = _NO_ROW.search(block, at, at + _PIECE)
+    end = found.end() if found else block.rfind(b"\n", at, at + _PIECE) + 1
+    columns = _split_columns(block[at:end])
+    rows = _pack_rows(columns) if columns else None
+    if rows is None:
+        end, columns = _match_rows(block, at)
+        rows = _pack_rows(columns)
+    return (end, rows) if rows else (at, None)
+
+
+def _split_columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
+    """The columns of a block that contains only rows; None if it contains anything else."""
+    words = piece.replace(b"\n", b" |\n").split()
+    size = len(words) // _WIDTH
+    columns = [words[at::_WIDTH] for at in range(_WIDTH)]
+    if len(words) != size * _WIDTH or columns[-1].count(_END) != size:
+        return None
+    letters = b"".join(chain.from_iterable(columns[at] for at in _WORDED)).translate(None, _UNLETTERED)
+    if len(piece.translate(None, _UNLETTERED)) != len(letters) + piece.count(b"\r\n"):
+        return None  # some stand in a number
+    return columns
+
+
+def _match_rows(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
+    """The columns of consecutive rows at `at`, matched one by one, and their end."""
+    rows, end = [], at
+    while found := _ROW.match(block, end):
+        rows.append(found.groups())
+        end = found.end()
+    return end, list(zip(*rows, strict=True))
+
+
+def _pack_rows(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
+    """Convert the columns to packed rows; None if a value has the wrong type."""
+    kind, redop, root, *wrong = (columns[at] for at in _WORDED)
+    try:
+        counts = array("q", list(map(int, chain.from_iterable(columns[at] for at in _COUNTS))))
+        figures = array("d", list(map(float, chain.from_iterable(columns[at] for at in _FIGURE_COLUMNS))))
+        words = [
+            _convert_column(kind, _TYPES.__getitem__),
+            _convert_column(redop, _REDOPS.__getitem__),
+            _convert_column(root, _parse_int),
+        ]
+        words += [
+            _convert_column(column, lambda word: None if word == b"N/A" else _parse_int(word)) for column in wrong
+        ]
+    except (KeyError, ValueError, OverflowError):
+        return None
+    return PackedRows(len(kind), counts, figures, words) if isfinite(sum(figures)) else None
+
+
+def _parse_int(word: bytes) -> int:
+    if not word.removeprefix(b"-").isdigit():
+        raise ValueError(word)
+    return int(word)
+
+
+def _convert_column(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:
+    """The converted values of a column, each distinct text converted once; one value if all are equal."""
+    if column.count(column[0]) == len(column):
+        return (read(column[0]),)
+    known = {each: read(each) for each in set(column)}
+    return tuple(map(known.__getitem__, column))
+
+
+_MIB, _GIB = 2**20, 2**30
+
+A4_ALL_REDUCE = (  # bytes and bus bandwidth in GB/s, out-of-place, smallest first
+    (8 * _MIB, 100.0),
+    (64 * _MIB, 341.0),
+    (256 * _MIB, 535.0),
+    (512 * _MIB, 594.0),
+    (1 * _GIB, 623.3),
+    (2 * _GIB, 659.3),
+    (4 * _GIB, 673.8),
+    (8 * _GIB, 683.5),
+)
+REFERENCE_RANKS = 16  # GPUs of that curve, on two machines; within one, NVLink decides
+PASS_LINE = 250.0  # GB/s that two machines have to reach on average over 2 to 8 GiB; a line to pass, not what to expect
+GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fair
+
+
+class RowRating(StrEnum):
+    """How a row compares with the reference curve."""
+
+    GOOD = "good"
+    FAIR = "fair"
+    BELOW = "below"
+    WRONG = "wrong"  # the result was wrong, so its speed does not matter
+    NONE = ""  # no reference for this size, or nothing measured
+
+
+class RowVerdict(Struct, frozen=True):
+    word: RowRating
+    ratio: float | None = None  # the better half's bandwidth as a share of the reference
+
+
+def expected_busbw(size: int) -> float | None:
+    """The reference bandwidth (GB/s), interpolated over log2(size), flat above 8 GiB; None below 8 MiB."""
+    if size < A4_ALL_REDUCE[0][0]:
+        return None
+    after = bisect_right(A4_ALL_REDUCE, size, key=lambda point: point[0])
+    low, below = A4_ALL_REDUCE[after - 1]
+    if after == len(A4_ALL_REDUCE):
+        return below
+    high, above = A4_ALL_REDUCE[after]
+    return below + (above - below) * (log2(size) - log2(low)) / (log2(high) - log2(low))
+
+
+def reference_curve(largest: int = 0) -> tuple[tuple[int, float], ...]:
+    """(bytes, GB/s) points of the reference, extended to the largest size of a test."""
+    last, value = A4_ALL_REDUCE[-1]
+    return A4_ALL_REDUCE if largest <= last else (*A4_ALL_REDUCE, (largest, value))
+
+
+def judge_row(row: NcclRow) -> RowVerdict:
+    """Compare a row of an all-reduce test with the reference."""
+    expected, best = expected_busbw(row.size), row.best_busbw
+    ratio = best / expected if expected and best is not None else None
+    if any(half and half.wrong for half in (row.out_of_place, row.in_place)):
+        return RowVerdict(RowRating.WRONG, ratio)
+    if ratio is None:
+        return RowVerdict(RowRating.NONE)
+    return RowVerdict(RowRating.GOOD if ratio >= GOOD else RowRating.FAIR if ratio >= FAIR else RowRating.BELOW, ratio)
+
+
+def health_scan_average(test: NcclTest) -> float | None:
+    """Mean GB/s of all rows from 2 to 8 GiB, to compare with `PASS_LINE`; None without such rows."""
+    rows = [row for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB]
+    halves = [half for row in rows for half in (row.out_of_place, row.in_place)]
+    values = [half.busbw for half in halves if half and half.busbw is not None]
+    return sum(values) / len(values) if values else None
+
+
+def is_all_reduce(test: NcclTest) -> bool:
+    """Whether the reference applies to this test: only to all-reduce."""
+    return (test.program or "all_reduce").startswith("all_reduce")
+
+
+def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
+    """Whether it is an all-reduce over several machines, on B200 as far as the nodes' `accelerator` label tells."""
+    fits = test.ranks is None or test.ranks >= REFERENCE_RANKS
+    return is_all_reduce(test) and fits and is_a4(accelerator)
+
+
+def is_a4(accelerator: str) -> bool:
+    """Whether nodes with that accelerator label may be A4 machines; True if it is unknown."""
+    return not accelerator or accelerator.startswith("nvidia-b200")
+
+
+class NcclResult(StrEnum):
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    UNJUDGED = "not judged"
+
+
+class NcclVerdict(Struct, frozen=True):
+    passing: NcclResult
+    why: str
+
+
+def describe_wrong_values(test: NcclTest) -> str:
+    """How many values were wrong, and at which sizes: "12 wrong values at 64 MiB"; empty: none."""
+    by_size: dict[int, int] = {}
+    for row in test.rows:
+        if wrong := sum(half.wrong or 0 for half in (row.out_of_place, row.in_place) if half):
+            by_size[row.size] = by_size.get(row.size, 0) + wrong
+    if not by_size:
+        return ""
+    count, sizes = sum(by_size.values()), list(by_size)
+    more = f" and {len(sizes) - 1} more size{'s' if len(sizes) > 2 else ''}" if len(sizes) > 1 else ""
+    return f"{count:,} wrong value{'s' if count > 1 else ''} at {_format_size(sizes[0])}{more}"
+
+
+def _format_size(size: int) -> str:
+    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.4g} {unit}"
+    return f"{size} B"
+
+
+def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> NcclVerdict:
+    """The verdict on a test: wrong values always fail it; without a fair reference it is just "measured"."""
+    if wrong := describe_wrong_values(test):
+        return NcclVerdict(NcclResult.FAILED, wrong)
+    if test.error or test.ok is False:
+        return NcclVerdict(NcclResult.FAILED, test.error or "the test itself says FAILED")
+    if not test.finished:
+        return NcclVerdict(NcclResult.RUNNING, "")
+    if not is_all_reduce(test):
+        return NcclVerdict(NcclResult.UNJUDGED, "the reference is for all_reduce")
+    if not is_a4(accelerator):
+        return NcclVerdict(NcclResult.UNJUDGED, f"the reference is for B200, not {accelerator}")
+    if not is_comparable(test, accelerator):
+        why = f"{test.ranks} ranks, and the reference is for {REFERENCE_RANKS} GPUs of two machines"
+        return NcclVerdict(NcclResult.UNJUDGED, why)
+    average = health_scan_average(test)
+    if average is None:
+        return NcclVerdict(NcclResult.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
+    sizes = sorted({row.size / _GIB for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB})
+    measured = f"{sizes[0]:g}–{sizes[-1]:g} GiB average" if len(sizes) > 1 else f"{sizes[0]:g} GiB alone"
+    words = f"{measured} {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
+    return NcclVerdict(NcclResult.PASSED if average >= pass_line else NcclResult.FAILED, f"{words} of {pass_line:,.0f}")

@@ -1,0 +1,71 @@
+"""Regular expressions: ours, compiled when they are first used, and a person's from the settings, matched by RE2.
+
+A log holds the lines of one training program, and most commands print no error: few of the patterns of a module are
+used, and compiling those that read logs took a twentieth of the time of `a4 jobs`. RE2's time grows with the text
+alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, AnyStr, Generic, cast
+
+LONGEST_PATTERN = 2000
+"""Characters of a pattern."""
+MEMORY = 4 << 20
+
+
+class Pattern:
+    """A regular expression in RE2's syntax, which never matches beyond the end of a line."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError, which says why it is none."""
+        import re2  # 20 ms, which only those wait for who have written a pattern
+
+        options = re2.Options()
+        options.log_errors, options.never_nl, options.max_mem = False, True, MEMORY
+        try:
+            self._pattern: Any = re2.compile(f"(?m){text}", options)
+        except re2.error as error:
+            why = error.args[0] if error.args else error
+            said = why.decode() if isinstance(why, bytes) else str(why)
+            raise ValueError(said.replace("(?m)", "", 1)) from None
+        self.groups: tuple[str, ...] = tuple(self._pattern.groupindex)
+
+    def search(self, text: str) -> tuple[int, dict[str, str]] | None:
+        """Where the first match begins, and what its named groups hold that took part in it."""
+        found = self._pattern.search(text)
+        if found is None:
+            return None
+        return found.start(), {name: each for name, each in found.groupdict().items() if each is not None}
+
+    def places(self, block: bytes) -> Iterator[int]:
+        """Where the matches in many lines begin."""
+        return (found.start() for found in self._pattern.finditer(block))
+
+
+@lru_cache(maxsize=64)
+def compile_pattern(text: str) -> Pattern:
+    """The pattern, made once. Raises ValueError."""
+    return Pattern(text)
+
+
+class _LazyPattern(Generic[AnyStr]):
+    def __init__(self, text: AnyStr, flags: int) -> None:
+        self._text: AnyStr = text
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(self._text, self._flags), name)
+        setattr(self, name, value)  # the next use finds it without coming here
+        return value
+
+
+def lazy_pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """As re.compile, but a mistake in the pattern raises on first use.
+
+    The functions of `re` do not take the result, and it is not the `re` of its matches.
+    """
+    return cast("re.Pattern[AnyStr]", _LazyPattern(text, flags))

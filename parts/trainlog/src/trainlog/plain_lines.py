@@ -1,0 +1,66 @@
+"""Lines of text without terminal codes, and without the labels that launchers and log readers put in front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainlog.patterns import lazy_pattern
+from trainlog.word_search import ANSI, LineBlocks
+
+LONGEST = 1 << 14  # bytes of a line that are kept
+
+
+class TextLineSplitter:
+    """Splits bytes into text lines; an unterminated last line counts too."""
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest = longest
+        self._blocks = LineBlocks(longest, returns=True)
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        for raw in self._blocks.feed(data).split(b"\n")[:-1]:
+            yield strip_terminal_codes(raw[: self._longest])
+
+    def flush(self) -> Iterator[str]:
+        """Yield the last line if it has no line end."""
+        rest = self._blocks.flush()
+        if rest:
+            yield strip_terminal_codes(rest)
+
+
+def strip_terminal_codes(raw: bytes) -> str:
+    text = raw.decode("utf-8", "replace")
+    return ANSI.sub("", text) if "\x1b" in text else text
+
+
+_LABELS = (  # what launchers and log readers put in front of a line, and whether it tells processes apart
+    (lazy_pattern(r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?"), True),
+    (lazy_pattern(r"\s*\[(pod/[^\]\s]+)\] ?"), True),
+    (lazy_pattern(r"()\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "), False),
+    (lazy_pattern(r"()\s*\[\+ *[\d.]+\] "), False),
+    (lazy_pattern(r"()\s*> ?"), False),
+    (lazy_pattern(r"\s*(\d+): "), True),
+    (lazy_pattern(r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])"), True),
+)
+
+
+_IN_LABELS = ":[>\x1b"  # one of these stands in every label, and in no row
+
+
+def split_label(line: str) -> tuple[str, str]:
+    """The process label in front of a line, such as "[rank3]:", and the line without it."""
+    if line[:1] == "#" and "\x1b" not in line:
+        return "", line
+    if not any(map(line.__contains__, _IN_LABELS)):
+        return "", line
+    text, stream = ANSI.sub("", line), ""
+    for _ in range(6):
+        for pattern, tells in _LABELS:
+            found = pattern.match(text)
+            if found:
+                stream = f"{stream}{found.group(1)}|" if tells else stream
+                text = text[found.end() :]
+                break
+        else:
+            break
+    return stream, text

@@ -1,0 +1,205 @@
+"""Parses the output of `py-spy dump`, text or JSON: the stacks of all threads of one or more processes.
+
+With --json it is an array with an object for each thread: pid, thread_id, thread_name, os_thread_id, active, owns_gil,
+frames (name, filename, short_filename, line), process_info (command_line) or null (py-spy 0.3.14 to 0.4.1).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from trainlog.plain_lines import LONGEST, TextLineSplitter
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    function: str
+    file: str
+    line: int | None = None  # None in native code
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """One thread and its stack, innermost call first."""
+
+    id: str
+    name: str = ""
+    state: tuple[str, ...] = ()  # sorted: "active" or "idle", and "gil" for the one that holds it
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStacks:
+    pid: int | None
+    command: str = ""
+    python: str = ""  # version of the interpreter
+    threads: tuple[ThreadStack, ...] = ()
+    error: str = ""  # why there is no stack
+
+
+_PROCESS = re.compile(r"\s*Process (\d{1,10}): ?(.*)")
+_STACK = re.compile(r"\s*Stack dump for (?:(?:process|pid|PID) )?(?:(\d{1,10})\b)?[^\n]{0,300}$")
+_LABEL = re.compile(r"\[(?:pod/[^\]\s]{1,300}|rank\d{1,7})\]:? ?|\d{1,7}: ")
+_HEAD = re.compile(r"\s*== pid (\d{1,10}) ==\s*$")  # before the dump of a process, or the error instead of it
+_PYTHON = re.compile(r"\s*Python v(\S{1,40})")
+_THREAD = re.compile(r"\s*Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20})(?: \(([a-z+]{1,60})\))?(?:: \"(.{0,300})\")?\s*$")
+_FRAME = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
+_ERROR = re.compile(r"\s*Error: (.{1,1000})")
+
+
+MAX_THREADS, MAX_FRAMES = 4096, 1024  # of a process, and calls of a thread, that are kept
+LONGEST_JSON = 16 << 20  # bytes of a dump in JSON that are kept
+
+
+class _JsonFrame(msgspec.Struct):
+    name: str
+    filename: str = ""
+    short_filename: str | None = None
+    line: int | None = None
+
+
+class _JsonInfo(msgspec.Struct):
+    command_line: str = ""
+
+
+class _JsonThread(msgspec.Struct):
+    pid: int
+    thread_id: int = 0
+    thread_name: str | None = None
+    os_thread_id: int | None = None
+    active: bool = False
+    owns_gil: bool = False
+    frames: list[_JsonFrame] = []
+    process_info: _JsonInfo | None = None
+
+    def to_thread(self) -> tuple[str, str, tuple[str, ...], list[Frame]]:
+        state = {"active" if self.active else "idle", *(["gil"] if self.owns_gil else [])}
+        name = f"{self.os_thread_id}" if self.os_thread_id is not None else f"0x{self.thread_id:X}"
+        # Native code has line 0.
+        frames = [Frame(each.name, each.short_filename or each.filename, each.line or None) for each in self.frames]
+        return name, self.thread_name or "", tuple(sorted(state)), frames
+
+
+_DUMP = msgspec.json.Decoder(list[_JsonThread])
+
+
+@dataclass(slots=True)
+class _Process:
+    pid: int | None = None
+    command: str = ""
+    python: str = ""
+    error: str = ""
+    threads: list[tuple[str, str, tuple[str, ...], list[Frame]]] = field(default_factory=list)
+
+    def to_process_stacks(self) -> ProcessStacks:
+        threads = tuple(ThreadStack(id_, name, state, tuple(frames)) for id_, name, state, frames in self.threads)
+        return ProcessStacks(self.pid, self.command, self.python, threads, self.error)
+
+
+class PySpyParser:
+    """Parses any number of py-spy dumps, fed in pieces."""
+
+    def __init__(self) -> None:
+        self._lines = TextLineSplitter(LONGEST_JSON)
+        self._read: list[_Process] = []
+        self._indent = 0
+        self._headed: int | None = None  # the process whose head came last
+        self._json: list[str] | None = None  # lines of a dump in JSON, from its first on
+        self._kept = 0
+        self.open = False  # whether the last line was one of a dump in text, so that the next may be one too
+
+    @property
+    def processes(self) -> tuple[ProcessStacks, ...]:
+        return tuple(each.to_process_stacks() for each in self._read)
+
+    def feed(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            self._parse_line(line)
+
+    def close(self) -> None:
+        for line in self._lines.flush():
+            self._parse_line(line)
+
+    def _parse_line(self, line: str) -> None:
+        if self._json is None and (found := _LABEL.match(line)):
+            line = line[found.end() :]
+        if self._json is not None or line.startswith("["):
+            self._parse_json_line(line)
+        else:
+            line = line[:LONGEST]
+            self.open = self._parse_text_line(line) or (self.open and not line[:1].strip())
+
+    def _parse_json_line(self, line: str) -> None:
+        """Add a line to the JSON dump, which ends with the line that closes the array; invalid JSON is dropped."""
+        if self._json is None:
+            self._json, self._kept = [], 0
+        elif line[:1] not in (" ", "\t", "]", ""):
+            self._json = None  # it was no dump, or one that broke off
+            self._parse_line(line)
+            return
+        self._json.append(line)
+        self._kept += len(line)
+        last = line.rstrip()
+        over = last == "]" or (len(self._json) == 1 and (last != "[" and not last.endswith("{")))
+        if not over and self._kept <= LONGEST_JSON:
+            return
+        text, self._json = "\n".join(self._json), None
+        try:
+            threads = _DUMP.decode(text)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            return
+        found: dict[int, _Process] = {}
+        for each in threads:
+            process = found.setdefault(each.pid, _Process(each.pid))
+            process.threads.append(each.to_thread())
+            if each.process_info is not None:
+                process.command = each.process_info.command_line
+        self._read += found.values()
+
+    def _parse_text_line(self, line: str) -> bool:
+        """Parse a line of a text dump; returns whether it is one."""
+        if found := _HEAD.match(line):
+            self._headed = int(found.group(1))
+        elif found := _PROCESS.match(line):
+            self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
+        elif found := _STACK.match(line):
+            self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
+        elif found := _THREAD.match(line):
+            state = tuple(sorted({*(found.group(2) or "").split("+")} - {""}))
+            if len(self._current_process().threads) < MAX_THREADS:
+                self._current_process().threads.append((found.group(1), found.group(3) or "", state, []))
+            self._indent = 0
+        elif (found := _FRAME.match(line)) and self._read and self._read[-1].threads:
+            # Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper.
+            indent = len(line) - len(line.lstrip())
+            self._indent = self._indent or indent
+            if indent == self._indent and len(self._read[-1].threads[-1][3]) < MAX_FRAMES:
+                frame = Frame(found.group(1), found.group(2), int(found.group(3)) if found.group(3) else None)
+                self._read[-1].threads[-1][3].append(frame)
+        elif (found := _PYTHON.match(line)) and self._read:
+            self._read[-1].python = found.group(1)
+        elif found := _ERROR.match(line):
+            self._add_error(found.group(1).strip())
+        else:
+            return False
+        return True
+
+    def _add_error(self, error: str) -> None:
+        if not self._read or self._read[-1].threads or self._read[-1].error:  # what is there is another process
+            self._read.append(_Process(self._headed))
+        self._read[-1].error, self._headed = error, None
+
+    def _current_process(self) -> _Process:
+        if not self._read:
+            self._read.append(_Process())
+        return self._read[-1]
+
+
+def parse_pyspy(data: bytes) -> tuple[ProcessStacks, ...]:
+    parser = PySpyParser()
+    parser.feed(data)
+    parser.close()
+    return parser.processes

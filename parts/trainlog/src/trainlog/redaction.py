@@ -1,0 +1,286 @@
+"""Redacts secrets, recognised by a variable's name or by their form, in logs, forms, histories and profiles.
+
+A block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in which
+one stands, and of these what stands around it, up to 0.1 µs a byte: every alternative of a pattern begins with a
+letter, in the case that it has. Every pattern takes time in proportion to the text: repeats are bounded and give
+nothing back, or begin where the characters before them cannot belong to them. Not recognised: passwords
+without a name before them, or shorter than four letters, one-letter options but those of curl, docker and mysql,
+`pass=…` (tests and passes over data are called so), a name and a blank before what has no digit in it, hexadecimal
+keys without a word that says so, and anything encoded again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from trainlog.patterns import lazy_pattern
+from trainlog.word_search import WordSearch
+
+REDACTED = "‹secret›"  # what stands in place of a secret
+_SECRET_NAMES = {
+    "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "KEY", "APIKEY", "CREDENTIAL", "CREDENTIALS",
+    "DSN", "AUTHORIZATION",
+}  # fmt: skip
+_ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
+_NOT_SECRET = {
+    "PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY",
+}  # fmt: skip
+_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HARMLESS = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
+"""A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
+
+_SHAPES = {  # how tokens begin that say what they are, and how they go on
+    "hf_": r"(?:(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{8,}+|[a-z]{14,}+)",
+    **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), r"[A-Za-z0-9]{16,}+"),
+    "github_pat_": r"\w{16,}+",
+    **dict.fromkeys(("glpat-", "GOCSPX-", "nvapi-", "pypi-", "dckr_pat_"), r"[\w-]{16,}+"),
+    **dict.fromkeys(("AKIA", "ASIA"), r"[0-9A-Z]{12,}+"),
+    "AIza": r"[\w-]{30,}+",
+    **dict.fromkeys(("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-"), r"[\w-]{10,}+"),
+    "hooks.slack.com/services/": r"[\w/]{8,}+",
+    "ya29.": r"[\w.-]{10,}+",
+    "eyJ": r"(?<!-eyJ)[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+",
+    "sk-": r"[\w-]{20,}+",
+    "AGE-SECRET-KEY-1": r"[0-9A-Z]{16,}+",
+    "ms-": r"(?<!-ms-)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
+}
+SHAPES = "|".join(rf"{re.escape(begin)}(?<!\w{re.escape(begin)}){rest}" for begin, rest in _SHAPES.items())
+"""Tokens that say what they are: Hugging Face, GitHub, GitLab, AWS, Google, Slack, OAuth, JSON web tokens, OpenAI and
+Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
+
+_VALUE = r"[^\s\"',;&\\]"
+_QUOTE = r"(?:\\?[\"'])"
+_LOGINS = (  # what has a password that may be called `pass`, by length; a forward pass has none
+    "db|pg", "sql|ftp|ssh|git|api|ray", "mail|smtp|ldap|http|user|root|auth", "docker",
+    "mysql|mongo|redis|proxy|admin|login|minio", "database|postgres|registry",
+)  # fmt: skip
+_OF_LOGIN = (
+    r"(?=[_-]?(?:id)?[\"'\\\] \t]{0,6}[:=])"
+    + "|".join(  # where a sign follows
+        f"{before}(?:" + "|".join(rf"(?<=(?<![a-z0-9])(?:{names}){sign}pass)" for names in _LOGINS) + ")"
+        for before, sign in (("(?:(?<=[_-]pass)", "[_-]"), ("(?<=[a-z]pass)", ""))
+    )
+    + ")"
+)
+_NAMED = (  # behind a name that says what it holds: a sign, then the value: in quotes, or up to a blank
+    rf"(?:[_-]?[iI][dD])?{_QUOTE}?+\]?+[ \t]{{0,3}}+(?::|=>|=)[ \t]{{0,3}}+[bB]?{_QUOTE}?+()"
+    r"(?![/$<\[{]|[\d.,%]{1,12}(?![\w/+=-])|(?i:true|false|none|null)\b)"
+    r"(?:(?<=\")[^\s\"\\][^\"\\\r\n]{3,500}+(?=\\?\")|(?<=')[^\s'\\][^'\\\r\n]{3,500}+(?=\\?')"
+    rf"|{_VALUE}{{4,500}}+)"
+)
+_MIXED = (  # no word, number or path
+    rf"()(?![/$<\[{{.~])(?=[^\s\d]{{0,100}}+\d)(?=[^\sa-zA-Z]{{0,100}}+[a-zA-Z]){_VALUE}{{8,500}}+"
+)
+_DOTTED = r"[ \t]\.{2,60}+[ \t]" + _MIXED  # a line of Megatron's table of arguments
+_OPTION = (  # of a command
+    rf"[ \t]{{1,3}}{_QUOTE}?()(?!-)(?:(?<=\")[^\"\\\r\n]{{4,500}}+(?=\\?\")"
+    rf"|(?<=')[^'\\\r\n]{{4,500}}+(?=\\?')|{_VALUE}{{4,500}}+)"
+)
+_LISTED = (
+    rf"{_QUOTE}?,[ \t]{{0,3}}{_QUOTE}?(?i:value){_QUOTE}?[:=][ \t]{{0,3}}{_QUOTE}?(){_VALUE}{{4,500}}+"  # of a pod
+)
+
+
+def _after_words(command: str, option: str, value: str) -> str:
+    """The value of a command's option, behind other words, but not behind the command once more."""
+    found = rf"[\"']?{option}"
+    return rf"(?:[ \t]++(?!{found}{value}|\S*?{command}[ \t])\S++){{0,40}}+[ \t]++{found}(){value}"
+
+
+ANNOUNCED = "|".join(  # secrets after words that announce them, in lower case; an empty group stands where each begins
+    (
+        rf"p(?:assw(?:or)?d|assphrase|gpass|rivate[_-]?key|wd(?![:= \t]{{1,4}}[.~])|ass(?:{_OF_LOGIN})){_NAMED}",
+        rf"s(?:ecret(?:[_-]?key)?|ubscription[_-]?key){_NAMED}",
+        rf"token(?<!(?:eos|pad|bos|unk|cls|sep)_token)(?<!(?:mask|stop)_token){_NAMED}",
+        rf"a(?:pi|ccess|ccount|uth)[_-]?key{_NAMED}",
+        rf"license[_-]?key{_NAMED}",
+        rf"credentials?{_NAMED}",
+        rf"password{_DOTTED}",
+        rf"secret{_DOTTED}",
+        rf"token(?:(?<=hf_token)|(?<=hub_token)|(?<=auth_token)|(?<=access_token)){_DOTTED}",
+        rf"key(?:(?<=api_key)|(?<=wandb_key)|(?<=access_key)|(?<=secret_key)){_DOTTED}",
+        rf"-(?:[a-z]{{0,30}}?(?:password|passwd|token|secret|api-?key|access-?key)){_OPTION}",
+        rf"authorization{_QUOTE}?[ \t]{{0,3}}[:=][ \t]{{0,3}}{_QUOTE}?(?:basic|bearer|token|digest)[ \t]{{1,3}}()"
+        r"[^\s\"']{4,}+",
+        r"bearer(?<!\wbearer)[ \t]{1,3}()(?=[^\s\"'\d._~+/=-]{0,200}+[\d._~+/=-])[a-z0-9._~+/=-]{8,}+",
+        rf"cookie(?<!\wcookie){_QUOTE}?[ \t]{{0,3}}:[ \t]{{0,3}}()[^\r\n]{{8,500}}+",
+        r"wandb(?<!\wwandb)[a-z_.-]{0,20}+(?:[ \t:=]++(?!wandb|[0-9a-f]{40}\b)[a-z_.-]{1,20}+){0,5}+[ \t:=]++[\"']?()"
+        r"[0-9a-f]{40}\b",
+        r"\?(?:sig|x-goog-signature|x-amz-signature|access_token|key)=()[^\s&\"']{8,}+",
+        r"&(?:sig|x-goog-signature|x-amz-signature|access_token|key)=()[^\s&\"']{8,}+",
+        r"://(?:[^\s/:@]{0,100}+:()[^\s/@]{1,500}+(?=@)|()[^\s/:@]{16,200}+(?=@))",
+    )
+)
+_ENDINGS = ("KEY", "TOKEN", "SECRET", "PASS(?:WORD|WD)?", "PWD", "CREDENTIALS?")
+_NO_SECRET = "".join(
+    rf"(?<!(?<![A-Z])(?:{names})_)" for names in ("PAD|EOS|BOS|UNK|CLS|SEP", "MASK|STOP", "PUBLIC", "SPECIAL")
+)
+ANNOUNCED_CASED = "|".join(  # the same, in capitals
+    (
+        rf"_PASS{_NAMED}",
+        rf"_(?:(?<=[ABE-JM-OQRT-Z0-9]_)|(?<=[A-Z]_){_NO_SECRET})(?:{'|'.join(_ENDINGS)})[ \t]{{1,3}}{_QUOTE}?{_MIXED}",
+        *(ending + _LISTED for ending in _ENDINGS),
+    )
+)
+COMMANDS = "|".join(  # options of commands, in lower case
+    (
+        r"login(?:(?<=(?:docker|podman) login)|(?<=helm registry login))"
+        + _after_words("login", "-p[ =]", r"\S{4,200}+"),
+        r"m(?<!\wm)(?:ysql(?:dump|admin|import|sh)?|ariadb(?:-dump)?)"
+        + _after_words("(?:mysql|mariadb)[a-z-]{0,6}", "-p", r"[^\s-]\S{3,200}+"),
+        r"curl(?<!\wcurl)" + _after_words("curl", r"-u[ =]?[\"']?[^\s:\"']{1,60}+:", r"[^\s\"']{4,200}+"),
+    )
+)
+
+
+def is_confidential(name: str, value: object = None) -> bool:
+    """Whether the variable's name suggests a secret, so that its value is neither shown nor stored."""
+    words = [word.upper() for word in _WORD.findall(name)]
+    if _NOT_SECRET.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
+        return False
+    return not (isinstance(value, str) and _HARMLESS.fullmatch(value))
+
+
+def looks_confidential(text: str) -> bool:
+    """Whether a text contains a token, a key, or words that announce one."""
+    return redact(text) != text
+
+
+def redact(text: str) -> str:
+    """The text with recognisable secrets redacted, for this program's own messages; logs use `Redactor`."""
+    clean = redact_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        return clean.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:  # what is taken for a secret ended within a character
+        return clean.decode("utf-8", "replace")
+
+
+def redact_tree(value: Any, name: str = "") -> Any:
+    """Such JSON without the secrets in its texts, keys and options; `name` is what the value is called."""
+    if isinstance(value, str):
+        return REDACTED if is_confidential(name, value) else redact(value)
+    if isinstance(value, list | tuple):
+        options = ["", *(each.lstrip("-") if isinstance(each, str) and each[:1] == "-" else "" for each in value)]
+        return [redact_tree(each, option or name) for option, each in zip(options, value, strict=False)]
+    if not isinstance(value, Mapping):
+        return value
+    clean: dict[Any, Any] = {}
+    for key, each in value.items():
+        shown = redact(key) if isinstance(key, str) else key
+        while shown in clean:
+            shown += "…"  # no entry is lost
+        clean[shown] = redact_tree(each, str(value.get("name", "") if key == "value" else key))
+    return clean
+
+
+REDACTED_BYTES = REDACTED.encode()
+_NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
+          b"credential", b"credentials", b"pwd")  # fmt: skip
+_SHAPED = tuple(begin.encode() for begin in _SHAPES)
+_COMMANDS = (b" login ", b"curl ", b"mysql", b"mariadb")
+_ANNOUNCING = (  # what stands in everything that announces a secret
+    b"bearer ", b"bearer\t", b"basic ", b"authorization", b"cookie", b"wandb", b"signature=", b"sig=",
+    b"_pass ", b"pass =", b"pass :", b"pass .",
+    *(b"pass" + bytes([sign]) for sign in b"=:\"'\\\t]"),
+    *(name + bytes([sign]) for name in _NAMES for sign in b"=: \t\"'\\],"),
+)  # fmt: skip
+_WORDS = WordSearch(*(each.lower() for each in _SHAPED), *_ANNOUNCING, *_COMMANDS, b"@", fold=True)
+"""A text without any of these has no secret that is known here."""
+_FIND_SHAPED, _FIND_COMMANDS = WordSearch(*_SHAPED), WordSearch(*_COMMANDS, fold=True)
+_FIND_ANNOUNCING = WordSearch(*_ANNOUNCING, b"://", fold=True)
+_BEFORE, _BEHIND = 80, 800  # bytes around such a word in which what it announces begins and ends
+_BEGIN = lazy_pattern(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_END = lazy_pattern(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY = lazy_pattern(_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _END.pattern + rb")?", re.ASCII)
+_KEY_LINES = 200  # the longest key has fewer lines than this; whatever has more was no key
+_ESCAPE = lazy_pattern(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
+
+
+class Redactor:
+    """Redacts secrets in the lines of one stream, also a private key that spans lines."""
+
+    def __init__(self) -> None:
+        self._left = 0  # lines that may still belong to a key
+
+    def redact_lines(self, lines: list[bytes]) -> list[bytes]:
+        """The lines with secrets redacted, as many as were given; the first word (a timestamp) is kept."""
+        block = b"\n".join(lines)
+        if self._left or b"PRIVATE KEY" in block:
+            return [self._redact_next_line(line) for line in lines]
+        suspects, coloured = _WORDS.find_lines(block), b"\x1b" in block
+        if not suspects and not coloured:
+            return lines
+        clean, at = [], 0
+        for line in lines:
+            clean.append(redact_line(line) if at in suspects or (coloured and b"\x1b" in line) else line)
+            at += len(line) + 1
+        return clean
+
+    def _redact_next_line(self, line: bytes) -> bytes:
+        head, space, text = line.partition(b" ")
+        if self._left:
+            self._left -= 1
+            end = _END.search(text)
+            if end is None:
+                return head + space + REDACTED_BYTES
+            self._left = 0
+            return head + space + REDACTED_BYTES + redact_bytes(text[end.end() :])
+        begin = _BEGIN.search(text)
+        if begin is not None and _END.search(text, begin.end()) is None:
+            self._left = _KEY_LINES
+        return redact_line(line)
+
+
+LOOKED_THROUGH, CUT = 1 << 15, 1 << 10  # bytes of a line that are searched for secrets, and those at their end
+
+
+def redact_line(line: bytes) -> bytes:
+    """The line with secrets redacted; the part of it that is too long to be searched is cut off."""
+    if len(line) <= LOOKED_THROUGH:
+        return redact_bytes(line)
+    more = len(line) - LOOKED_THROUGH + CUT
+    return redact_bytes(line[:LOOKED_THROUGH])[:-CUT] + f" … ({more} bytes more, which may hold a secret)".encode()
+
+
+def redact_bytes(text: bytes) -> bytes:
+    """The text with recognisable secrets redacted; colour codes are removed where they split a secret."""
+    plain = _ESCAPE.sub(b"", text) if b"\x1b" in text else text
+    clean = _redact_plain(plain)
+    return clean if clean != plain else text
+
+
+def _redact_plain(text: bytes) -> bytes:
+    text = _KEY.sub(REDACTED_BYTES, text) if b"PRIVATE KEY" in text else text
+    for search, pattern, lower in _patterns():
+        if spans := search.find_spans(text, _BEFORE, _BEHIND):
+            text = _redact_spans(text, spans, pattern, text.lower() if lower else text)
+    return text
+
+
+def _redact_spans(text: bytes, spans: list[tuple[int, int]], pattern: re.Pattern[bytes], searched: bytes) -> bytes:
+    """The text with the secrets redacted that the pattern finds within the spans."""
+    parts, at = [], 0
+    for begin, end in spans:
+        for found in pattern.finditer(searched, max(at, begin), end):
+            if found.end() == end:  # what has no bound goes on
+                found = pattern.match(searched, found.start()) or found
+            parts.append(text[at : found.start(found.lastindex or 0)])
+            at = found.end()
+    return REDACTED_BYTES.join([*parts, text[at:]])
+
+
+@cache
+def _patterns() -> tuple[tuple[WordSearch, re.Pattern[bytes], bool], ...]:
+    """The words around which each pattern is looked for, and whether in lower case.
+
+    Compiled on first use, since that takes milliseconds that few commands need.
+    """
+    return (
+        (_FIND_SHAPED, re.compile(SHAPES.encode()), False),
+        (_FIND_ANNOUNCING, re.compile(ANNOUNCED.encode()), True),
+        (_FIND_ANNOUNCING, re.compile(ANNOUNCED_CASED.encode()), False),
+        (_FIND_COMMANDS, re.compile(COMMANDS.encode()), True),
+    )

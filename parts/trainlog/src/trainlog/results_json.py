@@ -1,0 +1,137 @@
+"""What stands in a log as JSON, made piece by piece."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from math import isfinite
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from trainlog.failure_kinds import LogFailure
+from trainlog.log_results import LogResults
+from trainlog.nccl.results import NcclTest
+from trainlog.training.steps import Step
+
+_AT_ONCE = 2000  # steps or rows that are made into text at once
+_encode, _encode_lines = msgspec.json.encode, msgspec.json.Encoder().encode_lines
+
+
+def json_number(value: float | None) -> float | str | None:
+    """The number as a JSON value: null if unknown; nan and inf as strings."""
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+def nccl_test_json(test: NcclTest) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(test)
+    return made
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    *numbers, nan, warm_up, others = step
+    extra = {name: json_number(value) for name, value in others.items()} | ({"warm_up": True} if warm_up else {})
+    said: dict[str, Any] = dict(zip(step._fields, map(json_number, numbers), strict=False))
+    return said | {"nan": nan, "extra": extra}
+
+
+def iter_json(reading: LogResults) -> Iterator[bytes]:
+    """Everything in a log as JSON, in pieces. What is unknown is null, nan and inf are strings."""
+    sections: dict[str, Iterable[bytes]] = {
+        "nccl": _array(_tests(reading)),
+        "training": _array(_runs(reading)),
+        "failures": _array_of(map(_failure, reading.failures)),
+        "restarts": _array_of(
+            {"run": at, "last": back.last, "first": back.first}
+            for at, run in enumerate(reading.training)
+            for back in run.rewinds
+        ),
+        "ended": [_encode(reading.ended or None)],
+        "scores": _array_of(reading.scores),
+        "stacks": _array_of(reading.stacks),
+    }
+    if reading.unreadable:  # there is a key more only where something could not be read
+        sections["unreadable"] = [_encode({what: asdict(each) for what, each in reading.unreadable.items()})]
+    for at, (name, parts) in enumerate(sections.items()):
+        yield (b",\n  " if at else b"{\n  ") + _encode(name) + b": "
+        yield from parts
+    yield b"\n}"
+
+
+def _tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
+    whole = [(reading.from_json, reading.from_json.rows)] if reading.from_json else []
+    grown = ((each.to_test(with_rows=False), each.rows) for each in reading.growing_tests)
+    for test, rows in chain(whole, grown):
+        said = nccl_test_json(test)
+        before = {key: said[key] for key in ("program", "version", "ranks")}
+        after = {key: value for key, value in said.items() if key not in before and key != "rows"}
+        rows_json = _array_of(rows, indent="      ")
+        yield chain([b"{" + _members(before) + b', "rows": '], rows_json, [b", " + _members(after) + b"}"])
+
+
+def _runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
+    for run in reading.training:
+        steps = _array_of(run.steps, _json_steps, indent="      ")
+        yield chain([b"{" + _members({"format": run.format}) + b', "steps": '], steps, [b"}"])
+
+
+def _failure(failure: LogFailure) -> dict[str, Any]:
+    return {
+        "kind": failure.kind, "rank": failure.rank, "host": failure.host or None, "line": failure.line,
+        "text": failure.text, "hint": failure.hint or None, "times": failure.times,
+    }  # fmt: skip
+
+
+class _Step(msgspec.Struct):
+    """A step as JSON whose numbers are all finite."""
+
+    step: int | None
+    total: int | None
+    loss: float | None
+    grad_norm: float | None
+    lr: float | None
+    step_time_s: float | None
+    tflops_per_gpu: float | None
+    tokens_per_s: float | None
+    skipped: int | None
+    nan: bool
+    extra: dict[str, float]
+
+
+def _json_steps(steps: list[Step]) -> list[Any]:
+    """Like `step_json`, but fast for many steps."""
+    columns = list(zip(*steps, strict=True))
+    every = sum(sum(filter(None, column)) for column in columns[2:8]) + sum(sum(each.values()) for each in columns[11])
+    if not isfinite(every) or any(columns[10]):
+        return list(map(step_json, steps))
+    return list(map(_Step, *columns[:10], columns[11]))
+
+
+def _members(said: dict[str, Any]) -> bytes:
+    """The members of a JSON object, without braces."""
+    return b", ".join(_encode(key) + b": " + _encode(value) for key, value in said.items())
+
+
+def _array(items: Iterable[Iterable[bytes]], indent: str = "    ") -> Iterator[bytes]:
+    """A JSON array, each item of which begins a line."""
+    line, some = f"\n{indent}".encode(), False
+    yield b"["
+    for item in items:
+        yield b"," + line if some else line
+        yield from item
+        some = True
+    yield line[:-2] + b"]" if some else b"]"
+
+
+def _array_of(
+    values: Iterable[Any], said: Callable[[list[Any]], list[Any]] = list, *, indent: str = "    "
+) -> Iterator[bytes]:
+    """The values as a JSON array, one per line; `said` makes some of them at once into what is encoded."""
+    rest, between = iter(values), f",\n{indent}".encode()
+    pieces = iter(lambda: list(islice(rest, _AT_ONCE)), [])
+    # A line end within a text is written as two letters.
+    return _array(([_encode_lines(said(piece))[:-1].replace(b"\n", between)] for piece in pieces), indent)

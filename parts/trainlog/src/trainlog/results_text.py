@@ -1,0 +1,198 @@
+"""What stands in a log as text, line by line as the log is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from trainlog.failure_kinds import group_sentences
+from trainlog.log_results import EvalScore, LogResults
+from trainlog.nccl.results import NcclRow, NcclTest, PackedRows
+from trainlog.pyspy import ProcessStacks
+from trainlog.training.reader import RunReader
+from trainlog.training.steps import PackedSteps, Step
+
+SAID = 20  # failures that are printed as text
+_MIXED = 16  # tests that may print into each other
+_ROW_TITLES = f"{'bytes':>14} {'out of place':>13} {'in place':>9} GB/s  wrong"
+_ROW = "%14d %13.2f %9.2f       %s"
+_FORMS = ("loss %.6g", "grad norm %.4g", "lr %.3g", "%.4g s", "%.1f TFLOP/s", "%.0f tokens/s")
+_FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") + 1  # the figures of a step
+
+
+class ResultsPrinter:
+    """Prints each test row and each step of a log once."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        """`write` prints one line, or several with line ends between them."""
+        self._print = write
+        self._rows: dict[int, int] = {}  # test -> rows that were printed
+        self._steps: list[int] = []
+        self._done: set[int] = set()
+        self._rewinds: dict[int, int] = {}
+        self._first = 0  # tests before it are over and printed
+
+    def more(self, reading: LogResults, *, ended: bool = False) -> None:
+        """Print what is new; a step whose number may still be corrected waits, unless `ended`."""
+        tests = reading.growing_tests
+        for at in range(self._first, len(tests)):
+            test = tests[at]
+            told = self._rows.get(at, 0)
+            over = (test.finished or test.error) and at not in self._done
+            begins = at not in self._rows and (test.rows or over)
+            known = test.to_test(with_rows=False) if begins or over else NcclTest()
+            if begins:
+                self._print(_test_title(known))
+            if len(test.rows) > told:
+                if not told:
+                    self._print(_ROW_TITLES)
+                for piece in test.rows.chunks(told):
+                    self._print("\n".join(_rows(piece)))
+            if test.rows or over:
+                self._rows[at] = len(test.rows)
+            if over:
+                self._done.add(at)
+                self._print(_test_end(known, len(test.rows)))
+        while self._first < len(tests) - _MIXED and self._first in self._done:
+            self._first += 1
+        for at, run in enumerate(reading.training):
+            self._run(at, run, ended=ended)
+
+    def _run(self, at: int, run: RunReader, *, ended: bool) -> None:
+        if at == len(self._steps):
+            self._steps.append(0)
+            self._print(f"training: {run.format}")
+        self._print_repeated_steps(at, run)
+        told = len(run.steps) - (run.is_number_uncertain and not ended)
+        if self._steps[at] < told:
+            for piece in run.steps.chunks(self._steps[at], told):
+                self._print("\n".join(_steps(piece)))
+        self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
+
+    def _print_repeated_steps(self, at: int, run: RunReader) -> None:
+        """Print steps again that were repeated after a rollback."""
+        if len(run.rewinds) == self._rewinds.get(at, 0):
+            return
+        news, self._rewinds[at] = run.rewinds[self._rewinds.get(at, 0) :], len(run.rewinds)
+        self._print(f"restarted: step {news[-1].first} after {news[-1].last}")
+        places = (run.steps.index_of(back.first) for back in news)
+        self._steps[at] = min(self._steps[at], *(place for place in places if place is not None), len(run.steps))
+
+    def end(self, reading: LogResults) -> None:
+        if reading.from_json:
+            self._whole(reading.from_json)
+        for at, test in enumerate(reading.growing_tests):
+            if at not in self._done:
+                if at not in self._rows:
+                    self._print(_test_title(test.to_test(with_rows=False)))
+                self._print(_test_end(test.to_test(with_rows=False), len(test.rows)))
+        said = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
+        said += [*_failures(reading), *([reading.ended] if reading.ended else ())]
+        said += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
+        for each in said:
+            self._print(each)
+        if not reading.has_results:
+            self._print(
+                "Nothing was found: no table of nccl-tests, no steps of training, no scores, stacks or failures."
+            )
+
+    def _whole(self, test: NcclTest) -> None:
+        self._print(_test_title(test))
+        self._print(
+            "\n".join([*([_ROW_TITLES] if test.rows else ()), *_rows(test.rows), _test_end(test, len(test.rows))])
+        )
+
+
+def _failures(reading: LogResults) -> list[str]:
+    said = [f"failure: {each}" for each in group_sentences(reading.failures)]
+    rest = max(0, len(said) - SAID) + reading.more_failures
+    more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
+    return [*said[:SAID], *([more] if rest else ())]
+
+
+def _score(score: EvalScore) -> str:
+    value = "not known" if score.value is None else f"{score.value:g}"
+    error = "" if score.error is None else f" ± {score.error:g}"
+    more = ", ".join(each for each in (f"{score.shots} shots" if score.shots is not None else "", score.filter) if each)
+    return f"{'  ' * score.depth}{score.task}  {score.metric} {value}{error}{f'  ({more})' if more else ''}"
+
+
+def _stacks(process: ProcessStacks) -> str:
+    said = [f"process {'without a number' if process.pid is None else process.pid}: {process.command}".rstrip(" :")]
+    said += [f"  could not be read: {process.error}"] if process.error else []
+    for thread in process.threads:
+        state = f" ({', '.join(thread.state)})" if thread.state else ""
+        said.append(f"  {thread.name or thread.id}{state}")
+        said += [f"    {each.function} ({each.file}{f':{each.line}' if each.line else ''})" for each in thread.frames]
+    return "\n".join(said)
+
+
+def _test_title(test: NcclTest) -> str:
+    words = [test.program or "nccl-tests", test.version, f"{test.ranks} ranks" if test.ranks else None]
+    return " ".join(word for word in words if word)
+
+
+def _rows(rows: PackedRows | Sequence[NcclRow]) -> Iterable[str]:
+    return map(_ROW.__mod__, rows.iter_speeds("-")) if isinstance(rows, PackedRows) else map(_row, rows)
+
+
+def _row(row: NcclRow) -> str:
+    halves = (row.out_of_place, row.in_place)
+    speeds = ["-" if half is None or half.busbw is None else f"{half.busbw:.2f}" for half in halves]
+    checked = [half.wrong for half in halves if half and half.wrong is not None]
+    return f"{row.size:14} {speeds[0]:>13} {speeds[1]:>9}       {sum(checked) if checked else '-'}"
+
+
+def _test_end(test: NcclTest, rows: int) -> str:
+    average = "-" if test.avg_busbw is None else f"{test.avg_busbw:g} GB/s"
+    measured = f"average bus bandwidth {average}" if rows or test.avg_busbw is not None else "no row was read"
+    verdict = {True: ": OK", False: ": FAILED", None: ": not checked" if rows else ""}[test.ok]
+    state = "" if test.finished else ", not finished"
+    return f"{measured}{verdict}{state}{f' ({test.error})' if test.error else ''}"
+
+
+_SHAPES: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
+
+
+def _steps(steps: PackedSteps | list[Step]) -> Iterable[str]:
+    columns = steps.columns if isinstance(steps, PackedSteps) and steps.whole else {}
+    said = tuple([name in columns for name in Step._fields[:_LAST]])
+    if not any(said) or "nan" in columns or "warm_up" in columns or any(columns.get("skipped", ())):
+        return map(_step, steps)
+    form, _ = _SHAPES.get(said) or _shape(said)
+    figures = [columns[name] for name in Step._fields[:_LAST] if name in columns]
+    return map(form.__mod__, zip(*figures, strict=True))
+
+
+def _step(step: Step) -> str:
+    said = tuple([value is not None for value in step[:_LAST]])
+    form, values = _SHAPES.get(said) or _shape(said)
+    words: str = form % values(step)
+    if step[8] or step[9] or step[10]:
+        words = "  ".join(
+            [words, *["skipped"] * bool(step.skipped), *["NAN"] * step.nan, *["(warm-up)"] * step.warm_up]
+        )
+    return words
+
+
+def _shape(said: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
+    """The line format, and the function for its values, of steps with the same known figures."""
+    at = ("%s" if said[0] else "-") + ("/%s" if said[1] else "")
+    form = "  ".join([at, *(form for form, known in zip(_FORMS, said[_FIRST:], strict=True) if known)])
+    places = [place for place, known in enumerate(said) if known]
+    _SHAPES[said] = form, itemgetter(*places) if places else lambda _: ()
+    return _SHAPES[said]
+
+
+def _run_end(run: RunReader) -> str:
+    last = run.steps[-1] if run.steps else None
+    steps, restarts = _count(len(run.steps), "step"), _count(len(run.rewinds), "restart")
+    said = f"{run.format}: {steps}, {restarts}, {run.steps.nans:,} with NaN"
+    if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:
+        return said
+    return f"{said}, ended at step {last.step:,} of {last.total:,}"
+
+
+def _count(amount: int, noun: str) -> str:
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"

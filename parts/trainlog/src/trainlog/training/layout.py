@@ -1,0 +1,279 @@
+"""Parses many step lines with the same words at once, taking values by position.
+
+What each number of a line means is asked of the parser that read the line: it reads the line again with another number
+in that place, and the field that changes is the number's. So every parser of whole lines is fast and knows nothing of
+this.
+Then one pattern, with the words fixed and of each number its kind (whole, with decimals, with an exponent), says of a
+whole piece of the log whether all its lines are like that. Whatever is not, is read by itself: "nan", a number of a
+kind that was not tried, a line of something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from trainlog.training.steps import PackedSteps, Step, pack_columns
+from trainlog.training.values import StepReport, finite_total, milliseconds_to_seconds, parse_number, reciprocal
+
+_LONGEST = 2000  # characters of a line of which a layout is made, below what is read of any line
+_MOST = 48  # numbers of such a line
+_NUMBER = re.compile(
+    r"(?:(?<=[\s=:|,'\"(\[])-)?[0-9]{1,15}(?:,[0-9]{3}){0,4}(?:\.[0-9]{1,20})?(?:(?<=[0-9.])[eE][-+]?[0-9]{1,2})?(?![0-9])"
+)
+_JOINTS = frozenset({"", ",", ".", "e", "E"})
+_MOST_JOINTS = 3  # adjacent numbers: each joint multiplies the ways to match; a log's time has one
+_BAR = r"(?<![0-9.])[0-9]{1,3}%\|[^|]{0,400}\|"  # the drawn part of a progress bar
+_BLANKS = re.compile(rf"{_BAR}| {{2,}}| (?=[0-9-])")
+_DRAWN = r"[0-9]{1,3}%\|[^|\n]{0,1200}\|"
+_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
+_ZERO, _NEGATIVE = "0", "-7.25"
+
+
+class _Kind(NamedTuple):
+    """A notation of numbers: integer, decimal or exponent."""
+
+    pattern: str
+    tries: tuple[str, ...]
+
+
+_WHOLE = _Kind("[0-9]{1,12}", ("7", "31", "6250"))
+_KINDS = (
+    _WHOLE,
+    _Kind(r"[0-9]{1,12}\.[0-9]{1,9}", ("7.25", "31.5", "6250.125", "0.000007031")),
+    _Kind(r"[0-9]{1,12}\.[0-9]{10,20}", ("7.2500000000001", "31.50000000000625")),
+    _Kind(r"[0-9]{1,3}(?:\.[0-9]{1,17})?[eE][-+]?[0-9]{1,2}", ("7.25e-05", "3e+01", "6.25E-03", "7.03125e-07")),
+    _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}", ("7,250", "31,500,000")),
+    _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
+)
+_USUAL = _KINDS[:4]
+_RULES: dict[str, Callable[[float], object]] = {  # what a field may be of its number
+    "plain": lambda value: value,
+    "nonzero": lambda value: value or None,
+    "whole": int,
+    "total": lambda value: finite_total(int(value)),
+    "milli": milliseconds_to_seconds,
+    "thousand milli": lambda value: milliseconds_to_seconds(value * 1e3),
+    "inverse": lambda value: reciprocal(value) if value > 0 else None,
+    "thousand": lambda value: value * 1e3,
+    "million": lambda value: value * 1e6,
+    "billion": lambda value: value * 1e9,
+}
+
+ParseLine = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and who printed it
+
+
+class NumberSlot(Struct, frozen=True):
+    name: str  # the field of `Step`, or the name under which it stands among the others; empty: neither
+    rule: str
+    positive: bool  # whether only numbers above 0 mean what they seem to
+    pattern: str
+
+
+class LineLayout(Struct, eq=False):
+    """The form of similar lines, and the field that each of their numbers belongs to."""
+
+    format: str
+    label: str  # who prints them
+    pattern: re.Pattern[bytes]  # one line with its end
+    slots: tuple[NumberSlot, ...]
+    like: dict[str, object]  # the values of one of them; what no slot says is the same in all
+    draws_bar: bool
+    differ: bool = False  # whether a line means something else where two of its numbers are equal
+
+    def match_all(self, piece: bytes) -> list[tuple[bytes, ...]]:
+        """The numbers of each line if all lines are like that."""
+        rows = self.pattern.findall(piece) if self.pattern.match(piece) else []
+        whole = len(rows) == piece.count(b"\n") and piece.endswith(b"\n")
+        return rows if whole and not (self.differ and any(len({*row}) < len(row) for row in rows)) else []
+
+    def check_line(self, line: str, parsed: tuple[StepReport, str] | None) -> bool:
+        """Whether the line means by this layout what its parser reads."""
+        rows = self.match_all(line.encode())
+        steps = self.parse_rows(rows) if rows and parsed else None
+        return bool(
+            parsed and steps and (steps[0], self.format, self.label) == (parsed[0].step, parsed[0].format, parsed[1])
+        )
+
+    def parse_rows(self, rows: Sequence[tuple[bytes, ...]]) -> PackedSteps | None:
+        """The steps of these lines; None if one of them must be parsed by itself."""
+        found: dict[str, list[Any]] = {}
+        for slot, column in zip(self.slots, zip(*rows, strict=True), strict=True):
+            if not slot.name:
+                continue
+            if slot.rule in {"whole", "total"}:
+                whole = list(map(int, column))
+                found[slot.name] = whole if slot.rule == "whole" else list(map(finite_total, whole))
+                if None in found[slot.name]:
+                    return None
+                continue
+            values = _parse_numbers(column)
+            if slot.positive and min(values) <= 0:
+                return None
+            if slot.rule != "plain":
+                values = list(map(_RULES[slot.rule], values))  # type: ignore[arg-type]
+                if None in values or (slot.positive and min(values) <= 0):  # rounded to nothing
+                    return None
+            found[slot.name] = values
+        return pack_columns({name: found.get(name) or [value] * len(rows) for name, value in self.like.items()})
+
+
+def find_similar(
+    layouts: Sequence[LineLayout], piece: bytes, starts: Iterable[int]
+) -> dict[int, tuple[LineLayout, PackedSteps, int]]:
+    """By the beginning of each line that has one of these layouts: which, all steps of it, and the place of its own."""
+    rows: dict[LineLayout, dict[int, tuple[bytes, ...]]] = {}
+    for start in starts:
+        for layout in layouts:
+            row = found.groups() if (found := layout.pattern.match(piece, start)) else ()
+            if row and not (layout.differ and len({*row}) < len(row)):
+                rows.setdefault(layout, {})[start] = row
+                break
+    return {
+        start: (layout, steps, at)
+        for layout, lines in rows.items()
+        if (steps := layout.parse_rows([*lines.values()]))
+        for at, start in enumerate(lines)
+    }
+
+
+def _parse_numbers(column: Sequence[bytes]) -> list[float]:
+    """The numbers of a column; repeated texts (a learning rate) are converted once."""
+    values = set(column)
+    if 2 * len(values) > len(column):
+        return _to_floats(column)
+    known = dict(zip(values, _to_floats(list(values)), strict=True))
+    return list(map(known.__getitem__, column))
+
+
+def _to_floats(column: Sequence[bytes]) -> list[float]:
+    try:
+        return list(map(float, column))
+    except ValueError:  # thousands commas
+        return [parse_number(each.decode()) or 0.0 for each in column]
+
+
+def learn_layout(text: str, read: ParseLine) -> LineLayout | None:
+    """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
+    parsed = read(text)
+    bars = [bar.span() for bar in re.finditer(_BAR, text)]
+    places = [each for each in _NUMBER.finditer(text) if not any(at <= each.start() < end for at, end in bars)]
+    if parsed is None or parsed[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
+        return None
+    if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
+        return None
+    trial = _LayoutTrial(text, read, parsed)
+    pattern, same, at, slots = "", "", 0, []
+    for place in places:
+        slot = trial.find_slot(*place.span())
+        pattern += trial.text_pattern(at, place.start())
+        pattern += f"({slot.pattern})" if slot else re.escape(place.group())
+        same += text[at : place.start()] + ("7" if slot else place.group())
+        at = place.end()
+        slots += [slot] if slot else []
+    pattern += trial.text_pattern(at, len(text)) + r"\n"
+    names = [slot.name for slot in slots if slot.name]
+    lacks_step = parsed[0].step.step is not None and "step" not in names
+    if len(slots) < 2 or not names or len(names) > len({*names}) or lacks_step:
+        return None
+    like = {name: value for name, value in trial.values.items() if value is not None and value is not False}
+    line = re.compile(b"^" + pattern.encode(), re.MULTILINE)
+    made = LineLayout(parsed[0].format, parsed[1], line, tuple(slots), like, bool(bars))
+    alike = f"{same}{text[at:]}\n"
+    made.differ = bool(line.match(alike.encode())) and not made.check_line(alike, read(alike[:-1]))
+    return made if made.check_line(f"{text}\n", parsed) else None
+
+
+class _LayoutTrial:
+    """Parses a line repeatedly with other text at one position, to find out which field each number sets."""
+
+    def __init__(self, text: str, read: ParseLine, parsed: tuple[StepReport, str]) -> None:
+        self._text = text
+        self._read = read
+        self._parsed = parsed
+        self.values = _step_values(parsed[0].step)
+
+    def find_slot(self, start: int, end: int) -> NumberSlot | None:
+        """The field of the number at that position; None if it must be the same in all lines."""
+        name, rules, kinds = "", [*_RULES], []
+        for kind in _KINDS if "," in self._text[start:end] else _USUAL:
+            tried = [(float(each.replace(",", "")), self._changed_figures(start, end, each)) for each in kind.tries]
+            changed = {key for _, values in tried if values is not None for key in values}
+            if any(values is None for _, values in tried) or len(changed) > 1 or (name and changed - {name}):
+                continue
+            if not changed:
+                kinds += [] if name else [kind]
+                continue
+            if not name:
+                (name,), kinds = changed, []
+            fitting = [
+                rule
+                for rule in rules
+                if all(self._changes_only_field(rule, value, values, name) for value, values in tried)
+            ]
+            if fitting and (name not in {"step", "total", "skipped"} or kind is _WHOLE):
+                rules, kinds = fitting, [*kinds, kind]
+        if not kinds:
+            return None
+        if not name:
+            return NumberSlot("", "", False, _number_pattern(kinds, signed=self._text[start] == "-"))
+        zero, below = self._changed_figures(start, end, _ZERO), None
+        if _SIGNED.match(self._text, start - 1):
+            below = self._changed_figures(start, end, _NEGATIVE)
+        rule = next((each for each in rules if self._changes_only_field(each, 0.0, zero, name)), None)
+        signed = rule is not None and self._changes_only_field(rule, float(_NEGATIVE), below, name)
+        if self._text[start] == "-" and not signed:
+            return None
+        return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
+
+    def text_pattern(self, start: int, end: int) -> str:
+        """A pattern for this text; padding and bars may have any width where that does not matter."""
+        found, at = "", start
+        for blanks in _BLANKS.finditer(self._text, start, min(len(self._text), end + 1)):
+            if blanks.start() >= end:
+                break
+            last = min(blanks.end(), end)
+            drawn = blanks[0][-1] == "|"
+            widths = ("7%|##|", "100%|##########|") if drawn else (" ", " " * 9)
+            if all(self._changed_figures(blanks.start(), last, width) == {} for width in widths):
+                found += re.escape(self._text[at : blanks.start()]) + (_DRAWN if drawn else " {1,16}")
+                at = last
+        return found + re.escape(self._text[at:end])
+
+    def _changed_figures(self, start: int, end: int, other: str) -> dict[str, object] | None:
+        """The figures that change if `other` stands at that position; None if the line then has another meaning."""
+        parsed = self._read(self._text[:start] + other + self._text[end:])
+        if parsed is None or parsed[1] != self._parsed[1] or parsed[0].format != self._parsed[0].format:
+            return None
+        values = _step_values(parsed[0].step)
+        return {name: values.get(name) for name in values | self.values if values.get(name) != self.values.get(name)}
+
+    def _changes_only_field(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
+        """Whether `value` at that position changed only the field `name`, and as the rule says."""
+        if changed is None or changed.keys() - {name}:
+            return False
+        wanted, found = _RULES[rule](value), changed.get(name, self.values.get(name))
+        return wanted == found and type(wanted) is type(found)
+
+
+def _step_values(step: Step) -> dict[str, object]:
+    """All figures of a step by field; extra figures have a blank before their names."""
+    fields: dict[str, object] = dict(zip(Step._fields[:-1], step, strict=False))
+    return fields | {f" {name}": value for name, value in step.extra.items()}
+
+
+def _number_pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
+    """One pattern for the three usual notations, which is faster than an alternation."""
+    if _USUAL[0] in kinds and _USUAL[1] in kinds:
+        decimals = 20 if _USUAL[2] in kinds else 9
+        power = r"(?:[eE][-+]?[0-9]{1,2})?" if _USUAL[3] in kinds else ""
+        usual = rf"[0-9]{{1,12}}(?:\.[0-9]{{1,{decimals}}})?{power}"
+        others = [kind.pattern for kind in kinds if kind not in _USUAL]
+    else:
+        usual, others = kinds[0].pattern, [kind.pattern for kind in kinds[1:]]
+    every = "|".join([*reversed(others), usual])
+    return ("-?" if signed else "") + (f"(?:{every})" if others or signed else every)

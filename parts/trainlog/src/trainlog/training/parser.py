@@ -1,0 +1,475 @@
+"""Parses the output of training programs while it is printed; takes bytes in pieces of any size.
+
+Cost: searching for the words below takes a tenth of a nanosecond a byte; a line that holds one costs about a
+microsecond to set aside and 5 to 15 to read. Of lines that are all alike, as those of steps are, a whole piece is taken
+at once, which costs half a microsecond to two a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+from trainlog.patterns import lazy_pattern
+from trainlog.plain_lines import strip_terminal_codes
+from trainlog.training.formats import dictionaries as dicts
+from trainlog.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
+from trainlog.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
+from trainlog.training.formats.programs import (
+    GATE,
+    begins_next_verl_step,
+    find_verl_start,
+    iter_drawn_bars,
+    parse_keras,
+    parse_known_program,
+    parse_verl,
+)
+from trainlog.training.formats.unknown_programs import (
+    LearnedFormat,
+    OwnFormat,
+    StepLineFinder,
+    parse_in_configured_formats,
+)
+from trainlog.training.layout import LineLayout, find_similar, learn_layout
+from trainlog.training.reader import (
+    BESIDE,
+    BY_EPOCH,
+    EpochNumbering,
+    RunReader,
+    close_in_time,
+    count_skipped,
+    find_library_run,
+    merge_reports,
+    reporter_label,
+    split_reporter,
+)
+from trainlog.training.steps import PackedSteps, ProgressBar, Step
+from trainlog.training.values import StepReport, finite_total, parse_count
+from trainlog.unparsed import UnparsedCounter, UnparsedLines
+from trainlog.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans
+
+_ITERATION = lazy_pattern(r"\biteration\s+\d")
+_STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
+_LOSS = lazy_pattern(r"(?i)\b(?:[a-z]{1,12}[ _])?loss\b[\s:=]{1,4}\S")
+_OTHER = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
+"""What is no step of training."""
+
+
+def looks_like_megatron(text: str) -> bool:
+    return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
+
+
+def parse_partial_step(text: str) -> bool:
+    """Whether the line names a step and a loss, but no evaluation or checkpoint."""
+    return bool(_STEP.search(text) and _LOSS.search(text)) and not _OTHER.search(text)
+
+
+_PIECE = 1 << 13  # bytes that are tried at once
+_TOGETHER = 4  # similar lines that are worth columns
+_LAYOUTS = 16  # that are known at once
+LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
+_WORDS = (*GATE, *(word for word in (*dicts.HEADS, "Step Time", "Epoch ") if not any(map(word.__contains__, GATE))))
+WORDS = WordSearch(*(word.encode() for word in _WORDS))
+"""A line without any of these says nothing of training."""
+_REPORTED = tuple(word for word in _WORDS if word != "%|")
+_LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
+_JOINED = 60  # lines of which one report may consist
+_PLANNED = lazy_pattern(r"Total optimization steps = ([\d,]{1,20})")
+_CONTINUED = lazy_pattern(r"""\s*['"}]""")
+_EPOCH = lazy_pattern(r"\s*Epoch (\d{1,9})/(\d{1,9})\s*")
+_EPOCH_ENDS = lazy_pattern(r"\b(\d{1,15})/\1 ")  # at the last step of it
+_METRIC = lazy_pattern(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
+"""A line of figures of verl; a terminal may have broken it in the middle of the first one."""
+_PAIRED = lazy_pattern(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
+_FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
+
+
+class TrainingParser:
+    """Parses the log of one training job, fed in pieces."""
+
+    def __init__(self, own: tuple[OwnFormat, ...] = (), *, is_short: bool = False) -> None:
+        """`is_short`: of so few lines that learning what they look like costs more than parsing each by itself."""
+        self._blocks = LineBlocks(LONGEST, returns=True)
+        self._is_short = is_short
+        self._own = own
+        self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
+        self._runs: list[RunReader] = []
+        self._open: dict[str, RunReader] = {}
+        self._changed = False
+        self._learned = LearnedFormat()
+        self._bar: ProgressBar | None = None
+        self._planned: int | None = None
+        self._skipped = 0.0
+        self._epochs = EpochNumbering()
+        self._timed: Step | None = None
+        self._of_keras: dict[str, tuple[int, int]] = {}  # of each process: the epoch that has begun, and how many
+        self._parts: list[str] = []  # lines of a dictionary that is not closed yet
+        self._metrics: tuple[int, list[str]] | None = None  # step of verl and its lines, while more may come
+        self._block: MultilineReport | NotebookTable | None = None  # a report or table of which more lines may come
+        self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
+        self._reporter, self._others = "", 0  # who prints what is incomplete, and lines of others since
+        self._puzzle = UnparsedCounter()
+        self._rank = ""  # who printed the line, where that is known without its labels
+        self._layouts: list[LineLayout] = []  # what the lines look like, the last learned first
+        self._alone, self._unlike, self._looked = 0, 0, 0  # since the layout fitted, and all; look-ups
+
+    @property
+    def runs(self) -> tuple[RunReader, ...]:
+        """All runs so far, in the order of their beginning."""
+        return tuple(self._runs)
+
+    @property
+    def unreadable(self) -> UnparsedLines | None:
+        """Lines that look like steps but could not be parsed; None if there are none."""
+        return self._puzzle.told
+
+    def feed(self, data: bytes, line: int | None = None) -> bool:
+        """Parse more bytes, up to the last line end; returns whether any run changed.
+
+        `line` is the number of the first line in its log; without it lines follow those before.
+        """
+        block, at = self._blocks.feed(data), 0
+        if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
+            block = block.replace(b"^M", b" \n")
+        self._puzzle.begin_block(self._blocks.raw, line)
+        while at < len(block):
+            end = find_line_end(block, at + _PIECE)
+            self._parse_piece(block[at:end], at)
+            at = end
+        self._puzzle.end_block()
+        return self._take_changed()
+
+    def read_line(self, text: str, number: int, rank: int | None = None) -> bool:
+        """Parse a line; returns whether a run changed. `rank` printed it; None: as labels in it say."""
+        self._rank = "" if rank is None else str(rank)
+        self._puzzle.begin_block(b"", number)
+        for part in text.replace("^M", "\r").split("\r") if "\r" in text or "^M" in text else (text,):  # bars
+            self._parse_text(ANSI.sub("", part[:LONGEST]) if "\x1b" in part else part[:LONGEST], None)
+        self._rank = ""
+        return self._take_changed()
+
+    def _parse_piece(self, piece: bytes, offset: int) -> None:
+        """Parse some lines: together those that are like earlier ones, the others each by itself."""
+        layouts = [] if self.has_open_report() or self._timed is not None else self._layouts
+        rows = layouts[0].match_all(piece) if layouts and not self._follows_bars(layouts[0]) else []
+        if rows and (steps := layouts[0].parse_rows(rows)):
+            self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
+            return
+        found, at = self._lines.find_lines(piece), 0
+        similar = find_similar(layouts, piece, sorted(found) if layouts else ())
+        for layout, group in groupby(sorted(found), lambda start: similar[start][0] if start in similar else None):
+            lines = [*group]
+            end = found[lines[-1]] + 1
+            if layout is None or self._timed is not None or self.has_open_report() or self._follows_bars(layout):
+                self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
+            else:
+                _, steps, first = similar[lines[0]]
+                self._add_similar(layout, steps, first, first + len(lines), piece[lines[-1] : end])
+            at = end
+        self._parse_lines(piece, {}, at, len(piece), offset)
+
+    def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> None:
+        """Parse each of these lines by itself, and all between `at` and `stop` while a report is open."""
+        for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
+            self._puzzle.set_offset(offset + start)
+            self._parse_raw_line(piece[start : min(end, start + LONGEST)])
+
+    def _follows_bars(self, layout: LineLayout) -> bool:
+        """Whether each bar of these lines matters to a run whose steps are numbered by bars."""
+        return layout.draws_bar and ("dict" in self._open or self._planned is not None)
+
+    def _add_similar(self, layout: LineLayout, steps: PackedSteps, at: int, stop: int, last: bytes) -> None:
+        """Add steps of similar lines: together those that certainly follow what was before, the others one by one."""
+        add, label = self._add_step, layout.label
+        if layout.format == "deepspeed" or not self._epochs.renumber(steps, at, stop, layout.format, label):
+            add = self._add_report
+        while at < stop:
+            run = next(iter(self._open.values())) if len(self._open) == 1 and add == self._add_step else None
+            taken = 0
+            if run and stop - at >= _TOGETHER and not run.finished and run.format == layout.format:
+                taken = run.count_following(steps, at, stop, label, self._bar)
+            if run and taken >= _TOGETHER:
+                run.add_following(steps.slice(at, at + taken), label, self._bar)
+                self._alone = 0
+                self._puzzle.add_parsed()
+                self._changed = True
+            else:
+                taken = min(taken + 1, stop - at)
+                for each in range(at, at + taken):
+                    add(StepReport(layout.format, steps[each]), label)
+            at += taken
+        if layout.draws_bar:
+            self._take_progress_bar(strip_terminal_codes(last))
+
+    def close(self) -> bool:
+        """Parse an unterminated last line; returns whether any run changed."""
+        if rest := self._blocks.flush():
+            self._parse_raw_line(rest)
+        self._close_open_report()
+        run = self._open.get("megatron")
+        if self._timed is not None and (run is None or run.number is None):
+            self._add_report(StepReport("megatron-bridge", self._timed), "")
+        self._timed = None
+        confirmed = [run.confirm_number() for run in self._open.values()]
+        return self._take_changed() or any(confirmed)
+
+    def _take_changed(self) -> bool:
+        changed, self._changed = self._changed, False
+        return changed
+
+    def may_be_relevant(self, text: str) -> bool:
+        """Whether a line may say anything of training, by itself or after the lines before it."""
+        return (
+            any(word in text for word in _WORDS)
+            or self.has_open_report()
+            or parse_in_configured_formats(self._own, text) is not None
+        )
+
+    def has_open_report(self) -> bool:
+        """Whether a report of several lines is incomplete."""
+        return bool(self._parts or self._metrics or self._block or self._wrapped)
+
+    def _parse_raw_line(self, raw: bytes) -> None:
+        self._parse_text(strip_terminal_codes(raw), raw)
+
+    def _parse_text(self, text: str, raw: bytes | None) -> None:
+        """Parse a line; `raw`: its bytes, if similar lines may follow that can be parsed together."""
+        if self._own and (own := parse_in_configured_formats(self._own, text)):
+            self._add_report(own, self._reporter_of(text, own.at))
+            return
+        if self.has_open_report() and self._continues_report(text):
+            return
+        if "iteration" in text and "|" in text and (read := parse_megatron(text)):
+            for each in read:
+                timed, self._timed = self._timed, None
+                if timed is not None and close_in_time(each.step, timed):
+                    each.format, each.step = "megatron-bridge", merge_reports(each.step, timed)
+                self._add_report(each, self._reporter_of(text, each.at))
+            self._find_layout(raw, parse_megatron)
+            return
+        if "%|" in text:
+            self._take_progress_bar(text)
+        if any(map(text.__contains__, _REPORTED)):
+            self._parse_report(text, raw)
+        elif "%|" in text and "=" in text:
+            self._parse_single_line(text, raw)
+
+    def _parse_report(self, text: str, raw: bytes | None) -> None:
+        if (start := dicts.find_dictionary_start(text)) is not None:
+            self._open_dictionary(text, start, raw)
+        elif dicts.ends_run(text):
+            run = self._open.get("dict") or self._open.get("ms-swift")
+            if run:
+                run.confirm_number()
+                run.finished, self._bar = True, None
+                self._changed = True
+        elif (step := find_verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
+            self._begin_report(text)
+            self._metrics = (step, [text])
+        elif (block := open_report(text)) is not None:
+            self._begin_report(text)
+            self._block = block
+        else:
+            self._parse_single_line(text, raw)
+
+    def _parse_single_line(self, text: str, raw: bytes | None) -> None:
+        known_to = None
+        for known_to in self._iter_reports(text):
+            self._add_report(known_to, self._reporter_of(text, known_to.at))
+        if known_to is not None:
+            if known_to.format == "key-value":
+                self._find_layout(raw, self._learned.parse_known_line)
+            elif known_to.format != "keras":
+                self._find_layout(raw, lambda line: parse_bars(line) or [*filter(None, [parse_known_program(line)])])
+        elif "loss" in text and text.rstrip().endswith(","):
+            self._wrapped = [self._begin_report(text)]
+        elif looks_like_megatron(text) or (
+            any(run.is_known_format for run in self._open.values()) and parse_partial_step(text)
+        ):
+            self._puzzle.add_unparsed(text)
+
+    def _reporter_of(self, text: str, at: int) -> str:
+        return self._rank or reporter_label(text, at)
+
+    def _iter_reports(self, text: str) -> Iterator[StepReport]:
+        """Yield the steps that a line contains by itself."""
+        if ("%|" in text or "━" in text) and (drawn := parse_bars(text)):
+            yield from drawn
+        elif "Epoch " in text and text.rstrip()[-1:].isdigit() and (epoch := _EPOCH.fullmatch(split_reporter(text)[1])):
+            self._of_keras[self._split_reporter(text)[0]] = int(epoch[1]), int(epoch[2])
+        elif (found := self._parse_keras(text) if self._of_keras and "/" in text else None) or (
+            found := parse_known_program(text)
+        ):
+            yield found
+        elif (timed := parse_step_time(text) if "Step Time" in text else None) is not None:
+            self._merge_timing(timed)
+        elif planned := _PLANNED.search(text) if "optimization" in text else None:
+            self._planned = finite_total(parse_count(planned.group(1).replace(",", "")))
+        elif "loss" in text or "Loss" in text:
+            yield from self._learned.learn_from_line(text)
+
+    def _parse_keras(self, text: str) -> StepReport | None:
+        """The step of a bar in the epoch that has begun; a bar behind its last step is of other data."""
+        reporter, _ = self._split_reporter(text)
+        found = parse_keras(text, *self._of_keras[reporter]) if reporter in self._of_keras else None
+        if found and _EPOCH_ENDS.search(text):
+            del self._of_keras[reporter]
+        return found
+
+    def _split_reporter(self, text: str) -> tuple[str, str]:
+        label, bare = split_reporter(text)
+        return f"{self._rank}|{label}" if self._rank else label, bare
+
+    def _begin_report(self, line: str) -> str:
+        """The first line of a report, without labels."""
+        self._close_open_report()
+        (self._reporter, text), self._others = self._split_reporter(line), 0
+        return text
+
+    def _strip_reporter(self, line: str) -> str | None:
+        """The line without labels; None: another process printed it in between."""
+        reporter, text = self._split_reporter(line)
+        if reporter in {"", self._reporter}:
+            return text
+        if not self._reporter or self._metrics or self._others >= _JOINED:
+            return line
+        self._others += 1
+        return None
+
+    def _continues_report(self, line: str) -> bool:
+        if (text := self._strip_reporter(line)) is None:
+            return False
+        if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
+            self._parts.append(text)
+            if "}" in text:
+                self._close_open_report()
+            return True
+        if self._metrics and begins_next_verl_step(text, self._metrics[0]):
+            self._close_open_report()
+            return False
+        if self._metrics and (metric := _METRIC.match(text)) and len(self._metrics[1]) < 10 * _JOINED:
+            self._metrics[1].append(text[metric.start(1) :])
+            return True
+        if self._wrapped and _PAIRED.match(text) and len(self._wrapped) < _JOINED:
+            self._wrapped.append(text.strip())
+            return True
+        if self._block and (said := self._block.add_line(text)):
+            if isinstance(said, StepReport):
+                self._add_report(said, "")
+            return True
+        if not (isinstance(self._block, MultilineReport) and self._block.may_continue(text)):
+            self._close_open_report()
+        return False
+
+    def _close_open_report(self) -> None:
+        parts, self._parts = self._parts, []
+        metrics, self._metrics = self._metrics, None
+        block, self._block = self._block, None
+        wrapped, self._wrapped = self._wrapped, []
+        if parts and (found := dicts.parse_dictionary(" ".join(parts), 0)):
+            self._add_report(found, "")
+        if metrics and (found := parse_verl(metrics[0], " ".join(metrics[1]))):
+            self._add_report(found, "")
+        if isinstance(block, MultilineReport) and (found := block.to_report()):
+            self._add_report(found, "")
+        for each in self._learned.learn_from_line(" ".join(wrapped)) if len(wrapped) > 1 else ():
+            self._add_report(each, "")
+
+    def _open_dictionary(self, text: str, start: int, raw: bytes | None) -> None:
+        if "}" not in text[start:] and "..." not in text[start:]:
+            self._begin_report(text)
+            self._parts = [text[start:]]
+            return
+        for at, found in dicts.iter_dictionaries(text, start):
+            if found is None:
+                self._puzzle.add_unparsed(text)
+            elif at > start and "}" not in text[at:] and "..." not in text[at:]:
+                self._begin_report(text)
+                self._parts = [text[at:]]
+            else:
+                self._add_report(found, self._reporter_of(text, at))
+                self._find_layout(raw, dicts.parse_steps_of_line)
+
+    def _find_layout(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
+        """Look for a new layout after some lines were parsed one by one; that costs as much as 300 lines."""
+        if raw is None or self._is_short:
+            return
+        self._alone += 1
+        self._unlike += 1
+        if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked:
+            return
+        if any(layout.pattern.match(raw + b"\n") for layout in self._layouts):
+            return
+        self._looked += 1
+
+        def parse_alone(text: str) -> tuple[StepReport, str] | None:
+            words = ANSI.sub("", text)
+            found = read(words)
+            return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
+
+        if layout := learn_layout(raw.decode("utf-8", "replace"), parse_alone):
+            self._layouts, self._alone = [layout, *self._layouts[: _LAYOUTS - 1]], 0
+
+    def _take_progress_bar(self, text: str) -> None:
+        """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
+        for bar in iter_drawn_bars(text) if "it/s" in text or "s/it" in text else ():
+            run = self._open.get("dict")
+            if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
+                continue
+            self._bar = bar
+            if run and run.renumber_by_bar(bar):
+                self._changed = True
+
+    def _merge_timing(self, timed: Step) -> None:
+        """Merge Megatron-Bridge's timing line (rank 0) with the iteration line of the last rank, in any order."""
+        run = self._open.get("megatron")
+        if run is None or run.number is None:
+            if self._timed is not None:
+                self._add_report(StepReport("megatron-bridge", self._timed), "")
+            self._timed = timed
+        elif run.steps and close_in_time(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
+            run.steps[-1] = merge_reports(run.steps[-1], timed)
+            run.format = "megatron-bridge"
+            self._changed = True
+        else:
+            self._timed = timed
+
+    def _add_report(self, found: StepReport, label: str) -> None:
+        if found.format == "deepspeed":
+            found.step, self._skipped = count_skipped(found.step, self._skipped)
+            label = f"deepspeed {label}"
+        elif found.format in BY_EPOCH:
+            found.step = self._epochs.renumber_step(found.step, label)
+        self._add_step(found, label)
+
+    def _add_step(self, found: StepReport, label: str) -> None:
+        self._puzzle.add_parsed()
+        run = self._run_for(found, label)
+        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in BESIDE:
+            run.format = found.format
+        if found.step.step is None and _FAMILIES.get(found.format) == "dict":
+            run.add_unnumbered(found.step, self._bar)
+        else:
+            run.add_step(found.step, label)
+        self._changed = True
+
+    def _run_for(self, found: StepReport, label: str) -> RunReader:
+        family, number = _FAMILIES.get(found.format, found.format), found.step.step
+        if found.format in BESIDE and number is not None:
+            for run in self._open.values():
+                if not run.finished and run.may_contain_step(number):
+                    return run
+        run_ = self._open.get(family) or find_library_run(self._open, found, number)
+        if run_ is None or run_.finished or run_.begins_new_run(number, label):
+            run_ = RunReader(found.format)
+            self._runs.append(run_)
+        self._open[family] = run_
+        return run_
+
+
+def parse_training(data: bytes, own: tuple[OwnFormat, ...] = (), *, is_short: bool = False) -> tuple[RunReader, ...]:
+    """The training runs in a whole log; the arguments are those of TrainingParser."""
+    parser = TrainingParser(own, is_short=is_short)
+    parser.feed(data)
+    parser.close()
+    return parser.runs

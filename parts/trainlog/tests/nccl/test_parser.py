@@ -1,0 +1,503 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from trainlog import parse_nccl
+from trainlog.nccl.parser import LONGEST, NcclParser
+from trainlog.nccl.results import NcclHalf, NcclRow, NcclTest
+
+FIXTURES = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[4] / "practice" / "data"
+HEAD = (
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
+    "     time   algbw   busbw  #wrong\n"
+)
+ROW = (
+    "     1048576        262144     float     sum      -1    34.65   30.26   52.96       0"
+    "    34.35   30.52   53.41       0\n"
+)
+NEXT = (
+    "     2097152        524288     float     sum      -1    37.96   55.24   96.67       0"
+    "    38.07   55.09   96.40       0\n"
+)
+TORN = ROW.index("-1") + 2
+"""Where libnccl's lines may cut a row first."""
+FOOT = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 74.86 \n#\n"
+INFO = "node-7:21:98 [0] NCCL INFO Launch mode Parallel\n"
+FIRST = NcclRow(1048576, 262144, "float", "sum", -1, NcclHalf(34.65, 30.26, 52.96, 0), NcclHalf(34.35, 30.52, 53.41, 0))
+SECOND = NcclRow(
+    2097152, 524288, "float", "sum", -1, NcclHalf(37.96, 55.24, 96.67, 0), NcclHalf(38.07, 55.09, 96.40, 0)
+)
+
+
+def fixture(name: str) -> bytes:
+    return (FIXTURES / f"nccl_{name}.txt").read_bytes()
+
+
+def one(text: str) -> NcclTest:
+    (test,) = parse_nccl(text.encode())
+    return test
+
+
+def row(text: str, head: str = HEAD) -> NcclRow:
+    (found,) = one(head + text + "\n").rows
+    return found
+
+
+# whole recordings
+
+
+@pytest.mark.parametrize(
+    ("name", "average", "last"),
+    [
+        ("all_gather", 92.195, 353.68),
+        ("alltoall", 82.1457, 338.67),
+        ("reduce_scatter", 89.7046, 354.06),
+        ("sendrecv", 71.3989, 362.29),
+    ],
+)
+def test_recordings_of_8_gpus(name: str, average: float, last: float) -> None:
+    (test,) = parse_nccl(fixture(name))
+    assert (test.program, test.version, test.ranks) == (f"{name}_perf", "2.19.6", 8)
+    assert (len(test.rows), test.avg_busbw, test.out_of_bounds) == (15, average, 0)
+    assert (test.ok, test.finished, test.error) == (True, True, None)
+    assert test.rows[-1].in_place is not None
+    assert test.rows[-1].in_place.busbw == last
+
+
+def test_every_number_of_a_recording() -> None:
+    (test,) = parse_nccl((DATA / "nccl_all_reduce_h200x4.txt").read_bytes())
+    assert [each.size for each in test.rows] == [2 << power for power in range(20, 34)]
+    assert all(each.count * 4 == each.size for each in test.rows)
+    assert test.rows[0] == NcclRow(
+        2097152, 524288, "float", "sum", -1, NcclHalf(52.22, 40.16, 60.24, 0), NcclHalf(53.54, 39.17, 58.75, 0)
+    )
+    assert test.rows[-1].out_of_place == NcclHalf(70539.0, 243.55, 365.33, 0)
+    assert test.peak_busbw == 366.97
+
+
+def test_the_footer_is_the_mean_of_rows_and_halves() -> None:
+    for name in ("all_gather", "alltoall", "reduce_scatter", "sendrecv"):
+        (test,) = parse_nccl(fixture(name))
+        values = [half.busbw or 0.0 for each in test.rows for half in (each.out_of_place, each.in_place) if half]
+        assert test.avg_busbw == pytest.approx(sum(values) / len(values), abs=0.01)
+
+
+def test_sizes_of_zero_are_kept_each() -> None:
+    (test,) = parse_nccl(fixture("all_gather"))
+    assert [each.size for each in test.rows[:3]] == [0, 0, 128]
+
+
+def test_no_check_in_place() -> None:
+    (test,) = parse_nccl(fixture("sendrecv"))
+    halves = [(each.out_of_place, each.in_place) for each in test.rows]
+    assert all(first and first.wrong == 0 and second and second.wrong is None for first, second in halves)
+
+
+def test_what_was_taken_for_a_heading_lacks_its_number_sign() -> None:
+    text = """\
+mpirun -np 8 ./build/all_reduce_perf -b 8 -e 8G
+ nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+
+ Using devices
+   Rank  0 Pid   4101 on node-7 device  0 [0x00] NVIDIA B200
+   Rank  1 Group  0 Pid   4102 on node-7 device  1 [0x00] NVIDIA B200
+"""
+    test = one(text + HEAD.replace("#  ", "   ", 1) + ROW + FOOT.replace("#", ""))
+    assert (test.program, test.ranks, test.rows, test.avg_busbw) == ("all_reduce_perf", 2, (FIRST,), 74.86)
+    assert one(text).ranks == 2
+    assert parse_nccl(b"he said that Rank 3 Pid 7 on node-7 was late\n") == ()
+
+
+def test_quotes_and_escapes_are_not_part_of_a_name() -> None:
+    start = '{"log":"# nccl-tests version 2.19.6\\n","n":1}\n{"log":"# Collective test starting: all_reduce_perf\\n",'
+    test = one(start + '"n":2}\n' + FOOT)
+    assert (test.version, test.program) == ("2.19.6", "all_reduce_perf")
+
+
+def test_nothing_is_said_to_be_well_where_rows_were_not_read() -> None:
+    assert one(HEAD + FOOT).ok is None
+    assert one(HEAD + ROW + FOOT).ok is True
+    bad = NEXT.replace("37.96", "37..96")
+    assert one(HEAD + ROW + bad + FOOT).ok is None
+    assert one(HEAD + FOOT.replace("0 OK", "4 FAILED")).ok is False
+
+
+def test_a_failure_as_it_was_told_in_2018() -> None:
+    test = one("NCCL failure common.cu:921 'unhandled system error'\n")
+    assert (test.ok, test.error) == (False, "NCCL failure common.cu:921 'unhandled system error'")
+
+
+@pytest.mark.parametrize(
+    "odd", ["", INFO, "   " + ROW, HEAD, ROW.replace("   0\n", " N/A\n"), ROW.replace("0\n", "3\n")]
+)
+def test_rows_that_follow_each_other_are_read_as_if_each_stood_alone(odd: str) -> None:
+    rows = [ROW.replace("1048576", f"{8 << at:7}") for at in range(30)]
+    text = HEAD + "".join(rows[:12]) + odd + "".join(rows[12:]) + FOOT
+    together, parser = parse_nccl(text.encode()), NcclParser()
+    for line in text.splitlines(keepends=True):
+        parser.feed(line.encode())
+    assert together == parser.tests
+    assert sum(len(test.rows) for test in together) == 30 + (odd not in {"", INFO, HEAD})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("34.65", ".5"), ("34.65", "1e5"), ("34.65", "1_0"), ("34.65", "nan"), ("34.65", "-3.5"), ("34.65", "5."),
+        ("34.65", "9" * 400), ("1048576", "9" * 25), ("262144", "-262144"), ("262144", "26_144"), ("-1", "1"),
+        ("-1", "--1"), ("-1", "-1.0"), ("float", "bfloat16"), ("float", "sum"), ("sum", "mulsum"), ("sum", "half"),
+        ("53.41       0", "53.41     N/A"), ("53.41       0", "53.41      -5"), ("53.41       0", "53.41     0|"),
+        ("    34.35", "\r    34.35"), ("    34.35", "\x0b34.35"), ("    34.35", " | 34.35"), ("0\n", "0 |\n"),
+        ("       0\n", "\n"), ("0\n", "0 1\n"), ("0\n", "0\r\n"), ("     1048576", "  3  1048576"), ("0\n", "\n0 "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 7, 29])
+def test_an_odd_row_is_read_among_others_as_it_is_by_itself(old: str, new: str, at: int) -> None:
+    rows = [ROW.replace("1048576", f"{8 << place:7}") for place in range(30)]
+    rows[at] = ROW.replace(old, new, 1)
+    text, parser = HEAD + "".join(rows) + FOOT, NcclParser()
+    for line in text.split("\n"):
+        parser.feed(f"{line}\n".encode())
+    assert parse_nccl(text.encode()) == parser.tests
+
+
+# rows
+
+
+def test_old_tables_have_an_integer_time_where_new_ones_have_the_root() -> None:
+    head = "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error\n"
+    found = row(
+        "  1073741808      22369621   float    13744   71.61   71.61  1e+00   8837.0  111.38  111.38  0e+00", head
+    )
+    assert (found.redop, found.root) == (None, None)
+    assert found.out_of_place == NcclHalf(13744.0, 71.61, 71.61, None)
+
+
+def test_old_tables_with_a_root_and_without_an_operation() -> None:
+    head = (
+        "#       size         count    type    root     time   algbw   busbw  error     time   algbw   busbw  error\n"
+    )
+    found = row(
+        "        1024           256   float       3    13744   71.61   71.61  0e+00   8837.0  111.38  111.38  0e+00",
+        head,
+    )
+    assert (found.redop, found.root, found.out_of_place and found.out_of_place.time_us) == (None, 3, 13744.0)
+
+
+def test_the_first_tables_are_in_milliseconds() -> None:
+    head = (
+        "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res\n"
+    )
+    found = row(
+        "    10000000      10000000    char     sum    1.628   6.14   9.21    0e+00    1.932   5.18   7.77    N/A", head
+    )
+    assert found.out_of_place is not None
+    assert found.out_of_place.time_us == pytest.approx(1628)
+    assert found.out_of_place.wrong is None
+
+
+def test_wrong_elements_too_many_for_the_column() -> None:
+    found = row(
+        "     8388608       2097152     float     sum      -1   1248.3    6.72    6.72  2.68435e+08"
+        "   1189.1    7.05    7.05  1e+06"
+    )
+    assert [half.wrong for half in (found.out_of_place, found.in_place) if half] == [268435000, 1000000]
+
+
+def test_a_date_behind_the_row() -> None:
+    assert row(ROW.rstrip() + " 2026-03-01 12:30:59") == FIRST
+
+
+def test_per_iteration_columns_are_passed_over() -> None:
+    extra = "    33.10    36.20    35.90    1.20"
+    words = ROW.split()
+    torn = "  ".join([*words[:9], extra, *words[9:], extra])
+    assert row(torn) == FIRST
+
+
+def test_a_column_of_bit_differences() -> None:
+    words = ROW.split()
+    assert row("  ".join([*words[:9], "0", *words[9:], "0"])) == FIRST
+
+
+def test_a_retyped_table_with_one_half() -> None:
+    found = row("1048576 262144 float sum -1 34.65 30.26 52.96 0")
+    assert (found.out_of_place, found.in_place) == (FIRST.out_of_place, None)
+
+
+def test_a_retyped_table_without_a_check() -> None:
+    found = row("1048576 262144 float sum 34.65 30.26 52.96")
+    assert found.out_of_place == NcclHalf(34.65, 30.26, 52.96, None)
+
+
+def test_a_row_somebody_commented_out() -> None:
+    assert row("# " + ROW.strip()) == FIRST
+
+
+def test_placeholders_are_no_row() -> None:
+    test = one(HEAD + "  8589934592  2147483648  float  sum  -1  ...  ...  ...  0  ...  ...  ...  0\n" + FOOT)
+    assert (test.rows, test.finished) == ((), True)
+
+
+def test_prose_is_no_row() -> None:
+    assert parse_nccl(b"sum of 3 4 floats\nloss 2.104 1 2 float values were seen, then 3\n") == ()
+
+
+# what stands in front of rows
+
+LABELS = [
+    "[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", " 0: ", "node-7: ", "x3005c0s13b0n0.hsn.cm 0: ", "[pod/train-0/main] ",
+    "> ", "    ", "\t", "2026-03-01T12:30:59.123456789Z ", "[+  12.3] ", "\x1b[32m", "train-0 main ",
+    "[pod/a/b] 2026-03-01T12:30:59Z ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("name", ["all_gather", "sendrecv"])
+def test_labels_change_nothing(label: str, name: str) -> None:
+    plain = fixture(name).decode()
+    labelled = "".join(f"{label}{line}\n" for line in plain.splitlines())
+    assert parse_nccl(labelled.encode()) == parse_nccl(plain.encode())
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_torn_row_under_a_label(label: str) -> None:
+    head, tail = ROW[:TORN], ROW[TORN:]
+    lines = [HEAD, head + INFO, tail, NEXT]
+    (test,) = parse_nccl("".join(f"{label}{line}" for line in lines).encode())
+    assert test.rows == (FIRST, SECOND)
+
+
+def test_colours_are_not_text() -> None:
+    assert one(HEAD + "\x1b[1m\x1b[31m" + ROW.rstrip() + "\x1b[0m\n").rows == (FIRST,)
+
+
+def test_processes_told_apart_by_label_do_not_mix() -> None:
+    lines = [HEAD, ROW, NEXT, FOOT.splitlines()[0] + "\n", FOOT.splitlines()[1] + "\n"]
+    both = "".join(f"[1,{rank}]<stdout>:{line}" for line in lines for rank in (0, 1))
+    tests = parse_nccl(both.encode())
+    assert [test.rows for test in tests] == [(FIRST, SECOND), (FIRST, SECOND)]
+    assert all(test.finished for test in tests)
+
+
+# lines of libnccl in the middle of a row
+
+
+def test_a_line_glued_behind_the_root() -> None:
+    assert one(HEAD + ROW[:TORN] + INFO + ROW[TORN:] + NEXT).rows == (FIRST, SECOND)
+
+
+def test_a_line_glued_behind_the_first_half() -> None:
+    cut = ROW.index("    34.35")
+    assert one(HEAD + ROW[:cut] + INFO + ROW[cut:] + NEXT).rows == (FIRST, SECOND)
+
+
+def test_a_row_torn_twice() -> None:
+    cut = ROW.index("    34.35")
+    assert one(HEAD + ROW[:TORN] + INFO + ROW[TORN:cut] + INFO + INFO + ROW[cut:] + NEXT).rows == (FIRST, SECOND)
+
+
+def test_half_a_row_is_kept_when_the_rest_never_comes() -> None:
+    cut = ROW.index("    34.35")
+    assert one(HEAD + ROW[:cut] + INFO + NEXT).rows == (structs.replace(FIRST, in_place=None), SECOND)
+
+
+def test_values_without_a_row_are_nobodys() -> None:
+    assert one(HEAD + ROW + "     72481.1   25.16   44.02       0  72469.2   25.16   44.03       0\n" + FOOT).rows == (
+        FIRST,
+    )
+
+
+# several tests in one log
+
+
+def test_one_after_another() -> None:
+    tests = parse_nccl(fixture("all_gather") + fixture("alltoall") + fixture("sendrecv"))
+    assert [test.program for test in tests] == ["all_gather_perf", "alltoall_perf", "sendrecv_perf"]
+    assert [len(test.rows) for test in tests] == [15, 15, 15]
+
+
+def test_one_that_was_killed_and_the_next() -> None:
+    cut = fixture("all_gather").rindex(b"  2147483648")
+    first, second = parse_nccl(fixture("all_gather")[:cut] + fixture("alltoall"))
+    assert (len(first.rows), first.finished, first.ok, first.avg_busbw) == (14, False, None, None)
+    assert (len(second.rows), second.finished, second.program) == (15, True, "alltoall_perf")
+
+
+def test_two_tables_without_a_footer_are_two_tests() -> None:
+    first, second = parse_nccl((HEAD + ROW + NEXT + HEAD + ROW + NEXT + FOOT).encode())
+    assert (first.rows, first.finished, first.avg_busbw, first.ok) == ((FIRST, SECOND), False, None, None)
+    assert (second.rows, second.finished, second.avg_busbw, second.ok) == ((FIRST, SECOND), True, 74.86, True)
+    first, second = parse_nccl((HEAD + NEXT + HEAD + ROW).encode())
+    assert (first.rows, second.rows) == ((SECOND,), (FIRST,))
+
+
+def test_two_that_print_into_each_other() -> None:
+    start = "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 2097152 step: 2(factor) validation: 1\n"
+    rank = "#  Rank  0 Group  0 Pid 1530412 on      node3 device  0 [0000:0f:00] NVIDIA H20\n"
+    text = start + start + rank + rank + HEAD + ROW + HEAD + NEXT + FOOT + ROW + NEXT + FOOT.replace("74.86", "75.01")
+    first, second = parse_nccl(text.encode())
+    assert (first.rows, first.avg_busbw, first.ranks) == ((FIRST, SECOND), 74.86, 1)
+    assert (second.rows, second.avg_busbw, second.ranks) == ((FIRST, SECOND), 75.01, 1)
+
+
+def test_two_that_print_row_by_row() -> None:
+    start = "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 2097152 step: 2(factor) validation: 1\n"
+    tests = parse_nccl((start + start + HEAD + HEAD + ROW + ROW + NEXT + NEXT + FOOT + FOOT).encode())
+    assert [test.rows for test in tests] == [(FIRST, SECOND), (FIRST, SECOND)]
+    assert [test.finished for test in tests] == [True, True]
+
+
+def test_sizes_repeated_in_one_table_stay_together() -> None:
+    test = one("# nThread 1 nGpus 8\n" + HEAD + ROW + NEXT + ROW + NEXT + FOOT)
+    assert (len(test.rows), test.finished) == (4, True)
+
+
+def test_an_old_program_is_named_by_the_command_before_it() -> None:
+    text = "+ mpirun -np 2 ./build/all_reduce_perf -b 1M -e 2M\n# nThread 1 nGpus 8 minBytes 8\n" + HEAD + ROW
+    assert one(text).program == "all_reduce_perf"
+
+
+# ends
+
+
+def test_a_table_without_a_footer_is_not_finished() -> None:
+    test = one(HEAD + ROW)
+    assert (test.finished, test.ok, test.avg_busbw, test.out_of_bounds) == (False, None, None, None)
+
+
+def test_wrong_values_fail_the_test_before_its_footer() -> None:
+    assert one(HEAD + ROW.replace("       0 ", "      96 ", 1)).ok is False
+
+
+def test_failed_checks_fail_the_test() -> None:
+    test = one(HEAD + ROW + FOOT.replace("0 OK", "4 FAILED"))
+    assert (test.ok, test.out_of_bounds, test.finished) == (False, 4, True)
+
+
+def test_too_slow_is_failed() -> None:
+    test = one(HEAD + ROW + FOOT.replace("74.86 ", "74.86 FAILED"))
+    assert (test.ok, test.avg_busbw) == (False, 74.86)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("390.79 GB/s", 390.79), ("nan", None), ("-nan", None), ("XXX.XX", None), ("0", 0.0)]
+)
+def test_averages_as_they_are_found(text: str, value: float | None) -> None:
+    test = one(HEAD + ROW + f"Avg bus bandwidth: {text}\n")
+    assert (test.avg_busbw, test.finished) == (value, True)
+
+
+def test_a_failure_says_what_failed() -> None:
+    text = "\n".join(
+        (
+            "n7: Test NCCL failure common.cu:392 'unhandled cuda error'",
+            " .. n7 pid 5068: Test failure common.cu:590",
+        )
+    )
+    test = one("# nThread 1 nGpus 2\n" + HEAD + ROW + text + "\n")
+    assert (test.error, test.ok) == ("Test NCCL failure common.cu:392 'unhandled cuda error'", False)
+    assert (test.rows, test.finished) == ((FIRST,), False)
+
+
+def test_a_failure_of_another_process_is_a_failure_of_the_test() -> None:
+    text = f"[1,0]<stdout>:{HEAD}[1,0]<stdout>:{ROW}[1,3]<stderr>:n7: Test CUDA failure common.cu:5 'out of memory'\n"
+    assert one(text).error == "Test CUDA failure common.cu:5 'out of memory'"
+
+
+def test_a_failure_before_any_table_is_a_test_that_failed() -> None:
+    test = one("n7: Test CUDA failure common.cu:516 'no device'\n")
+    assert (test.rows, test.ok) == ((), False)
+
+
+def test_an_error_under_the_footer() -> None:
+    test = one(HEAD + ROW + FOOT + "# Collective test concluded: all_reduce_perf\n#\n# error: remote process exited\n")
+    assert (test.error, test.program, test.ok) == ("remote process exited", "all_reduce_perf", False)
+
+
+# pieces
+
+
+def test_a_row_is_there_as_soon_as_its_line_has_ended() -> None:
+    parser = NcclParser()
+    assert parser.feed((HEAD + ROW[:-1]).encode())[0].rows == ()
+    (test,) = parser.feed(b"\n")
+    assert test.rows == (FIRST,)
+    assert parser.feed(b"step 12: loss 2.104\n") == []
+
+
+def test_the_last_line_needs_no_end() -> None:
+    parser = NcclParser()
+    parser.feed((HEAD + ROW.rstrip()).encode())
+    (test,) = parser.close()
+    assert test.rows == (FIRST,)
+    assert parser.close() == []
+
+
+def test_a_line_without_an_end_does_not_grow_for_ever() -> None:
+    parser = NcclParser()
+    for _ in range(400):
+        parser.feed(b"x" * LONGEST)
+    parser.feed(b"\n" + (HEAD + ROW).encode())
+    assert parser.tests[0].rows == (FIRST,)
+
+
+def test_windows_line_ends_and_bytes_that_are_no_text() -> None:
+    assert one((HEAD + ROW).replace("\n", "\r\n")).rows == (FIRST,)
+    assert parse_nccl(b"\xff\xfe\x00\n" + (HEAD + ROW).encode())[0].rows == (FIRST,)
+
+
+MIXED = (
+    fixture("sendrecv")
+    + b"\x1b[2mn7:1:2 [0] NCCL INFO x\n"
+    + fixture("all_gather")[:-400]
+    + b"Test timeout\n"
+    + fixture("alltoall")
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, len(MIXED)), max_size=25))
+def test_how_the_bytes_are_cut_does_not_matter(cuts: list[int]) -> None:
+    parser, at = NcclParser(), 0
+    for cut in [*sorted(cuts), len(MIXED)]:
+        parser.feed(MIXED[at:cut])
+        at = cut
+    parser.close()
+    assert parser.tests == parse_nccl(MIXED)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=400))
+def test_no_bytes_break_it(data: bytes) -> None:
+    tests = parse_nccl(HEAD.encode() + data + b"\n" + ROW.encode())
+    assert any(FIRST in test.rows for test in tests)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="0123456789 .-+e#:NA/[]<>floatsum\n\t", max_size=300))
+def test_no_text_like_a_table_breaks_it(text: str) -> None:
+    for test in parse_nccl((HEAD + text).encode()):
+        assert all(each.size >= 0 for each in test.rows)
+
+
+def test_a_value_beyond_all_numbers_is_none() -> None:
+    found = row("1048576 262144 float sum -1 34.65 30.26 1e999 1e999 34.35 30.52 53.41 0")
+    assert found.out_of_place == NcclHalf(34.65, 30.26, None, None)
+
+
+def test_rows_of_rare_types_after_a_header() -> None:
+    rows = "".join(ROW.replace("   float", f"{kind:>8}") for kind in ("int8", "uint8", "int32", "double", "fp8_e4m3"))
+    assert [each.type for each in one(HEAD + rows + FOOT).rows] == ["int8", "uint8", "int32", "double", "fp8_e4m3"]
+
+
+def test_a_table_begins_in_the_middle_of_a_large_piece() -> None:
+    quiet = INFO * 2000
+    tests = parse_nccl((quiet + HEAD + ROW.replace("float", " int8") + quiet + NEXT + FOOT + quiet).encode())
+    assert [[each.type for each in test.rows] for test in tests] == [["int8", "float"]]

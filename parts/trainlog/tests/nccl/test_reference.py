@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainlog.nccl.results import (
+    A4_ALL_REDUCE,
+    PASS_LINE,
+    NcclHalf,
+    NcclRow,
+    NcclTest,
+    RowRating,
+    expected_busbw,
+    health_scan_average,
+    judge_row,
+)
+
+MIB, GIB = 2**20, 2**30
+
+
+def row(size: int, out: float | None, within: float | None = None, wrong: int | None = 0) -> NcclRow:
+    return NcclRow(
+        size, size // 4, "float", "sum", -1, NcclHalf(1.0, out, out, wrong), NcclHalf(1.0, within, within, wrong)
+    )
+
+
+@pytest.mark.parametrize(("size", "value"), A4_ALL_REDUCE)
+def test_known_points_are_met(size: int, value: float) -> None:
+    assert expected_busbw(size) == pytest.approx(value)
+
+
+def test_between_points_the_curve_is_straight_over_the_logarithm() -> None:
+    assert expected_busbw(128 * MIB) == pytest.approx((341 + 535) / 2)
+    assert expected_busbw(16 * MIB) == pytest.approx(100 + 241 / 3)
+
+
+def test_outside_the_curve() -> None:
+    assert expected_busbw(4 * MIB) is None
+    assert expected_busbw(16 * GIB) == 683.5
+
+
+@given(st.integers(8 * MIB, 64 * GIB), st.integers(0, GIB))
+def test_the_curve_never_falls(size: int, more: int) -> None:
+    low, high = expected_busbw(size), expected_busbw(size + more)
+    assert low is not None
+    assert high is not None
+    assert low <= high + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("out", "within", "word"),
+    [
+        (594.0, 590.0, RowRating.GOOD),
+        (100.0, 540.0, RowRating.GOOD),
+        (450.0, 440.0, RowRating.FAIR),
+        (250.0, None, RowRating.BELOW),
+        (None, None, RowRating.NONE),
+    ],
+)  # fmt: skip
+def test_the_better_half_is_judged(out: float | None, within: float | None, word: RowRating) -> None:
+    assert judge_row(row(512 * MIB, out, within)).word is word
+
+
+def test_a_wrong_result_is_a_failure_however_fast() -> None:
+    found = judge_row(row(512 * MIB, 600.0, 600.0, wrong=3))
+    assert found.word is RowRating.WRONG
+    assert judge_row(row(1024, 0.1, wrong=3)).word is RowRating.WRONG
+
+
+def test_unchecked_results_are_not_wrong() -> None:
+    assert judge_row(row(512 * MIB, 600.0, 600.0, wrong=None)).word is RowRating.GOOD
+
+
+def test_small_sizes_have_no_verdict() -> None:
+    assert judge_row(row(1024, 0.1)).word is RowRating.NONE
+
+
+def test_the_scan_averages_large_sizes_only() -> None:
+    test = NcclTest(
+        rows=(row(GIB, 1.0, 1.0), row(2 * GIB, 240.0, 260.0), row(8 * GIB, 300.0, None), row(16 * GIB, 9.0, 9.0))
+    )
+    assert health_scan_average(test) == pytest.approx((240 + 260 + 300) / 3)
+    assert health_scan_average(NcclTest(rows=(row(GIB, 1.0),))) is None
+    assert PASS_LINE == 250.0
