@@ -15,6 +15,6 @@ Each package knows only those named after it:
 - `kube`: the Kubernetes API: connections, requests and watches; each kind of object is a module of `kube.objects`.
 
 Beside them, `settings`, `assets` and `folders` say how a4 was started and where files are, `config` and `patterns`
-what a person has set, `decoding` turns bytes of pods and
-buckets into objects within limits, and `errors` holds the failures that a person can act on.
+what a person has set, `decoding` turns bytes of pods and buckets into objects within limits, `durations` turns seconds
+into words, and `errors` holds the failures that a person can act on.
 """

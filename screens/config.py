@@ -266,11 +266,10 @@ def _print_checked(loaded: LoadedConfig, known: KnownNames, problems: Sequence[C
     """Print where commands that name an object have their key, and whether the file is right."""
     for use in _uses_of(loaded, known, problems):
         if use["uses"]:
-            about = " and ".join(f"{{{each}}}" for each in use["uses"])
-            where = f"on {', '.join(use['pages'])}: other pages are not about {about}"
-            print_line(f"{loaded.path}:{use['line']}: {use['key']} ({use['name']}) is {where}.")
+            objects = ", ".join(use["uses"])
+            print_line(f"{use['name']} ({use['key']}) is on the pages that show {objects}: {', '.join(use['pages'])}.")
     if not problems:
-        there = "is right" if loaded.text is not None else "is not there: everything is at its default"
+        there = "has no errors" if loaded.text is not None else "is not there: everything is at its default"
         print_line(f"{loaded.path} {there}.")
 
 

@@ -11,6 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from console.durations import DAY, HOUR, MINUTE, format_duration
 from console.metrics.alarm import GLYPH
 from console.settings import YOU
 from screens.sanitize import one_line
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
     from console.metrics.alarm import Alarm
     from console.scheduling.why_answer import Why
-
-MINUTE = 60
-HOUR = 60 * MINUTE
-DAY = 24 * HOUR
 
 JOB_INKS = 12  # jobs have this many colours; the thirteenth shares one
 
@@ -94,18 +91,7 @@ def age(seconds: float) -> str:
     return f"{whole // DAY}d"
 
 
-def duration(seconds: float) -> str:
-    """A duration as part of a sentence: "41 s", "2 min", "3 h 12 min", "4 d 2 h"."""
-    whole = max(0, int(seconds))
-    if whole < MINUTE:
-        return f"{whole} s"
-    if whole < HOUR:
-        return f"{whole // MINUTE} min"
-    if whole < DAY:
-        rest = whole % HOUR // MINUTE
-        return f"{whole // HOUR} h {rest} min" if rest else f"{whole // HOUR} h"
-    rest = whole % DAY // HOUR
-    return f"{whole // DAY} d {rest} h" if rest else f"{whole // DAY} d"
+duration = format_duration
 
 
 def freshness(seconds: float) -> str:

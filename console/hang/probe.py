@@ -160,11 +160,6 @@ def find_py_spy(processes: list[dict[str, Any]]) -> str:
     return shutil.which("py-spy") or shutil.which("py-spy", path=os.pathsep.join(folders)) or ""
 
 
-def find_gdb() -> str:
-    """Path of gdb, if it may attach to these processes; empty if it is not installed."""
-    return "" if "A4_PROC" in os.environ else shutil.which("gdb") or ""
-
-
 def dump_stacks(tool: str, each: dict[str, Any]) -> tuple[str, str]:
     """The stacks of a process, or an error message."""
     # One that sleeps in the kernel until storage answers never comes to a halt, and py-spy would wait for it.
@@ -620,7 +615,7 @@ def main() -> None:
     for each in found + starters:
         each.pop("env", None)
         each.pop("argv", None)
-    told.update(processes=found, launchers=starters, gdb=find_gdb())
+    told.update(processes=found, launchers=starters, gdb="" if "A4_PROC" in os.environ else shutil.which("gdb") or "")
     json.dump(told, sys.stdout)
 
 

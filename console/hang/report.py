@@ -192,11 +192,6 @@ class HangGroup:
         return gone and self.doing is Activity.UNKNOWN
 
     @property
-    def is_misused(self) -> bool:
-        """Whether NCCL says that the program called it wrongly there."""
-        return "Invalid" in self.failure
-
-    @property
     def advice(self) -> str:
         if self.behind:
             return FAILED if self.failure else BEHIND
@@ -386,7 +381,7 @@ class HangReport:
         """Whether the verdict names the program, its data or its storage, so that other nodes would not help."""
         if self.absent or any(group.is_gone for group in self.suspects):
             return False
-        if any(group.is_misused for group in self.suspects):
+        if any("Invalid" in group.failure for group in self.suspects):
             return True
         found = self.recorded
         return self._stacks_explain or (found is not None and (found.in_another or found.kind in PROGRAM_AT_FAULT))

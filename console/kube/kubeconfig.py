@@ -23,7 +23,10 @@ from console.kube.target import Cluster, Masked, Target, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PRACTICE = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
-_GET_ONE = "Set KUBECONFIG to one; `a4 clusters` lists Google's clusters, which need none; or `a4 --demo`."
+_GET_ONE = (
+    "Name one by --kubeconfig FILE or KUBECONFIG, take one of Google's clusters (`a4 clusters`), or try `a4 --demo`."
+)
+_REPAIR = "Repair that file, or name another one by --kubeconfig FILE or KUBECONFIG."
 
 
 class Context(Masked):
@@ -119,9 +122,9 @@ def _read(path: Path) -> _File:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _GET_ONE) from error
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR) from error
     except UnicodeDecodeError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _GET_ONE) from error
+        raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR) from error
     try:
         data = load_yaml(text)
         # A broken file may hold secrets, so only the place and the kind of the mistake are repeated, never its text.
@@ -130,11 +133,11 @@ def _read(path: Path) -> _File:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         why = f"The kubeconfig {path} is not valid YAML: {place}{error.problem or 'syntax error'}."
-        raise BadKubeconfig(why, _GET_ONE) from None
+        raise BadKubeconfig(why, _REPAIR) from None
     except yaml.YAMLError:
-        raise BadKubeconfig(f"The kubeconfig {path} is not valid YAML.", _GET_ONE) from None
+        raise BadKubeconfig(f"The kubeconfig {path} is not valid YAML.", _REPAIR) from None
     except msgspec.ValidationError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _GET_ONE) from None
+        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _REPAIR) from None
 
 
 def _in_cluster(folder: Path) -> Kubeconfig:

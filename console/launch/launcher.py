@@ -18,13 +18,13 @@ from urllib.parse import quote
 from msgspec import structs
 
 from console.config import Actions, HangAction
+from console.durations import format_duration
 from console.errors import BadInput, ConsoleError
 from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
 from console.kube.objects.on_demand import AdmissionCheckWire, read_object
 from console.metrics.alarm import Alarm
 from console.metrics.lost_work import find_followed_lost_work, find_lost_work, unread_words
-from console.metrics.step_cadence import format_duration
 from console.settings import login_name
 
 if TYPE_CHECKING:

@@ -173,8 +173,8 @@ class RunRecord:
         return reckon_ledger(moments, seen, self.alarms)
 
     def seconds(self, now: float) -> float | None:
-        """Run time in seconds, without the time in the queue if that is known; None if unknown."""
-        end = self.ended or (now if self.open else 0.0)
+        """Run time in seconds, without the queue and what its pods were kept for if that is known; None if unknown."""
+        end = kept.start if (kept := self.kept_end) is not None else self.ended or (now if self.open else 0.0)
         begin = self.started or (0.0 if self.outcome is Outcome.WAITING else self.launched)
         return max(0.0, end - begin) if begin and end else None
 

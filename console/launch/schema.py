@@ -231,6 +231,9 @@ def _format_problem(part: Schema, error: ValidationError, rest: Sequence[str | i
     return f"{title} {rule or 'does not fit'}{given}."
 
 
+_NAMED = (("nodes", "gpus"), ("pods", "gpus"))  # what else values are looked for by
+
+
 def suggest_path(path: str, known: Sequence[str]) -> str:
     """The end of a sentence about an unknown path: the closest known path, else the names on that level."""
     group, _, name = path.rpartition(".")
@@ -240,7 +243,8 @@ def suggest_path(path: str, known: Sequence[str]) -> str:
     near = near or [f"{above}{one}" for one in difflib.get_close_matches(name, names, n=1)]
     if not near and group and names:
         return f"; {group} has {', '.join(names)}."
-    near = near or difflib.get_close_matches(path, known, n=1, cutoff=0.7)
+    leaves = {one.rpartition(".")[2]: one for one in known} | {other: one for other, one in _NAMED if one in known}
+    near = near or [leaves[one] for one in difflib.get_close_matches(name, leaves, n=1, cutoff=0.75)]
     return f"; did you mean {near[0]}?" if near else "."
 
 

@@ -222,7 +222,8 @@ def convert_values(
     values: dict[str, Value] = {}
     for path, value in iter_field_values(tree, known):
         if path not in known and get_path(below, path) != value:
-            raise BadInput(f"{path} is not a value of {whose}{suggest_path(path, [*known])}")
+            hint = "`a4 values RECIPE` lists the values of a recipe."
+            raise BadInput(f"{path} is not a value of {whose}{suggest_path(path, [*known])}", hint)
         set_path(values, path, value if path not in known or value is None else coerce_value(known[path], value))
     return values
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from console.durations import format_duration
 from console.kube.nested_values import Value, get_path
 from console.kube.objects.meta import parse_quantity
 from console.launch.recipes import FieldProblem
 from console.metrics.seen_time import SpanKind, decode_seen_time
-from console.metrics.step_cadence import format_duration
 
 if TYPE_CHECKING:
     Values = Mapping[str, Value]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from console.durations import format_duration
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.step_cadence import format_duration
 from console.scheduling.ranks import first_failure
 from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
@@ -32,7 +32,7 @@ class HealthLevel(StrEnum):
 class Health(Struct, frozen=True):
     state: str  # where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more
     level: HealthLevel
-    words: str = ""  # what is wrong, or why it waits, as a phrase; empty: nothing
+    words: str = ""  # what is wrong, why it waits, or what it does before its first step, as a phrase; empty: nothing
     alarmed: bool = False  # whether an alarm tells it
     verdict: str = ""  # for whom its ranks wait, or may wait, if that was looked at
     code: int | None = None  # exit code that its program ended with; None: it goes on, or that is not known
@@ -93,11 +93,10 @@ def job_health(
             return structs.replace(found, over=over, code=0) if over else found
     if state is JobState.SUCCEEDED:
         return Health(state, HealthLevel.WELL, code=0, over=True)
-    return (
-        Health(state, HealthLevel.WAITS, why)
-        if why or state is not JobState.RUNNING
-        else Health(state, HealthLevel.WELL, verdict=slow)
-    )
+    start = job_progress.start if job_progress is not None and job_progress.end is None else None
+    words = "; ".join(filter(None, (why, start.words(job_progress.at) if job_progress is not None and start else "")))
+    waits = bool(why) or state is not JobState.RUNNING
+    return Health(state, HealthLevel.WAITS if waits else HealthLevel.WELL, words, verdict="" if waits else slow)
 
 
 def is_kept(jobset: JobSet, job_progress: JobProgress | None) -> bool:

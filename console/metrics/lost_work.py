@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.config import config_in_force
+from console.durations import format_duration
 from console.metrics.ledger import format_gpu_time
 from console.metrics.seen_time import Span, SpanKind
-from console.metrics.step_cadence import format_duration
 
 if TYPE_CHECKING:
     from console.errors import ConsoleError

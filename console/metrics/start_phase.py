@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.metrics.step_cadence import format_duration
+from console.durations import format_duration
 from trainlog import lazy_pattern
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from console.durations import format_duration
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -163,8 +165,3 @@ def format_late_row(quiet: float, size: int, pace: float) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
-
-
-def format_duration(seconds: float) -> str:
-    """A duration; from two minutes on in whole minutes, so that the text changes rarely."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -9,7 +9,7 @@ import asyncio
 import operator
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.alarms import ALARMS
 from screens.columns.column import as_text
 from screens.columns.jobs import JobLine
-from screens.columns.live import alarms_of_session, with_diagnoses
+from screens.columns.live import alarm_by_log, alarms_of_session, with_diagnoses
 from screens.wording import count
 
 if TYPE_CHECKING:
@@ -122,11 +122,22 @@ async def wait(options: WaitOptions) -> int:
             try:
                 async with asyncio.timeout(options.timeout):
                     code, words = await _wait_until(session, options, wanted, watched, replay)
+                alarms = watched.watch.alarms
             except TimeoutError:
-                code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
-                words += f"; {_state(session, watched, replaying=replay.goes_on(watched))}"
+                off = {*(AlarmKind if options.ignore_alarms else (AlarmKind.KEPT, *thresholds.off))}
+                off |= (
+                    {AlarmKind.STALL} if given.keys() - {"off"} else set()
+                )  # the end of a log is judged by the settings
+                state, alarm = await _state(session, watched, off, replaying=replay.goes_on(watched))
+                alarms = [*watched.watch.alarms, *([alarm] if alarm is not None else [])]
+                code, words = (
+                    TIMED_OUT,
+                    f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s; {state}",
+                )
+                if alarm is not None:
+                    code, words = ALARM, _alarm_words(session, alarm)
         if options.json:
-            print_json(_outcome_json(options, code, words, watched))
+            print_json(_outcome_json(options, code, words, watched.measures, alarms))
         else:
             (print_line if code == REACHED else warn)(f"{words}.")
     return code
@@ -168,7 +179,7 @@ async def _wait_until(
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
-            return ALARM, f"{options.job}: {alarm.kind.label} alarm: {format_alarm(alarm, session.watch).rstrip('.')}"
+            return ALARM, _alarm_words(session, alarm)
         over = _over(options.job, jobset, session.fleet, last is not None, watched, wanted)
         if over is not None:
             return over
@@ -227,20 +238,29 @@ def figure(what: str, measures: JobMeasures | None) -> float | None:
     return track.last.step if what == "step" else track.last.loss if what == "loss" else None
 
 
-def _state(session: Session, watched: JobMonitor, *, replaying: bool) -> str:
-    """The job's health as in `a4 jobs`, and why it waits or is unhealthy.
+def _alarm_words(session: Session, alarm: Alarm) -> str:
+    return f"{alarm.job}: {alarm.kind.label} alarm: {format_alarm(alarm, session.watch).rstrip('.')}"
 
-    `replaying`: its log was not read up to now, so that neither tells how it is.
+
+async def _state(
+    session: Session, watched: JobMonitor, off: Collection[AlarmKind], *, replaying: bool
+) -> tuple[str, Alarm | None]:
+    """The job's health as in `a4 jobs`, and the alarm that its log's end tells before it was watched long enough.
+
+    `off`: alarms that do not count; `replaying`: its log was not read up to now, so that only its end tells how it is.
     """
-    jobset = session.fleet.jobsets.get(watched.key)
+    jobset, watch, progress = session.fleet.jobsets.get(watched.key), watched.watch, watched.progress
     if jobset is None:
-        return f"there is no job {watched.key[1]} in namespace {watched.key[0]}"
-    if replaying:
-        return f"it is {jobset.state}, and its log was not read up to now"
-    told = watched.watch
-    line = JobLine(jobset, session.fleet, watched.progress, told.active, told.late)
-    health = with_diagnoses(session, line).health
-    return f"it is {health.state}{f': {health.words}' if health.words else ''}"
+        return f"there is no job {watched.key[1]} in namespace {watched.key[0]}", None
+    if replaying or (progress is None and not jobset.finished):
+        progress = (await read_progress_of_jobs(session, [jobset])).get(jobset.uid)
+        if progress is None and replaying:
+            return f"it is {jobset.state}, and its log was not read up to now", None
+    line = JobLine(jobset, session.fleet, progress, watch.active, watch.late, heard=watch.has_step_cadence)
+    line = with_diagnoses(session, line)
+    health, alarm = line.health, alarm_by_log(line)
+    words = f"it is {health.state}{f': {health.words}' if health.words else ''}"
+    return words, alarm if alarm is not None and alarm.kind not in off else None
 
 
 def _over(
@@ -280,12 +300,13 @@ def _progress(options: WaitOptions, measures: JobMeasures | None, told: str) -> 
     return said
 
 
-def _outcome_json(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> dict[str, object]:
+def _outcome_json(
+    options: WaitOptions, code: int, words: str, measures: JobMeasures | None, alarms: Sequence[Alarm]
+) -> dict[str, object]:
     result = {REACHED: "reached", FAILED: "failed", ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
-    measures = watched.measures
     return {
         "job": options.job, "code": code, "result": result, "words": words,
-        **{what: figure(what, measures) for what in ("step", "loss", "busbw")}, "alarms": watched.watch.alarms,
+        **{what: figure(what, measures) for what in ("step", "loss", "busbw")}, "alarms": alarms,
     }  # fmt: skip
 
 
@@ -409,7 +430,7 @@ fault (gpu). Warm-up, evaluation and checkpoints have more time. Of a job that i
 its end first: a run that diverged is an alarm then too.""",
         epilog=f"""\
 Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm,
-6 timed out, 7 the job ended without it.
+6 timed out without one (then the end of the log counts too, as in a4 alarms), 7 the job ended without it.
 Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml (~/.config), where options are not given:
 {_DEFAULTS}\
   off = ["spike"]   # alarms to turn off

@@ -17,7 +17,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.alarm import INSPECTED, Alarm, AlarmReport, next_step
-from console.metrics.health import NO_STEPS, Health, alarm_kind_of_health
+from console.metrics.health import NO_STEPS, Health, HealthLevel, alarm_kind_of_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
@@ -159,6 +159,8 @@ def _next_steps(
     if reason is not None and reason.next:
         yield f"{reason.next}."
     verdict = health.verdict if health is not None else ""
+    if health is not None and health.level is HealthLevel.WELL and health.words:
+        yield f"a4 hang {name} shows where its processes are."
     kind = alarm_kind_of_health(health) if health is not None else None
     found, words = f"{INSPECTED}{verdict}" if verdict else "", ""
     if advice := _advice(line):
@@ -224,14 +226,14 @@ def _words(health: Health, report: AlarmReport) -> str:
     )
     if health.state == JobState.FAILED or health.kept:
         return health.words if health.words.startswith(health.state) else f"{health.state}: {health.words}"
-    if health.words:
+    if health.words and health.level is not HealthLevel.WELL:
         return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
     if report.refused:
         return f"{state}; its log cannot be read: {report.refused.rstrip('.')}"
     if report.unread:
         return f"{state}; {report.unread}, so whether it makes steps is not known (a4 alarms watches longer)"
-    if report.doing:
-        return f"{state}, and has made no step: {one_line(report.doing)}"
+    if doing := report.doing or health.words:
+        return f"{state}, and has made no step: {one_line(doing)}"
     known = health.state == JobState.SUCCEEDED
     return state if known else f"{state}, and no alarm in {LISTENS:g} s (a4 alarms watches longer)"
 

@@ -116,8 +116,10 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
 
 
 def _verdict_words(line: JobLine) -> str:
-    """For whom its ranks wait, and the key for the next step; empty where that is not known."""
+    """The rank that the others wait for, and the key for the next step; empty where that is not known."""
     found, act = line.health.verdict, ""
+    if line.health.level is HealthLevel.WELL and line.health.words and not found:
+        return "H shows where its processes are. "
     if found and line.may_stop and not line.jobset.finished:
         act = "X lists what can be done. " if line.has_trouble else "M in the Hang tab measures whether they wait. "
     return f"{wording.short_nodes(found)}. {act}" if found else ""
@@ -169,7 +171,8 @@ def nccl_waits(line: JobLine) -> str:
 def training_waits(line: JobLine) -> str:
     """Why the training panel has no step yet."""
     told = _not_begun(line, "Training", "No training step was printed in this job.")
-    return told or f"No training step in the log so far ({line.up} of {wording.count(line.jobset.ranks, 'pod')} up)."
+    up = f"{line.up} of {wording.count(line.jobset.ranks, 'pod')} up"
+    return told or f"No training step in the log so far ({wording.sentence(line.health.words) or up})."
 
 
 def events_of(line: JobLine) -> dict[RowKey, Event]:

@@ -203,8 +203,7 @@ def last_cell(line: JobLine) -> Cell:
         return Span(words, "bad" if state is JobState.FAILED else "waits")
     if health.level in {HealthLevel.BAD, HealthLevel.LATE}:
         return sick
-    told = wording.sentence(line.why.sentence)
-    if told:
+    if told := wording.sentence(health.words or line.why.sentence):
         return Span(told, line.ink)
     figures = progress_words(line.job_progress) if line.job_progress else []
     return figures if any(each.text for each in figures) else Span(place_words(line), "dim")
@@ -269,8 +268,6 @@ def progress_words(job_progress: JobProgress) -> list[Span]:
             words = Span(", ".join(filter(None, (f"peak {job_progress.busbw:,.0f} GB/s{so_far}", average))))
         mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(job_progress.passing)
         return [mark, Span(" "), words] if mark else [words]  # in front, where no column cuts it
-    if job_progress.start is not None:
-        return [Span(wording.sentence(job_progress.start.words(job_progress.at)), "dim")]
     if job_progress.nan:
         return [Span(f"{GLYPH} {job_progress.nan_words}", "bad")]
     loss = f"loss {job_progress.loss:.4g}" if job_progress.loss is not None else ""
@@ -409,7 +406,8 @@ JOBS: Layout[JobLine] = Layout(
         Column("TREND", lambda line: wording.sparkline(line.job_progress.trend) if line.job_progress else "", "trend",
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
                lambda line: list(line.job_progress.trend) if line.job_progress else [], width=8, drop=5, ink="accent"),
-        Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
+        Column("STATUS", last_cell, "why",
+               "why it does not run, what is wrong with it, or what it does before its first step, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True, least=20),
         fact("verdict", "for whom the ranks of a late, stalled or slow job wait, if a console has looked; else empty",
              lambda line: line.health.verdict),

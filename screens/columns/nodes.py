@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from console.durations import HOUR
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import GpuState, Host, Pool, host, pools
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
-from screens.wording import BAD, CARE, HOUR, IDLE, OK, UNDER_WAY, Span, bar_columns, count, duration, sentence
+from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span, bar_columns, count, duration, sentence
 
 if TYPE_CHECKING:
     from console.metrics.nccl_history import NodeBandwidth

@@ -20,6 +20,7 @@ from console.google.builds import MACHINES, Build, BuildContext, BuildPlan
 from screens.base import LiveScreen
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
 from screens.widgets.form.model import LaunchRequest
+from screens.wording import whole_path
 
 if TYPE_CHECKING:
     Judge = Callable[[BuildPlan], tuple[tuple[str, str], ...]]
@@ -146,14 +147,10 @@ async def _read_own_context(screen: LiveScreen) -> BuildContext | None:
     if not place:
         return None
     try:
-        return await screen.app.google.images.read_context(_typed_path(place))
+        return await screen.app.google.images.read_context(whole_path(place))
     except BadInput as error:
         screen.notify(str(error), title="Nothing to build", severity="error", markup=False)
         return None
-
-
-def _typed_path(text: str) -> Path:
-    return Path(text).expanduser()
 
 
 async def cancel_build(screen: LiveScreen, build: Build) -> Build | None:

@@ -164,7 +164,7 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
         left = f"   {wording.age(progress.eta)} left" if progress.eta else ""
         share = f" {wording.percent(progress.step, progress.total)}  step {progress.step:,} of {progress.total:,}{left}"
         found.append([*wording.bar(progress.step, progress.total, max(8, width - len(share) - 1)), Span(share)])
-    if progress is not None:
+    if progress is not None and progress.start is None:
         pace = f"  {progress.step_time:.3g} s a step" if progress.step_time else ""
         found.append([*progress_words(progress), Span(pace, "dim")])
     return found

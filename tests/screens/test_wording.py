@@ -33,7 +33,16 @@ def test_ages_are_narrow(seconds: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(41, "41 s"), (120, "2 min"), (3600, "1 h"), (11520, "3 h 12 min"), (86400 * 4, "4 d")]
+    ("seconds", "said"),
+    [
+        (41.9, "41 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (299, "4 min"),
+        (3600, "1 h"),
+        (11520, "3 h 12 min"),
+        (86400 * 4, "4 d"),
+    ],
 )
 def test_durations_read_as_words(seconds: float, said: str) -> None:
     assert duration(seconds) == said

@@ -218,7 +218,7 @@ def _axis_labels(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[i
     """Yield (cell, label) for the ticks of the step or time axis."""
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
     span = sight.high - sight.low
-    step = time_step(span) if view.by_time else round_step(span, max(2, frame.columns // 14))
+    step = time_step(span) if view.by_time else ceil(round_step(span, max(2, frame.columns // 14)))  # of whole steps
     for number in range(ceil(sight.low / step - 1e-9), floor(sight.high / step + 1e-9) + 1):
         place = (number * step - sight.low) / (span or 1.0)
         yield frame.left + min(frame.columns - 1, int(place * frame.columns)), words_of(number * step)

@@ -108,15 +108,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("contexts: [{context: {}}]", "missing required field `name`"),
         ("", "names no current context"),
         ("a:\n\tb: c", "is not valid YAML"),
+        (b"\xff\xfe\x00token: hunter2", "is not a text file."),
     ],
 )
-def test_broken_files_are_named_in_one_sentence(tmp_path: Path, text: str, said: str) -> None:
-    assert said in refused(write(tmp_path / "config", text)).message
-
-
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    (tmp_path / "config").write_bytes(b"\xff\xfe\x00token: hunter2")
-    assert refused(tmp_path / "config").message.endswith("is not a text file.")
+def test_broken_files_are_named_with_what_to_do(tmp_path: Path, text: str | bytes, said: str) -> None:
+    (tmp_path / "config").write_bytes(text if isinstance(text, bytes) else text.encode())
+    error = refused(tmp_path / "config")
+    assert error.message.startswith(f"The kubeconfig {tmp_path}/config ")
+    assert said in error.message
+    assert error.hint.startswith("Repair that file, or name another" if text else "Give --context")
 
 
 def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def test_a_run_waits_runs_and_succeeds() -> None:
     ended = update_from_cluster(runs, job(queue="a4", conditions=(resumed, done)), fleet_of())
     assert (ended.outcome, ended.ended, ended.seconds(9999.0)) == (Outcome.SUCCEEDED, 1200.0, 150.0)
     assert not ended.open
+    kept = SeenTime(spans=(Span(1150.0, 1150.0, SpanKind.ENDED),)).encode()
+    assert [replace(each, seen=kept).seconds(9999.0) for each in (runs, ended)] == [100.0, 100.0]
 
 
 def test_a_run_fails_with_its_first_failure() -> None:

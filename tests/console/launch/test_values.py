@@ -118,6 +118,8 @@ def test_settings_become_values(settings: list[str], values: dict[str, Value]) -
         ("end=8G", "end is not a value of this recipe; did you mean recipe.nccl.end?"),
         ("launchers.run.sh=x", "launchers.run.sh is not a value of this recipe."),
         ("zzz=1", "zzz is not a value of this recipe."),
+        ("itertions=5", "itertions is not a value of this recipe; did you mean recipe.nccl.iterations?"),
+        ("nodez=3", "nodez is not a value of this recipe; did you mean gpus?"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(setting: str, message: str) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from console.errors import NotFound
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
+from console.metrics.alarm import AlarmKind
 from screens.cli import measures
 from screens.cli.wait import _state
 from tests.fakes import FakeSession
@@ -154,7 +155,9 @@ async def test_a_wait_that_is_given_up_says_the_state_that_the_list_of_jobs_says
             pass
         watched = monitor(("default", "llama"))
         watched.measures = job
-        assert _state(cast("Session", session), watched, replaying=False) == f"it is stalled: {words}"
+        for off, kind in (((), AlarmKind.STALL), ((AlarmKind.STALL,), None)):
+            state, alarm = await _state(cast("Session", session), watched, off, replaying=False)
+            assert (state, alarm and alarm.kind) == (f"it is stalled: {words}", kind), "an exit code 5, or 6"
 
 
 async def test_each_test_of_a_job_is_named_and_the_summary_is_last(

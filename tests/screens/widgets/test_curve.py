@@ -5,7 +5,7 @@ import pytest
 from console.metrics.export import format_message_size
 from screens.widgets.charts.canvas import DOTS_HIGH, Box, Canvas, Frame, round_step, round_ticks
 from screens.widgets.charts.nccl_panel import Band, Point, draw, expected
-from screens.widgets.charts.training_plot import LEAST_SPAN, widen_speed_axis
+from screens.widgets.charts.training_plot import LEAST_SPAN, AxisRange, View, _axis_labels, widen_speed_axis
 
 MIB = 1 << 20
 POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 15) for shift in range(1, 13)]
@@ -97,6 +97,14 @@ def test_ticks_are_round_and_reach_the_top() -> None:
     assert round_ticks(752, 4) == [0, 200, 400, 600, 800]
     assert round_ticks(0.9, 3)[-1] >= 0.9
     assert round_step(0, 3) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("sight", "labels"), [((1.0, 2.0), "1 2"), ((1.0, 9.0), "3 6 9"), ((0.0, 1000.0), "0 250 500 750 1,000")]
+)
+def test_the_axis_of_steps_has_whole_ones(sight: tuple[float, float], labels: str) -> None:
+    frame = Frame(Box(0, 0, 64, 10), 0.0, 1.0, below=2)
+    assert " ".join(label for _, label in _axis_labels(frame, AxisRange(*sight), View())) == labels
 
 
 def test_canvas_keeps_what_lies_on_top() -> None:
