@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from console.metrics.start_phase import LAUNCHER_STEP
+from console.metrics.start_phase import LAUNCHER_STAGE
 
 
 class StepState(Enum):
@@ -30,7 +30,7 @@ class LauncherStep:
 
 def parse_launcher_step(line: str) -> LauncherStep | None:
     """Parse a launcher's progress line; None if it is none."""
-    found = LAUNCHER_STEP.search(line)
+    found = LAUNCHER_STAGE.search(line)
     if found is None:
         return None
     number, name, running, seconds, why, code = found.groups()

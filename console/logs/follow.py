@@ -24,7 +24,7 @@ from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
 from console.scheduling.failure import FailureCard, RankFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.ranks import rank_numbers, ranks
-from trainlog import Redactor, find_failed_step, parse_failures
+from trainlog import Redactor, find_failed_stage, parse_failures
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
@@ -313,7 +313,7 @@ class LogService:
             return None
         texts, unread = await self._last_lines(key, first[0], stored)
         named = parse_failures("\n".join(texts).encode())
-        step = find_failed_step(texts, named)
+        step = find_failed_stage(texts, named)
         return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
 
     async def _last_lines(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from trainlog import FailureParser, find_failed_step, name_reason
+from trainlog import FailureParser, find_failed_stage, name_reason
 
 if TYPE_CHECKING:
     from console.logs.line import LogLine, RankLine
@@ -32,7 +32,7 @@ class LogEnd(Struct, frozen=True):
     time: float = 0.0  # when that was printed, by the clock of its node
     pod: int = 0  # index of the pod
     kept: bool = False  # whether the pod goes on
-    step: str = ""  # the launcher's step that failed: "step 9 train"
+    stage: str = ""  # the launcher's stage that failed: "stage 9 train"
     reason: str = ""  # what the log names as the reason: "rank 8: CUDA error: …"; empty: it names none
 
     @property
@@ -40,7 +40,7 @@ class LogEnd(Struct, frozen=True):
         """What failed; empty: nothing did."""
         if not self.code:
             return ""
-        how = ", ".join(filter(None, (self.step, f"exit code {self.code}")))
+        how = ", ".join(filter(None, (self.stage, f"exit code {self.code}")))
         return "; ".join(filter(None, (self.reason, f"pod {self.pod}: {how}" if self.pod else how)))
 
 
@@ -48,8 +48,8 @@ def read_end(texts: Sequence[str], code: int, time: float, pod: int, *, kept: bo
     """The end of a program with that exit code, with what its last lines tell of it."""
     if not code:
         return LogEnd(code, time, pod, kept)
-    step, reason = name_reason(texts)
-    return LogEnd(code, time, pod, kept, step, reason)
+    stage, reason = name_reason(texts)
+    return LogEnd(code, time, pod, kept, stage, reason)
 
 
 def is_end_line(text: str) -> bool:
@@ -73,7 +73,7 @@ def find_log_end(lines: Sequence[LogLine | RankLine], pod: int, now: float = 0.0
             return None
         if END_WORDS in texts[at] and (found := _ENDED.search(texts[at])):
             return read_end(texts[: at + 1], int(found[1]), lines[at].time, pod, kept=bool(found[2]))
-    if not lines or now - lines[-1].time < _QUIET_SECONDS or find_failed_step(texts) is not None:
+    if not lines or now - lines[-1].time < _QUIET_SECONDS or find_failed_stage(texts) is not None:
         return None
     report = FailureParser()
     report.feed("".join(f"{text}\n" for text in texts[-_REPORT_LINES:]).encode())

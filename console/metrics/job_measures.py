@@ -38,7 +38,7 @@ from console.metrics.measured_log import read_lines
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import Span, SpanKind, TableRecorder, end_spans, list_seen
-from console.metrics.start_phase import LAUNCHER_STEP, PULL, StartPhase, StartRecorder, longest_phases, pull_phase
+from console.metrics.start_phase import LAUNCHER_STAGE, PULL, StartPhase, StartRecorder, longest_phases, pull_phase
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import TrainingRun
 from console.scheduling.ranks import Rank, first_failure, ranks
@@ -70,7 +70,7 @@ class RankProgress:
     def add_line(self, rank: int, moment: float, text: str) -> None:
         """Take a line, or a frame of a progress bar."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
-        if "step " in text and LAUNCHER_STEP.search(text):
+        if "step " in text and LAUNCHER_STAGE.search(text):
             return
         found = parse_step(text, self._own)
         if found is None:

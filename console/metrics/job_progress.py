@@ -129,7 +129,7 @@ class JobProgress(Struct, frozen=True):
     def failure(self) -> str:
         """What failed, without the exit code; empty: not known."""
         end = self.end
-        named = "; ".join(filter(None, (end.reason, end.step))) if end is not None else ""
+        named = "; ".join(filter(None, (end.reason, end.stage))) if end is not None else ""
         return self.fault or named
 
     @property

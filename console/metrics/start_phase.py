@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from console.config import Thresholds
     from console.scheduling.ranks import Rank
 
-LAUNCHER_STEP = (
-    re.compile(  # number and name of a launcher's step; run, seconds, why skipped, exit code, or what SIGTERM left
+LAUNCHER_STAGE = (
+    re.compile(  # number and name of a launcher's stage; run, seconds, why skipped, exit code, or what SIGTERM left
         r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
         r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3})"
         r"|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200})\s*$"
@@ -36,7 +36,7 @@ _HINTS = ("NCCL ", "initializing", "before the start", "Running", "ompiling", "n
           "Fetching", "Downloading")  # fmt: skip
 _LATE_FACTOR, _LATE_SECONDS = 3.0, 120.0  # times the longest of earlier runs, and seconds more than that
 _BEGINNING = 60.0  # seconds after the start of a container in which its log is read from the beginning
-MAX_PHASES, MAX_STEP_NAME = 100, 40  # of one run, and characters of the name of a launcher's step
+MAX_PHASES, MAX_STAGE_NAME = 100, 40  # of one run, and characters of the name of a launcher's stage
 MAX_LAST_LINE = 160  # characters of the last line of a log that a sentence has
 
 
@@ -60,7 +60,7 @@ class StartPhase(Struct, frozen=True):
         return bool(self.late(now)) and quiet > max(limits.stall, self.longest)
 
     def words(self, now: float) -> str:
-        """As "in step 12 train since 23 min, at most 4 min before"; empty: what it does is not known."""
+        """As "in stage 12 train since 23 min, at most 4 min before"; empty: what it does is not known."""
         if not self.name:
             return ""
         before = f", at most {format_duration(max(1.0, self.longest))} before" if self.longest else ""
@@ -79,7 +79,7 @@ class StartRecorder:
         self.took: dict[str, float] = {}  # the longest time in each phase that has ended well, in seconds
         self.name, self.since = "", 0.0
         self.printed, self.line = 0.0, ""
-        self._step = ""
+        self._stage = ""
         self._whole: bool | None = None  # whether its log is read from the beginning; None: nothing is read yet
 
     def feed(self, time: float, text: str, started: float = 0.0) -> None:
@@ -93,15 +93,15 @@ class StartRecorder:
             return
         if text.strip():
             self.printed, self.line = time, text.strip()[:MAX_LAST_LINE]
-        if "step " in text and (found := LAUNCHER_STEP.search(text)):
+        if "step " in text and (found := LAUNCHER_STAGE.search(text)):
             failed = found.group(4) is None and found.group(3) is None and found.group(5) is None
             self._whole = True
-            self._step = f"step {found.group(1)} {found.group(2)[:MAX_STEP_NAME]}" if found.group(3) else ""
-            self._begin(self._step, time, ended=not failed)
+            self._stage = f"stage {found.group(1)} {found.group(2)[:MAX_STAGE_NAME]}" if found.group(3) else ""
+            self._begin(self._stage, time, ended=not failed)
         elif self._whole and any(hint in text for hint in _HINTS):
             mark = next((name for name, pattern in _MARKS if pattern.search(text)), "")
             if mark:
-                self._begin(f"{mark} ({self._step})" if self._step else mark, time, ended=True)
+                self._begin(f"{mark} ({self._stage})" if self._stage else mark, time, ended=True)
 
     def end(self, time: float) -> None:
         """The first step was made."""
@@ -130,9 +130,9 @@ def pull_phase(ranks: Sequence[Rank], longest: float) -> StartPhase | None:
 
 
 def longest_phases(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """How long each phase took at most in any of these runs."""
+    """How long each phase took at most in any of these runs; older records call a launcher's stage a step."""
     found: dict[str, float] = {}
-    for run in runs:
-        for name, seconds in run.items():
-            found[name] = max(found.get(name, 0.0), seconds)
+    for recorded, seconds in (phase for run in runs for phase in run.items()):
+        name = re.sub(r"\bstep (?=\d)", "stage ", recorded)
+        found[name] = max(found.get(name, 0.0), seconds)
     return found

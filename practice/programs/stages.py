@@ -96,4 +96,4 @@ PROGRAMS: dict[str, Imitation] = {
     "torchrun": ddp.smoke_test,
     "own-script": run_own_script,
 }
-"""Program of a launcher's step -> its imitation."""
+"""Program of a launcher's stage -> its imitation."""

@@ -82,7 +82,7 @@ CASES = (
     Case("nan:20", "swift-dpo", "diverged", "NaN since step 20", 0, AlarmKind.NAN, 5, quiet=60),
     Case("nan:20", "swift-dpo", "diverged", "NaN since step 20", 0, AlarmKind.NAN, 5, True, 900),
     Case("hang:20", "swift-dpo", "stalled", "no step for 5 min after step 19", None, AlarmKind.STALL, 5, quiet=300),
-    Case("hang:1", "swift-dpo", "running", "in its first step (step 9 train) since 40 s", quiet=40),
+    Case("hang:1", "swift-dpo", "running", "in its first step (stage 9 train) since 40 s", quiet=40),
     Case("hang:5", "nccl-all-reduce", "stalled", "no row for 5 min", None, AlarmKind.STALL, 5, quiet=300),
     Case("timeout:20:0", "swift-dpo-multinode", "failed", "NCCL timeout: ALLREDUCE", 1, AlarmKind.FAILED, 1, pod=1),
     Case("fail:5", "swift-dpo-multinode", "failed", CUDA, 1, AlarmKind.FAILED, 1, pod=1),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlog.failure_kinds import LogFailure, group_sentences
-from trainlog.failures import MAX_FAILURES, FailureParser, find_failed_step, name_reason, parse_failures
+from trainlog.failures import MAX_FAILURES, FailureParser, find_failed_stage, name_reason, parse_failures
 from trainlog.log_results import LogResults
 from trainlog.severity import detect_level
 
@@ -288,15 +288,15 @@ FAILED = ["step 8 train: failed with exit code 2", "own-script ended with exit c
     ("inside", "text", "line"),
     [
         (["usage: train.py [-h]", "train.py: error: unrecognized arguments: --lr2", "-----"],
-         "Step 8 (train) failed with exit code 2: train.py: error: unrecognized arguments: --lr2", 6),
+         "Stage 8 (train) failed with exit code 2: train.py: error: unrecognized arguments: --lr2", 6),
         (["run.sh: line 3: torchrum: command not found"],
-         "Step 8 (train) failed with exit code 2: run.sh: line 3: torchrum: command not found", 5),
-        (["loading", "the last word"], "Step 8 (train) failed with exit code 2: the last word", 6),
-        ([], "Step 8 (train) failed with exit code 2", 5),
+         "Stage 8 (train) failed with exit code 2: run.sh: line 3: torchrum: command not found", 5),
+        (["loading", "the last word"], "Stage 8 (train) failed with exit code 2: the last word", 6),
+        ([], "Stage 8 (train) failed with exit code 2", 5),
     ],
 )  # fmt: skip
 def test_a_step_that_failed_is_named_with_the_line_that_says_why(inside: list[str], text: str, line: int) -> None:
-    assert find_failed_step([*STEPS, *inside, *FAILED]) == LogFailure("step", text, line)
+    assert find_failed_stage([*STEPS, *inside, *FAILED]) == LogFailure("stage", text, line)
 
 
 @pytest.mark.parametrize(
@@ -314,15 +314,15 @@ def test_what_sigterm_left_is_the_reason(how: str) -> None:
         f"step 8 train: {how}",
         "swift-sft ended with exit code 143",
     ]
-    assert find_failed_step(lines) == LogFailure("step", f"Step 8 (train) {how}", 6)
-    assert name_reason(lines) == ("step 8 train", how)
+    assert find_failed_stage(lines) == LogFailure("stage", f"Stage 8 (train) {how}", 6)
+    assert name_reason(lines) == ("stage 8 train", how)
 
 
 def test_what_is_named_already_is_not_said_again() -> None:
     raised = LogFailure("exception", "ValueError: no such split", 5)
-    found = find_failed_step([*STEPS, "[rank0]: ValueError: no such split", *FAILED], [raised])
-    assert found == LogFailure("step", "Step 8 (train) failed with exit code 2", 6)
-    assert find_failed_step([*STEPS, "step 8 train: done in 1 s"]) is None
+    found = find_failed_stage([*STEPS, "[rank0]: ValueError: no such split", *FAILED], [raised])
+    assert found == LogFailure("stage", "Stage 8 (train) failed with exit code 2", 6)
+    assert find_failed_stage([*STEPS, "step 8 train: done in 1 s"]) is None
 
 
 def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from trainlog import SEVERITY_HEAD, detect_level, shorten_iteration_line
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _INKS = {"error": "bad", "warn": "waits"}
-_STEP = re.compile(r"step \d+ .*?: (?:run|skip|done)")
+_STAGE = re.compile(r"step \d+ .*?: (?:run|skip|done)")
 
 
 def printable(text: str) -> str:
@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 def line_ink(text: str) -> str:
     head = text[:SEVERITY_HEAD]
-    if _STEP.search(head):
+    if _STAGE.search(head):
         return "strong"
     serious = _INKS.get(detect_level(head.encode()), "")
     return serious or ("dim" if head.startswith("#") else "")

@@ -28,15 +28,15 @@ def lines(*texts: str) -> list[LogLine]:
     ("texts", "words", "kept"),
     [
         ((*FAILED, f"swift-dpo ended with exit code 1{KEPT}"),
-         f"rank 8: AcceleratorError: {CUDA}; pod 1: step 9 train, exit code 1", True),
+         f"rank 8: AcceleratorError: {CUDA}; pod 1: stage 9 train, exit code 1", True),
         (("step 9 train: done in 3 s", f"swift-dpo ended with exit code 0{KEPT}"), "", True),
         ((f"own-script ended with exit code 3{KEPT}",), "pod 1: exit code 3", True),
         ((*FAILED, "swift-dpo ended with exit code 1"),
-         f"rank 8: AcceleratorError: {CUDA}; pod 1: step 9 train, exit code 1", False),
+         f"rank 8: AcceleratorError: {CUDA}; pod 1: stage 9 train, exit code 1", False),
         # The last line of the output of an NCCL test is no reason.
         (("step 8 all-reduce: run", "  8 2 float sum -1 1.0 2.0 3.0 0", "#",
           "step 8 all-reduce: failed with exit code 1", "nccl-all-reduce ended with exit code 1"),
-         "pod 1: step 8 all-reduce, exit code 1", False),
+         "pod 1: stage 8 all-reduce, exit code 1", False),
     ],
 )  # fmt: skip
 def test_the_last_line_of_a_launcher_tells_how_it_ended(texts: tuple[str, ...], words: str, kept: bool) -> None:

@@ -1,4 +1,4 @@
-"""Stacks, GPUs, faults, launcher steps, messages of libnccl and evaluation tables."""
+"""Stacks, GPUs, faults, launcher stages, messages of libnccl and evaluation tables."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_what_waits_is_not_well_and_says_why() -> None:
     assert "Kueue" in health.words
 
 
-END = LogEnd(1, 1_000.0, 0, kept=True, step="step 9 train", reason="rank 8: CUDA error")
+END = LogEnd(1, 1_000.0, 0, kept=True, stage="stage 9 train", reason="rank 8: CUDA error")
 
 
 def kept(now: float, end: LogEnd = END, **more: object) -> Health:
@@ -99,7 +99,7 @@ def kept(now: float, end: LogEnd = END, **more: object) -> Health:
 def test_a_job_whose_program_has_ended_is_over_though_its_pods_are_kept() -> None:
     health = kept(1_720.0)
     assert (health.state, health.level, health.code, health.culprit) == ("failed", HealthLevel.BAD, 1, 0)
-    assert health.words == "rank 8: CUDA error; step 9 train, exit code 1; pods kept, 16 GPUs idle since 12 min"
+    assert health.words == "rank 8: CUDA error; stage 9 train, exit code 1; pods kept, 16 GPUs idle since 12 min"
     assert kept(1_720.0, in_use=True).words.endswith("pods kept, in use")
     done = kept(1_720.0, LogEnd(0, 1_000.0, 0, kept=True))
     assert (done.state, done.level, done.code) == ("succeeded", HealthLevel.LATE, 0)
@@ -111,7 +111,7 @@ def test_a_job_whose_program_has_ended_is_over_though_its_pods_are_kept() -> Non
 def test_a_pod_that_failed_is_named_while_the_others_go_on() -> None:
     health = kept(1_020.0, structs.replace(END, pod=1))
     assert health.culprit == 1
-    assert health.words == "rank 8: CUDA error; pod 1: step 9 train, exit code 1; pods kept, 16 GPUs held since 20 s"
+    assert health.words == "rank 8: CUDA error; pod 1: stage 9 train, exit code 1; pods kept, 16 GPUs held since 20 s"
 
 
 def test_wrong_values_are_the_reason_whatever_the_test_printed_last() -> None:

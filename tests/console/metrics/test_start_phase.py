@@ -16,7 +16,7 @@ from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import read_lines
-from console.metrics.start_phase import PULL, StartPhase, StartRecorder, pull_phase, pull_seconds
+from console.metrics.start_phase import PULL, StartPhase, StartRecorder, longest_phases, pull_phase, pull_seconds
 from console.scheduling.ranks import Rank
 from screens.columns.jobs import JobLine, last_cell
 from screens.columns.live import alarm_by_log
@@ -56,12 +56,12 @@ def words(*pods: tuple[tuple[float, str], ...], earlier: dict[str, float] | None
         ((((10.0, "x" * 500),),), f"its last line came 90 s ago: {'x' * 160}"),
         (
             ((*DOWNLOAD[:1], (40.0, "Resolving")),),
-            "in step 9 download since 90 s; its last line came 60 s ago: Resolving",
+            "in stage 9 download since 90 s; its last line came 60 s ago: Resolving",
         ),
-        ((DOWNLOAD,), "in a download (step 9 download) since 60 s; its last line came 60 s ago: Fetching 16 files"),
-        ((TRAIN,), "in step 12 train since 20 s; its last line came 20 s ago: step 12 train: run"),
+        ((DOWNLOAD,), "in a download (stage 9 download) since 60 s; its last line came 60 s ago: Fetching 16 files"),
+        ((TRAIN,), "in stage 12 train since 20 s; its last line came 20 s ago: step 12 train: run"),
         ((TRAIN[:2],), "its last line came 30 s ago: step 9 download: done in 60 s"),
-        ((NCCL[:3], DOWNLOAD[:1]), "in step 9 download since 90 s; its last line came 20 s ago: step 12 train: run"),
+        ((NCCL[:3], DOWNLOAD[:1]), "in stage 9 download since 90 s; its last line came 20 s ago: step 12 train: run"),
         (
             (((10.0, "Collecting a"),),),
             "in an installation since 90 s; its last line came 90 s ago: Collecting a",
@@ -80,12 +80,12 @@ def test_the_phase_of_a_job_is_that_of_the_pod_that_is_longest_in_its_own(
 @pytest.mark.parametrize(
     ("lines", "took"),
     [
-        (DOWNLOAD, {"step 9 download": 30.0}),
-        (TRAIN, {"step 9 download": 60.0}),
-        ((*TRAIN, (200.0, "step 12 train: failed with exit code 1")), {"step 9 download": 60.0}),
-        ((DOWNLOAD[0], (20.0, "step 9 download: skip: there already")), {"step 9 download": 10.0}),
-        (NCCL, {"step 9 download": 60.0, "step 12 train": 10.0}),
-        (COMPLETE, {"step 9 download": 60.0, "step 12 train": 10.0, "NCCL's init (step 12 train)": 5.0}),
+        (DOWNLOAD, {"stage 9 download": 30.0}),
+        (TRAIN, {"stage 9 download": 60.0}),
+        ((*TRAIN, (200.0, "step 12 train: failed with exit code 1")), {"stage 9 download": 60.0}),
+        ((DOWNLOAD[0], (20.0, "step 9 download: skip: there already")), {"stage 9 download": 10.0}),
+        (NCCL, {"stage 9 download": 60.0, "stage 12 train": 10.0}),
+        (COMPLETE, {"stage 9 download": 60.0, "stage 12 train": 10.0, "NCCL's init (stage 12 train)": 5.0}),
     ],
 )
 def test_a_phase_counts_once_it_has_ended_well(lines: tuple[tuple[float, str], ...], took: dict[str, float]) -> None:
@@ -93,6 +93,8 @@ def test_a_phase_counts_once_it_has_ended_well(lines: tuple[tuple[float, str], .
     for time, text in lines:
         recorder.feed(time, text, STARTED)
     assert recorder.took == took
+    older = {name.replace("stage", "step"): seconds for name, seconds in took.items()}
+    assert longest_phases([older, {}]) == took, "records of before have the older word"
 
 
 def test_a_start_ends_with_the_first_step_of_any_pod_and_counts_only_where_one_is_seen() -> None:
@@ -103,8 +105,8 @@ def test_a_start_ends_with_the_first_step_of_any_pod_and_counts_only_where_one_i
     assert (measures.first_step_at, measures.start) == (1001.0, None)
     for pod in (0, 1):
         measures.feed_start(pod, 5000.0, "step 12 train: done in 4920 s")
-    init = "NCCL's init (step 12 train)"
-    assert measures.phases == {"step 9 download": 60.0, "step 12 train": 921.0, init: 911.0}
+    init = "NCCL's init (stage 12 train)"
+    assert measures.phases == {"stage 9 download": 60.0, "stage 12 train": 921.0, init: 911.0}
 
 
 @pytest.mark.parametrize(
@@ -112,13 +114,13 @@ def test_a_start_ends_with_the_first_step_of_any_pod_and_counts_only_where_one_i
     [
         (0.0, 1e6, "", False),  # no earlier run: never late
         (4.0, 80.0 + 123, "", False),  # two minutes more at least
-        (4.0, 80.0 + 125, "in step 12 train since 2 min, at most 4 s before", True),
+        (4.0, 80.0 + 125, "in stage 12 train since 2 min, at most 4 s before", True),
         (240.0, 80.0 + 719, "", False),
-        (240.0, 80.0 + 23 * 60, "in step 12 train since 23 min, at most 4 min before", True),
+        (240.0, 80.0 + 23 * 60, "in stage 12 train since 23 min, at most 4 min before", True),
     ],
 )
 def test_a_phase_is_late_by_the_longest_of_earlier_runs(longest: float, now: float, late: str, stalled: bool) -> None:
-    measures = measures_of(TRAIN, earlier={"step 12 train": longest})
+    measures = measures_of(TRAIN, earlier={"stage 12 train": longest})
     progress = progress_of_measures(measures, now, 250.0)
     assert progress is not None
     assert (progress.late, progress.stalled, progress.eta) == (late, stalled, None)
@@ -134,9 +136,9 @@ def test_a_phase_is_late_by_the_longest_of_earlier_runs(longest: float, now: flo
 def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, state: str) -> None:
     job = jobset("train", 2)
     fleet = fleet_of(job, rank(job, 0, "n0"), rank(job, 1, "n1"))
-    start = StartPhase("step 12 train", 80.0, 1460.0 - quiet, "a line", 240.0)
+    start = StartPhase("stage 12 train", 80.0, 1460.0 - quiet, "a line", 240.0)
     line = JobLine(job, fleet, JobProgress(start=start, at=1460.0, printed=start.printed))
-    words = "in step 12 train since 23 min, at most 4 min before"
+    words = "in stage 12 train since 23 min, at most 4 min before"
     assert (line.health.state, line.health.words) == (state, words)
     assert plain_text(last_cell(line)) == words
     alarm = alarm_by_log(line)
@@ -149,7 +151,7 @@ def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, sta
 
 def test_what_prints_lines_is_late_but_has_not_stalled() -> None:
     lines = (*DOWNLOAD[:1], *((float(at), "still at it") for at in range(20, 2000, 20)))
-    start = measures_of(lines, earlier={"step 9 download": 240.0}).start
+    start = measures_of(lines, earlier={"stage 9 download": 240.0}).start
     assert start is not None
     assert start.late(2000.0)
     assert not start.stalled(2000.0, Thresholds())

@@ -270,7 +270,7 @@ def test_why_tells_the_step_and_the_line_that_failed(a4: Commands) -> None:
     wrong = ("--set", "gpus=8", "--set", "recipe.nccl.end=1", "--queue", "none", "--no-preflight")
     assert a4.run("launch", "nccl-all-reduce", "--name", "cli-wrong", *wrong, "--wait")[0] == 1
     _, said, _ = a4.run("why", "cli-wrong")
-    assert "Step 8 (all-reduce) failed with exit code 1: invalid size specified: 2097152 to 1 by 2." in said
+    assert "Stage 8 (all-reduce) failed with exit code 1: invalid size specified: 2097152 to 1 by 2." in said
     a4.run("stop", "cli-wrong")
 
 

@@ -20,7 +20,7 @@ from .failures import (
     FailureParser as FailureParser,
 )
 from .failures import (
-    find_failed_step as find_failed_step,
+    find_failed_stage as find_failed_stage,
 )
 from .failures import (
     name_reason as name_reason,

@@ -38,7 +38,7 @@ class LogFailure(Struct, frozen=True):
 
     kind: str
     """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
-    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or step (of a launcher); and those of
+    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or stage (of a launcher); and those of
     the forms: cuda-error, driver, jax-task, rendezvous, peer (another process ended), storage."""
     text: str  # what happened, in a sentence, without rank and host
     line: int  # number of the first line that names it, from 1

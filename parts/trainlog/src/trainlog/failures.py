@@ -512,7 +512,7 @@ _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
 )  # fmt: skip
 
 
-_STEP_FAILED = lazy_pattern(
+_STAGE_FAILED = lazy_pattern(
     r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
     r"(failed with exit code \d{1,3}|(?:ended by (?:the )?SIGTERM|did not end in the grace period).{0,200}?)\s*$"
 )
@@ -526,51 +526,51 @@ _CAUSE = lazy_pattern(  # how programs and shells say that they were called with
 _SENTENCE = lazy_pattern(r"^(?!\s*(?:#|\d+\s+\d+\s)).*[A-Za-z]{3}")  # no comment and no row of a table
 
 
-def find_failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
-    """The launcher's step that failed last, with a line that gives the reason unless known; None if none failed."""
-    found = _find_failed_step(lines)
+def find_failed_stage(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
+    """The launcher's stage that failed last, with a line that gives the reason unless known; None if none failed."""
+    found = _find_failed_stage(lines)
     if found is None:
         return None
-    number, name, how = found.step
-    text = f"Step {number} ({name}) {how}"
+    number, name, how = found.stage
+    text = f"Stage {number} ({name}) {how}"
     if not found.cause or any(each.text in found.cause for each in known):
-        return LogFailure("step", text, found.at + 1)
-    return LogFailure("step", f"{text}: {found.cause}", found.cause_at + 1)
+        return LogFailure("stage", text, found.at + 1)
+    return LogFailure("stage", f"{text}: {found.cause}", found.cause_at + 1)
 
 
 def name_reason(lines: Sequence[str]) -> tuple[str, str]:
-    """The launcher's step that failed, as "step 9 train", and what its last lines name as the reason; "": not known."""
-    found = _find_failed_step(lines)
+    """The launcher's stage that failed ("stage 9 train"), and the reason that its last lines name; "": not known."""
+    found = _find_failed_stage(lines)
     named = parse_failures("\n".join(lines).encode())
     # A launcher's report follows what a rank printed, and a warning may have come long before.
     likely = sorted(named, key=lambda each: (each.kind in _ENDS, each.kind in {"nccl-warning", "peer"}, each.line))
     cause = found.cause if found is not None else ""
     reason = likely[0].sentence if likely else cause
-    if found is not None and not found.step[2].startswith("failed"):  # what it was told to do is no fault of its own
-        reason = found.step[2]
-    return " ".join(("step", *found.step[:2])) if found is not None else "", reason.rstrip(".")
+    if found is not None and not found.stage[2].startswith("failed"):  # what it was told to do is no fault of its own
+        reason = found.stage[2]
+    return " ".join(("stage", *found.stage[:2])) if found is not None else "", reason.rstrip(".")
 
 
-class _FailedStep(Struct, frozen=True):
-    step: tuple[str, str, str]  # number, name, how it ended
+class _FailedStage(Struct, frozen=True):
+    stage: tuple[str, str, str]  # number, name, how it ended
     at: int  # index of its last line
     cause: str  # a line that gives the reason; empty: none does
     cause_at: int
 
 
-def _find_failed_step(lines: Sequence[str]) -> _FailedStep | None:
+def _find_failed_stage(lines: Sequence[str]) -> _FailedStage | None:
     at, found = next(
-        ((at, found) for at in reversed(range(len(lines))) if (found := _STEP_FAILED.search(lines[at]))), (0, None)
+        ((at, found) for at in reversed(range(len(lines))) if (found := _STAGE_FAILED.search(lines[at]))), (0, None)
     )
     if found is None:
         return None
     number, name, how = found.groups()
     if not how.startswith("failed"):
-        return _FailedStep((number, name, how), at, "", at)
+        return _FailedStage((number, name, how), at, "", at)
     began = next((i for i in reversed(range(at)) if lines[i].rstrip().endswith(f"step {number} {name}: run")), -1)
     inside = [(i, line.strip()) for i, line in enumerate(lines[began + 1 : at], began + 1) if _SENTENCE.search(line)]
     cause = next(((i, line) for i, line in reversed(inside) if _CAUSE.search(line)), inside[-1] if inside else (0, ""))
-    return _FailedStep((number, name, how), at, cause[1][:_MAX_TEXT].rstrip("."), cause[0])
+    return _FailedStage((number, name, how), at, cause[1][:_MAX_TEXT].rstrip("."), cause[0])
 
 
 def parse_failures(data: bytes) -> tuple[LogFailure, ...]:
