@@ -244,7 +244,7 @@ def suggest_path(path: str, known: Sequence[str]) -> str:
     if not near and group and names:
         return f"; {group} has {', '.join(names)}."
     leaves = {one.rpartition(".")[2]: one for one in known} | {other: one for other, one in _NAMED if one in known}
-    near = near or [leaves[one] for one in difflib.get_close_matches(name, leaves, n=1, cutoff=0.75)]
+    near = near or [leaves[one] for one in difflib.get_close_matches(name, leaves, n=1, cutoff=0.75) if len(name) > 2]
     return f"; did you mean {near[0]}?" if near else "."
 
 

@@ -7,15 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from console.config import Thresholds
+from console.durations import format_duration
 from console.kube.arrivals import QUIET
 from console.metrics.alarm import INSPECTED, STOPPED, Alarm, AlarmKind
-from console.metrics.step_cadence import (
-    MIN_STEPS_FOR_PACE,
-    StepCadence,
-    format_duration,
-    format_late_row,
-    format_late_step,
-)
+from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, StepCadence, format_late_row, format_late_step
 from trainlog import lazy_pattern
 
 if TYPE_CHECKING:

@@ -100,7 +100,7 @@ def test_ticks_are_round_and_reach_the_top() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sight", "labels"), [((1.0, 2.0), "1 2"), ((1.0, 9.0), "3 6 9"), ((0.0, 1000.0), "0 250 500 750 1,000")]
+    ("sight", "labels"), [((1.0, 2.0), "1 2"), ((0.0, 10.0), "0 3 6 9"), ((0.0, 1000.0), "0 250 500 750 1,000")]
 )
 def test_the_axis_of_steps_has_whole_ones(sight: tuple[float, float], labels: str) -> None:
     frame = Frame(Box(0, 0, 64, 10), 0.0, 1.0, below=2)
