@@ -259,7 +259,7 @@ class Session:
             diagnosis=self._hang_diagnosis,
             inspect=self._inspect_own_job,
             find_late_rank=self._find_late_rank_of_own_job,
-            keep_slowdown=self._keep_slowdown,
+            store_slowdown=self._store_slowdown,
             find_own_job=self._find_own_job,
         )
         return self._reset_on_context_change(made)
@@ -326,7 +326,7 @@ class Session:
             if await self._find_own_job(key) is not None:
                 await self.hang_probe.find_slow_ranks(*key, seconds_to_ask(step_time), only_nccl=True)
 
-    async def _keep_slowdown(self, key: tuple[str, str], slowdown: Slowdown | None) -> None:
+    async def _store_slowdown(self, key: tuple[str, str], slowdown: Slowdown | None) -> None:
         jobset = self.fleet.jobsets.get(key)
         if jobset is not None:
             await self.diagnoses.record_slowdown(jobset.uid, slowdown)

@@ -25,6 +25,7 @@ from console.config import PLACEHOLDERS, Config, ConfigProblem, LoadedConfig, Ow
 from console.errors import BadInput
 from console.metrics.notify import format_failures, mask_address, send_to_all
 from screens.cli.output import print_json, print_line, print_table
+from screens.columns.column import PAGE
 from screens.widgets.line import DARK, LIGHT
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def known_names() -> KnownNames:
             elif each.id:
                 keys[each.id] = KeyBinding(each.id, each.key, each.tooltip or each.description)
         if issubclass(place, ResourceTable) and place.LIST:
-            lists[place.LIST] = tuple(column.title for column in place.columns_of_page() if column.title)
+            lists[place.LIST] = tuple(each.title for each in place.COLUMNS if each.title and each.only in {"", PAGE})
     pages = [each for each in places if hasattr(each, "SUBJECT") and not inspect.isabstract(each)]
     (app,) = (each for each in places if each.__name__ == "ConsoleApp")
     others = [each for each in places if "BINDINGS" in vars(each) and not hasattr(each, "SUBJECT")]

@@ -48,8 +48,8 @@ class SavedState:
         none = f"{count} in {self.place} is {known}" if every else f"there is no checkpoint in {self.place}"
         return SeenFolder(self.place, self.at, absent=none)
 
-    def is_due(self, now: float, measures: JobMeasures | None) -> bool:
-        """Whether to read again: some time has passed, and the log tells of another save or the last was incomplete."""
+    def should_be_read_again(self, now: float, measures: JobMeasures | None) -> bool:
+        """Whether another checkpoint may be whole by now: the log tells of a later one, or the last one was not."""
         if now - self.at < EVERY:
             return False
         told = last_saved(measures)

@@ -299,14 +299,14 @@ class NodePools:
         nothing_asked: tuple[ProvisioningRequest, ...] = ()
         client = self._watched.current_connection.client
         counts = (
-            _answer_or_default(None, unread, "target sizes", partial(self._read_group, pool.groups))
+            _request_or_default(None, unread, "target sizes", partial(self._read_group, pool.groups))
             for pool in cluster.pools
         )
         operations, found, counted = await asyncio.gather(
-            _answer_or_default(
+            _request_or_default(
                 nothing_done, unread, "operations", lambda: gke.list_operations(cluster.project, cluster.location)
             ),
-            _answer_or_default(
+            _request_or_default(
                 nothing_asked, unread, "provisioning requests", lambda: list_provisioning_requests(client)
             ),
             asyncio.gather(*counts),
@@ -428,16 +428,16 @@ class NodePools:
         await actions.set_node_labels(connection.client, node, {"cloud.google.com/fault-behavior": fault})
 
 
-async def _answer_or_default(instead: T, unread: dict[str, str], what: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, or on an error `instead`, with the reason recorded in `unread`.
+async def _request_or_default(default: T, unread: dict[str, str], what: str, request: Callable[[], Awaitable[T]]) -> T:
+    """The answer to the request, or `default` if it fails, with the reason in `unread`.
 
-    It asks itself: what is cancelled before its turn has not begun to ask.
+    It is made here: a task that is cancelled before its turn has not begun one.
     """
     try:
-        return await ask()
+        return await request()
     except ConsoleError as error:
         unread[what] = str(error)
-        return instead
+        return default
 
 
 _PATH = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"

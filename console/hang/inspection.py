@@ -218,7 +218,7 @@ class HangProbe:
         )  # fmt: skip
         self.reports[namespace, name] = report
         if self._keep is not None:
-            await self._keep(diagnose_hang(report, _uid_of(every)))
+            await self._keep(diagnose_hang(report, _jobset_uid(every)))
         return report
 
     async def add_torch_analysis(self, namespace: str, name: str, report: HangReport) -> HangReport:
@@ -318,7 +318,7 @@ class HangProbe:
         if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells
             reports[namespace, name] = report
         if self._keep is not None:
-            for found in diagnose_slow_ranks(report, _uid_of(every)):
+            for found in diagnose_slow_ranks(report, _jobset_uid(every)):
                 await self._keep(found)
         return report
 
@@ -496,8 +496,8 @@ class HangProbe:
         return said.decode(errors="replace")
 
 
-def _uid_of(every: Sequence[Rank]) -> str:
-    """The uid of the JobSet whose pods these are."""
+def _jobset_uid(every: Sequence[Rank]) -> str:
+    """The uid of the JobSet that has these pods; empty if it has none yet."""
     return next((rank.pod.jobset_uid for rank in every if rank.pod is not None), "")
 
 

@@ -152,9 +152,9 @@ def list_spared(answers: Answers) -> set[int]:
     return {each.rank for each in every if not each.asked and each.rank is not None}
 
 
-def parse_answer(said: bytes) -> PodAnswer:
-    """Parse a probe's output; Unreadable if it contains no answer."""
-    return decode_answer(said, PodAnswer, "The answer of the pod")
+def parse_answer(output: bytes) -> PodAnswer:
+    """Parse the output of the probe in a pod; Unreadable if it has no answer."""
+    return decode_answer(output, PodAnswer, "The answer of the pod")
 
 
 def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import ceil
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -295,11 +296,11 @@ class PlannedAction:
     def soon(self, now: float) -> str:
         """In short, to follow the job's name: "stops in 4 min"."""
         what = "stops" if self.action == "stop" else f"is launched again without {', '.join(self.nodes)}"
-        return f"{what} in {format_duration(max(0.0, self.due - now))}"
+        return f"{what} in {format_duration(ceil(self.due - now))}"
 
     def words(self, now: float) -> str:
         what = "stopped" if self.action == "stop" else f"stopped and launched again without {', '.join(self.nodes)}"
-        return f"{self.key[1]} is {what} in {format_duration(max(0.0, self.due - now))} unless it goes on"
+        return f"{self.key[1]} is {what} in {format_duration(ceil(self.due - now))} unless it goes on"
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class AlarmService:
         diagnosis: Callable[[Key], Diagnosis | None] = lambda _: None,
         inspect: Callable[[Key], Awaitable[None]] | None = None,
         find_late_rank: Callable[[Key, float | None], Awaitable[None]] | None = None,
-        keep_slowdown: Callable[[Key, Slowdown | None], Coroutine[None, None, None]] | None = None,
+        store_slowdown: Callable[[Key, Slowdown | None], Coroutine[None, None, None]] | None = None,
         find_own_job: Callable[[Key], Awaitable[object]] | None = None,
     ) -> None:
         """`thresholds` replace the person's own; `diagnosis` tells for whom the ranks of a job wait; `inspect` makes
@@ -135,7 +135,7 @@ class AlarmService:
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, diagnosis)
         self._lasting_sources = replace(
-            self._sources, inspect=inspect, find_late_rank=find_late_rank, keep_slowdown=keep_slowdown,
+            self._sources, inspect=inspect, find_late_rank=find_late_rank, store_slowdown=store_slowdown,
             find_own_job=find_own_job,
         )  # fmt: skip
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}

@@ -164,7 +164,7 @@ class MonitorSources:
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
     find_late_rank: Callable[[tuple[str, str], float | None], Awaitable[None]] | None = None
     """Asks NCCL of a job which rank launches later than the others, given the seconds of a step; None: never."""
-    keep_slowdown: Callable[[tuple[str, str], Slowdown | None], Coroutine[None, None, None]] | None = None
+    store_slowdown: Callable[[tuple[str, str], Slowdown | None], Coroutine[None, None, None]] | None = None
     """Keeps that the steps of a job are slower, or no longer; None: never."""
     find_own_job: Callable[[tuple[str, str]], Awaitable[object]] | None = None
     """Raises NotAllowed where nothing may run in a job's pods unasked; None: it was asked for."""
@@ -207,8 +207,8 @@ class JobMonitor:
         self._inspecting: asyncio.Task[None] | None = None
         self._looked = 0.0  # when that began
         self._asking_nccl: asyncio.Task[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
-        self._slowdown: Slowdown | None = None  # what was kept
+        self._storing: asyncio.Task[None] | None = None
+        self._slowdown: Slowdown | None = None  # what was stored
         self._slower = ""  # the words of the change to slower steps for which NCCL was asked
         self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
 
@@ -269,12 +269,13 @@ class JobMonitor:
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
     def _evaluate(self, now: float, look: JobSample) -> None:
-        """Evaluate the alarms; look at a job that is late, and once more when it is an alarm and nobody is blamed.
+        """Evaluate the alarms, and start the inspections that they call for.
 
-        Of one whose steps have become slower NCCL is asked, once for each such change, which rank is late.
+        A late job is inspected once, and again if its lateness becomes an alarm and no rank is named by then. Where
+        steps have become slower, NCCL is asked once for each slowdown which rank is late.
         """
         self.watch.evaluate(now, look)
-        self._keep_slowdown(self.measures.track)
+        self._store_slowdown(self.measures.track)
         stall = next((each for each in self.watch.active if each.kind is AlarmKind.STALL), None)
         since = stall.time if stall is not None else self.watch.step_at if self.watch.late else 0.0
         if not self._thresholds.inspect:
@@ -295,15 +296,15 @@ class JobMonitor:
                 self._find_late_rank(self._sources.find_late_rank, track.pace()), name=f"late rank:{self.key[1]}"
             )
 
-    def _keep_slowdown(self, track: TrainingRun | None) -> None:
-        """Keep, for whoever reads only the end of the log, that its steps are slower, or as fast again."""
+    def _store_slowdown(self, track: TrainingRun | None) -> None:
+        """Store that its steps are slower, or as fast again, for consoles that read only the end of the log."""
         slowdown = track.slowdown if track is not None else None
-        if self._sources.keep_slowdown is None or slowdown == self._slowdown or self.is_lagging:
+        if self._sources.store_slowdown is None or slowdown == self._slowdown or self.is_lagging:
             return
-        if self._keeping is None or self._keeping.done():
+        if self._storing is None or self._storing.done():
             self._slowdown = slowdown
-            keep = self._sources.keep_slowdown(self.key, slowdown)
-            self._keeping = asyncio.create_task(keep, name=f"slower:{self.key[1]}")
+            storing = self._sources.store_slowdown(self.key, slowdown)
+            self._storing = asyncio.create_task(storing, name=f"slower:{self.key[1]}")
 
     async def _find_late_rank(
         self, find: Callable[[tuple[str, str], float | None], Awaitable[None]], pace: float | None
@@ -353,7 +354,7 @@ class JobMonitor:
                     raise mistake
                 await asyncio.sleep(POLL_SECONDS)
         finally:
-            looks = [asking, *filter(None, (self._inspecting, self._asking_nccl, self._keeping))]
+            looks = [asking, *filter(None, (self._inspecting, self._asking_nccl, self._storing))]
             for task in looks:
                 task.cancel()
             await asyncio.gather(*looks, return_exceptions=True)
@@ -478,7 +479,7 @@ class JobMonitor:
     async def close(self) -> None:
         tasks = [
             *self._tasks.values(),
-            *filter(None, (self._asking, self._inspecting, self._asking_nccl, self._keeping)),
+            *filter(None, (self._asking, self._inspecting, self._asking_nccl, self._storing)),
         ]
         self._tasks = {}
         for task in tasks:

@@ -183,13 +183,13 @@ class MeasureService:
 
     async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
         """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
-        from console.scheduling.launch_forecast import with_launch
+        from console.scheduling.launch_forecast import with_waiting_launch
 
         if ask.target_nodes or ask.avoid_nodes:
             return None  # the forecast counts GPUs and places of all
         await self.progress_reader.update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
         past = await self._runs().past(self._cluster.server)
-        fleet, key = with_launch(self._cluster.fleet, ask)
+        fleet, key = with_waiting_launch(self._cluster.fleet, ask)
         left, server = self._remaining_seconds(fleet), self._cluster.server
         async with self._forecasting:
             starts, _ = await asyncio.to_thread(_forecast, fleet, left, past, self._record_path, server)

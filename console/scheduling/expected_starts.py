@@ -203,7 +203,7 @@ class _Simulation:
 
     def _endless_before(self, workload: Workload) -> list[str]:
         """Names of running jobs of no known end whose quota or nodes the workload waits for."""
-        missing, queues = self._missing_flavors(workload), self._cluster.snapshot.queues
+        missing, queues = self._blocking_flavors(workload), self._cluster.snapshot.queues
         trees, root, found = self._cluster.snapshot.trees.keys(), queues[workload.cluster_queue].root, []
         for each in self._endless:
             held = _flavors_of(each) & missing
@@ -211,8 +211,8 @@ class _Simulation:
                 found.append(job_name(self._fleet.workloads[each.key]))
         return found
 
-    def _missing_flavors(self, workload: Workload) -> frozenset[str]:
-        """The flavors of which it would start on each if nothing ran there, else all if it needs several; or none."""
+    def _blocking_flavors(self, workload: Workload) -> frozenset[str]:
+        """Flavors that would each let it start with nothing running on it; else all, if all together would; or none."""
         kind = workload.cluster_queue, workload.shape()
         if kind not in self._missing:
             found = frozenset(each for each in self._flavors if self._fits_without(workload, {each}))

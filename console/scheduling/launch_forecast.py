@@ -156,14 +156,14 @@ def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
     return f"this cluster has no {noun}" if link.state is WatchState.ABSENT else ""
 
 
-def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
+def closed_queue_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast | None:
     if why := unknown_reason(fleet, "localqueues", "LocalQueues"):
         return Forecast(Verdict.UNKNOWN, why)
-    door = fleet.local_queues.get((ask.namespace, ask.queue))
+    door = fleet.local_queues.get((demand.namespace, demand.queue))
     if door is None:
-        names = sorted(name for namespace, name in fleet.local_queues if namespace == ask.namespace)
+        names = sorted(name for namespace, name in fleet.local_queues if namespace == demand.namespace)
         there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
-        return Forecast(Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
+        return Forecast(Verdict.NEVER, f"{demand.namespace} has no queue {demand.queue}; {there}")
     if why := unknown_reason(fleet, "clusterqueues", "ClusterQueues"):
         words = closed_reason(door)
         return Forecast(Verdict.STOPPED if words else Verdict.UNKNOWN, words or why)
@@ -171,11 +171,9 @@ def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
     if queue is None:
         words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
         return Forecast(Verdict.STOPPED, words)
-    if selects_namespace(queue.namespaces, ask.namespace) is False:
-        words = (
-            f"{queue.name} does not accept workloads of namespace {ask.namespace}; {format_selector(queue.namespaces)}"
-        )
-        return Forecast(Verdict.NEVER, words)
+    if selects_namespace(queue.namespaces, demand.namespace) is False:
+        words = f"{queue.name} does not accept workloads of namespace {demand.namespace}"
+        return Forecast(Verdict.NEVER, f"{words}; {format_selector(queue.namespaces)}")
     words = closed_reason(door) or closed_reason(queue)
     return Forecast(Verdict.STOPPED, words) if words else None
 
@@ -183,58 +181,58 @@ def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
 _BEST_FIRST = tuple(Verdict)
 
 
-def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
+def forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     """Forecast the launch from one snapshot; fast enough for every key press."""
-    if ask.gpus <= 0:
+    if demand.gpus <= 0:
         return Forecast(Verdict.NOW, "needs no GPU")
-    if not ask.queue:
-        return replace(_without_queue(fleet, ask), need=ask.gpus)
-    return replace(closed_queue_forecast(fleet, ask) or _best_flavor_forecast(fleet, ask), need=ask.gpus)
+    if not demand.queue:
+        return replace(_without_queue(fleet, demand), need=demand.gpus)
+    return replace(closed_queue_forecast(fleet, demand) or _best_flavor_forecast(fleet, demand), need=demand.gpus)
 
 
-def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
+def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:
     """GPUs that the demand's queue, which must be open, could take now in its best flavor."""
-    queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
+    queue = fleet.cluster_queues["", fleet.local_queues[demand.namespace, demand.queue].cluster_queue]
     books = (ledger(fleet, each) for each in gpu_flavors(queue))
-    usable = (each for each in books if each.flavor.matches(dict(ask.node_selector)))
-    tolerated = (each for each in usable if not each.flavor.untolerated_taint(ask.tolerations))
+    usable = (each for each in books if each.flavor.matches(dict(demand.node_selector)))
+    tolerated = (each for each in usable if not each.flavor.untolerated_taint(demand.tolerations))
     return max((each.account(queue.name).free for each in tolerated), default=0)
 
 
-def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
+def _without_queue(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     """The forecast without a queue, which depends on machines only."""
     if why := unknown_reason(fleet, "nodes", "nodes"):
         return Forecast(Verdict.UNKNOWN, why)
-    found = _eligible_nodes(fleet, "", ask)
-    if found.total < ask.pods:
-        return Forecast(Verdict.NEVER, _too_few(ask, found))
-    slots = f"{format_slots(ask.pods, ask.size, free=False)} {'is' if ask.pods == 1 else 'are'} free"
+    found = _eligible_nodes(fleet, "", demand)
+    if found.total < demand.pods:
+        return Forecast(Verdict.NEVER, _too_few(demand, found))
+    slots = f"{format_slots(demand.pods, demand.size, free=False)} {'is' if demand.pods == 1 else 'are'} free"
     return Forecast(Verdict.NO_QUEUE, f"no queue: it starts as soon as {slots}; {found.free} now")
 
 
-def _best_flavor_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
-    queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
+def _best_flavor_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
+    queue = fleet.cluster_queues["", fleet.local_queues[demand.namespace, demand.queue].cluster_queue]
     flavors = gpu_flavors(queue)
     if not flavors:
         return Forecast(Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
-    labelled = [each for each in flavors if ledger(fleet, each).flavor.matches(dict(ask.node_selector))]
+    labelled = [each for each in flavors if ledger(fleet, each).flavor.matches(dict(demand.node_selector))]
     if not labelled:
-        labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
+        labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in demand.node_selector)
         return Forecast(Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
-    tainted = {each: ledger(fleet, each).flavor.untolerated_taint(ask.tolerations) for each in labelled}
+    tainted = {each: ledger(fleet, each).flavor.untolerated_taint(demand.tolerations) for each in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
         return Forecast(Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
-    found = [_in_flavor(fleet, queue, flavor, ask) for flavor in labelled if not tainted[flavor]]
+    found = [_in_flavor(fleet, queue, flavor, demand) for flavor in labelled if not tainted[flavor]]
     best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
-    if selects_namespace(queue.namespaces, ask.namespace) is None:
-        unsure = f"if {ask.namespace} is one of its namespaces: {format_selector(queue.namespaces)}"
+    if selects_namespace(queue.namespaces, demand.namespace) is None:
+        unsure = f"if {demand.namespace} is one of its namespaces: {format_selector(queue.namespaces)}"
         best = replace(best, sentence=f"{best.sentence}; {unsure}")
     return best
 
 
-def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> Forecast:
-    have, priority = flavor_account(fleet, queue.name, flavor), _priority(fleet, ask)
+def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDemand) -> Forecast:
+    have, priority = flavor_account(fleet, queue.name, flavor), _priority(fleet, demand)
     own = max(0, have.nominal - have.used)
     ahead = (each for each in queue_order(fleet, queue.name).pending if each.priority >= priority)
     draft = Forecast(
@@ -244,54 +242,56 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
         free=have.free,
         total=have.total,
         account=have,
-        borrows=max(0, ask.gpus - own) if have.total > have.nominal else 0,
+        borrows=max(0, demand.gpus - own) if have.total > have.nominal else 0,
         ahead=tuple(quota_holder_of(each, fleet) for each in ahead),
     )
-    if ask.gpus > have.total:
-        words = f"needs {ask.gpus} GPUs, but {queue.name} can have at most {have.limit_text}"
-        return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
-    found, why = _machines(fleet, queue, flavor, ask)
-    if found and found.total < ask.pods:
-        return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
-    if found and ask.topology == "required" and (never := found.never(ask.pods, ask.level)):
+    if demand.gpus > have.total:
+        words = f"needs {demand.gpus} GPUs, but {queue.name} can have at most {have.limit_text}"
+        return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=demand.gpus - have.total)
+    found, why = _machines(fleet, queue, flavor, demand)
+    if found and found.total < demand.pods:
+        return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(demand, found))
+    if found and demand.topology == "required" and (never := found.never(demand.pods, demand.level)):
         return replace(draft, verdict=Verdict.NEVER, sentence=never)
-    if ask.gpus > have.free:
-        return _forecast_without_quota(fleet, queue, ask, draft)
+    if demand.gpus > have.free:
+        return _forecast_without_quota(fleet, queue, demand, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
         words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {named_holders(draft.ahead)}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words)
     if found is None:
         return replace(draft, sentence=f"there is quota ({have.sum_text}); {why}")
-    return _forecast_placement(fleet, queue, ask, found, draft)
+    return _forecast_placement(fleet, queue, demand, found, draft)
 
 
-def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> tuple[EligibleNodes | None, str]:
+def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDemand) -> tuple[EligibleNodes | None, str]:
     """The nodes that it could use, or why there are none (unknown, or created on demand)."""
     if why := unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
         return None, why
-    found = _eligible_nodes(fleet, flavor, ask)
-    made = queue.checks and found.total < ask.pods
+    found = _eligible_nodes(fleet, flavor, demand)
+    made = queue.checks and found.total < demand.pods
     why = f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
     return (None, why) if made else (found, "")
 
 
-def _eligible_nodes(fleet: Fleet, flavor: str, ask: LaunchDemand) -> EligibleNodes:
-    tolerations = (*ask.tolerations, *ledger(fleet, flavor).flavor.tolerations)
-    return eligible_nodes(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
+def _eligible_nodes(fleet: Fleet, flavor: str, demand: LaunchDemand) -> EligibleNodes:
+    tolerations = (*demand.tolerations, *ledger(fleet, flavor).flavor.tolerations)
+    return eligible_nodes(
+        fleet, demand.size, flavor, demand.node_selector, demand.target_nodes, demand.avoid_nodes, tolerations
+    )
 
 
-def _too_few(ask: LaunchDemand, found: EligibleNodes) -> str:
-    among = "the target nodes have" if ask.target_nodes else "the nodes it may use have"
-    return f"needs {format_slots(ask.pods, ask.size, free=False)}, and {among} {found.total}"
+def _too_few(demand: LaunchDemand, found: EligibleNodes) -> str:
+    among = "the target nodes have" if demand.target_nodes else "the nodes it may use have"
+    return f"needs {format_slots(demand.pods, demand.size, free=False)}, and {among} {found.total}"
 
 
-def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast) -> Forecast:
+def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, draft: Forecast) -> Forecast:
     """The forecast if quota is short: who holds it, and whose end or eviction would suffice."""
-    short = ask.gpus - draft.free
+    short = demand.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = ledger(fleet, draft.flavor)
-    evicted = _victims(fleet, book, queue.name, ask)
-    words, unblocks = shortage(book, queue.name, ask.gpus, held, evicted)
+    evicted = _victims(fleet, book, queue.name, demand)
+    words, unblocks = shortage(book, queue.name, demand.gpus, held, evicted)
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
     return replace(
@@ -300,50 +300,51 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand
     )  # fmt: skip
 
 
-def _victims(fleet: Fleet, book: QuotaLedger, queue: str, ask: LaunchDemand) -> tuple[QuotaHolder, ...]:
+def _victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """The jobs that Kueue would evict for it; empty if none need to be, or eviction does not suffice."""
     flavor, resource = book.at
-    asks = PodSet("all", 1, {resource: ask.gpus}, {}, tolerations=ask.tolerations)
-    asked = Workload(("", ""), "", queue, _priority(fleet, ask), float("inf"), [asks])
+    asks = PodSet("all", 1, {resource: demand.gpus}, {}, tolerations=demand.tolerations)
+    asked = Workload(("", ""), "", queue, _priority(fleet, demand), float("inf"), [asks])
     preemption = Preemption(book.snapshot, asked)
     choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()
     found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
     return tuple(quota_holder_of(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
 
 
-def with_launch(fleet: Fleet, ask: LaunchDemand) -> tuple[Fleet, tuple[str, str]]:
+def with_waiting_launch(fleet: Fleet, demand: LaunchDemand) -> tuple[Fleet, tuple[str, str]]:
     """The snapshot with the launch waiting in its queue, and the key of its workload there."""
-    required = ask.level if ask.topology == "required" else ""
-    pods = QueuedPodSet("workload", ask.pods, ((GPU, ask.size),), required_topology=required)
-    asked = QueuedWorkload(ask.namespace, _LAUNCH, _LAUNCH, fleet.at, ask.queue, priority=_priority(fleet, ask),
-                           pod_sets=(pods,))  # fmt: skip
-    return replace(fleet, workloads={**fleet.workloads, asked.key: asked}), asked.key
+    required = demand.level if demand.topology == "required" else ""
+    pods = QueuedPodSet("workload", demand.pods, ((GPU, demand.size),), required_topology=required)
+    rank, where = _priority(fleet, demand), (demand.namespace, _LAUNCH)
+    waiting = QueuedWorkload(*where, _LAUNCH, fleet.at, demand.queue, priority=rank, pod_sets=(pods,))
+    return replace(fleet, workloads={**fleet.workloads, waiting.key: waiting}), waiting.key
 
 
-def _priority(fleet: Fleet, ask: LaunchDemand) -> int:
+def _priority(fleet: Fleet, demand: LaunchDemand) -> int:
     """The value of its priority class, as seen on other workloads; 0 if unknown."""
-    same = (each.priority for each in fleet.workloads.values() if each.priority_class == ask.priority_class)
-    return next(same, 0) if ask.priority_class else 0
+    same = (each.priority for each in fleet.workloads.values() if each.priority_class == demand.priority_class)
+    return next(same, 0) if demand.priority_class else 0
 
 
 def _forecast_placement(
-    fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast
+    fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, found: EligibleNodes, draft: Forecast
 ) -> Forecast:
     """The forecast if quota is free: whether machines are, and how close to each other."""
-    required = ask.level if ask.topology == "required" and found.slots(ask.level) else ""
-    if missing := found.shortage(ask.pods, required):
-        blockers = jobs_blocking_placement(fleet, found, ask.pods, required)
+    required = demand.level if demand.topology == "required" and found.slots(demand.level) else ""
+    if missing := found.shortage(demand.pods, required):
+        blockers = jobs_blocking_placement(fleet, found, demand.pods, required)
         have = "has" if len(blockers) == 1 else "have"
         words = f"quota is free, but {missing}{f'; {named_holders(blockers)} {have} to end first' if blockers else ''}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:
-        quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
-    quota += f"; it would take {ask.pods} of {format_slots(found.free, ask.size)}"
-    places = _assigned_places(fleet, queue, ask, found, draft.flavor)
-    over = len({each[ask.level] for each in places if ask.level in each}) or found.spread(ask.pods, ask.level)
-    if ask.topology == "preferred" and over > 1:
-        words = f"{quota}, but split over {over} {level_name(ask.level)}s"
+        quota += f" ({draft.borrows} of its {demand.gpus} by borrowing)"
+    quota += f"; it would take {demand.pods} of {format_slots(found.free, demand.size)}"
+    places = _assigned_places(fleet, queue, demand, found, draft.flavor)
+    level = demand.level
+    over = len({each[level] for each in places if level in each}) or found.spread(demand.pods, level)
+    if demand.topology == "preferred" and over > 1:
+        words = f"{quota}, but split over {over} {level_name(demand.level)}s"
         return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
     place, name = _narrowest_common(places)
     where = f", in one {place}" if place and place != _HOST else ""
@@ -351,19 +352,19 @@ def _forecast_placement(
 
 
 def _assigned_places(
-    fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, flavor: str
+    fleet: Fleet, queue: ClusterQueue, demand: LaunchDemand, found: EligibleNodes, flavor: str
 ) -> list[dict[str, str]]:
     """The places that Kueue would assign, by level; empty where it leaves the nodes to kube-scheduler."""
     flavors = [fleet.flavors.get(("", each.flavor)) for each in queue.quotas]
     mine = fleet.flavors.get(("", flavor))
     topology = fleet.topologies.get(("", mine.topology)) if mine and mine.topology else None
-    required, preferred = (ask.level if ask.topology == kind else "" for kind in ("required", "preferred"))
+    required, preferred = (demand.level if demand.topology == kind else "" for kind in ("required", "preferred"))
     asked = TopologyRequest(required, preferred)
     if topology is None or not (
         asked.explicit or places_every_pod([each.topology if each else "" for each in flavors])
     ):
         return []
-    return found.assigned(ask.pods, topology.levels, asked)
+    return found.assigned(demand.pods, topology.levels, asked)
 
 
 def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
@@ -396,52 +397,54 @@ class _Candidate:
     free: int | None  # GPUs of quota; None: not known
 
 
-def choose_queue(fleet: Fleet, ask: LaunchDemand) -> QueueChoice:
+def choose_queue(fleet: Fleet, demand: LaunchDemand) -> QueueChoice:
     """The namespace's only LocalQueue, else a fitting one with the most free quota; closed ones last."""
-    if ask.gpus <= 0:
+    if demand.gpus <= 0:
         return QueueChoice("", "It requests no GPU, so it needs no queue.")
-    found = _rank_queues(fleet, ask)
+    found = _rank_queues(fleet, demand)
     if not found:
         link, why = fleet.links.get("localqueues"), unknown_reason(fleet, "localqueues", "LocalQueues")
         if link is not None and link.state is WatchState.STALE:
             why = "the connection was lost"
         if why and (link is None or link.state is not WatchState.ABSENT):
-            return QueueChoice(unknown=f"the LocalQueues of {ask.namespace} are not known: {why}")
-        said = why[:1].upper() + why[1:] if why else f"{ask.namespace} has no LocalQueue"
+            return QueueChoice(unknown=f"the LocalQueues of {demand.namespace} are not known: {why}")
+        said = why[:1].upper() + why[1:] if why else f"{demand.namespace} has no LocalQueue"
         return QueueChoice("", f"{said}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
-    return QueueChoice(found[0].name, _why_chosen(found, ask), tuple(each.name for each in found[1:]))
+    return QueueChoice(found[0].name, _why_chosen(found, demand), tuple(each.name for each in found[1:]))
 
 
-def rank_queues(fleet: Fleet, ask: LaunchDemand) -> tuple[str, ...]:
+def rank_queues(fleet: Fleet, demand: LaunchDemand) -> tuple[str, ...]:
     """The LocalQueues of the namespace, best first."""
-    return tuple(each.name for each in _rank_queues(fleet, ask))
+    return tuple(each.name for each in _rank_queues(fleet, demand))
 
 
-def _rank_queues(fleet: Fleet, ask: LaunchDemand) -> list[_Candidate]:
+def _rank_queues(fleet: Fleet, demand: LaunchDemand) -> list[_Candidate]:
     """The queues: fitting ones first, by free quota; closed ones last."""
-    names = (name for where, name in fleet.local_queues if where == ask.namespace)
-    found = (_candidate(fleet, ask, name) for name in names)
+    names = (name for where, name in fleet.local_queues if where == demand.namespace)
+    found = (_candidate(fleet, demand, name) for name in names)
     return sorted(found, key=lambda each: (each.shut, not each.fits, -(each.free or 0), each.name))
 
 
-def _candidate(fleet: Fleet, ask: LaunchDemand, name: str) -> _Candidate:
-    named = replace(ask, queue=name)
+def _candidate(fleet: Fleet, demand: LaunchDemand, name: str) -> _Candidate:
+    named = replace(demand, queue=name)
     trouble = closed_queue_forecast(fleet, named)
     closed = trouble is not None and trouble.verdict is not Verdict.UNKNOWN
     free = free_quota_gpus(fleet, named) if trouble is None else None
-    return _Candidate(name, closed, free is not None and free >= ask.gpus, free)
+    return _Candidate(name, closed, free is not None and free >= demand.gpus, free)
 
 
-def _why_chosen(found: list[_Candidate], ask: LaunchDemand) -> str:
+def _why_chosen(found: list[_Candidate], demand: LaunchDemand) -> str:
     best, fitting = found[0], sum(each.fits for each in found)
     if len(found) == 1:
-        return f"the only LocalQueue of {ask.namespace}"
+        return f"the only LocalQueue of {demand.namespace}"
     if best.shut:
-        return f"none of the {len(found)} LocalQueues of {ask.namespace} admits anything now"
+        return f"none of the {len(found)} LocalQueues of {demand.namespace} admits anything now"
     if best.free is None:
         return f"one of {len(found)}; how much quota is free in them is not known"
     if not best.fits:
-        return f"none of the {len(found)} LocalQueues has {ask.gpus:,} GPUs free now; this one has most, {best.free:,}"
+        return (
+            f"none of the {len(found)} LocalQueues has {demand.gpus:,} GPUs free now; this one has most, {best.free:,}"
+        )
     if fitting == 1:
         return f"the only one of the {len(found)} LocalQueues with enough GPUs free now ({best.free:,})"
     return f"the one with the most GPUs free ({best.free:,}) of the {fitting} LocalQueues with enough now"

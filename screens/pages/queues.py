@@ -129,7 +129,7 @@ class QueuesScreen(ReasonScreen):
             line.workload.key: line for line in every if narrowed in {"", line.workload.namespace}
         }
         self.workloads.show_rows(rows, fleet.links.get("workloads"))
-        self._tell_queue(rows.values(), sum(line.position > 0 for line in every if line.workload.key not in rows))
+        self._show_sums(rows.values(), sum(line.position > 0 for line in every if line.workload.key not in rows))
         self._tell_reason()
         self.renew_pane()
 
@@ -167,8 +167,8 @@ class QueuesScreen(ReasonScreen):
             return self.only == (cluster_queue,)
         return self.only == (workload.namespace, workload.queue)
 
-    def _tell_queue(self, lines: Iterable[WorkloadLine], elsewhere: int) -> None:
-        """Show the sums of these workloads; `elsewhere` wait in namespaces that are not shown, but count above."""
+    def _show_sums(self, lines: Iterable[WorkloadLine], elsewhere: int) -> None:
+        """Show the sums of these workloads above their list; `elsewhere`: number that wait in other namespaces."""
         every = list(lines)
         waiting = [line for line in every if line.position]
         where = "all queues" if self.only is None else " / ".join(self.only)

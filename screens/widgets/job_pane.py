@@ -316,7 +316,7 @@ def should_read_unasked(line: JobLine, measures: JobMeasures | None, now: float,
     """Whether to read the folder of a job that is looked at though nobody asked: only of one's own, and seldom."""
     if line.jobset.state is not JobState.RUNNING or not proof.may_look or not line.may_stop:
         return False
-    return bool(saved_folder(measures)) and (line.saved is None or line.saved.is_due(now, measures))
+    return bool(saved_folder(measures)) and (line.saved is None or line.saved.should_be_read_again(now, measures))
 
 
 def _fault_runs(saved: SavedState) -> list[Span]:

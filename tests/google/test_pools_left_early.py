@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from console.google.node_pools import _answer_or_default
+from console.google.node_pools import _request_or_default
 
 
 @pytest.mark.slow(reason="the practice cluster's Google services and a whole console")
@@ -16,7 +16,7 @@ async def test_who_leaves_before_it_was_asked_leaves_no_question_behind() -> Non
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        asking = asyncio.create_task(_answer_or_default(None, {}, "operations", ask))
+        asking = asyncio.create_task(_request_or_default(None, {}, "operations", ask))
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

@@ -303,7 +303,7 @@ async def test_tabs_keep_their_digits_while_they_fit() -> None:
         pool = "a4-highgpu-8g-a4-pool"
         await until(pilot, lambda: f"1 Fleet › {pool}  2  3  4 " in shown(pool, quiet=60))
         await pilot.resize_terminal(175, 24)
-        await until(pilot, lambda: "no change for 1 min" in (text := shown(pool, quiet=60)) and " 1 Fleet " in text)
+        await until(pilot, lambda: "no change for 60 s" in (text := shown(pool, quiet=60)) and " 1 Fleet " in text)
 
 
 async def test_a_refusal_is_told_with_its_brackets() -> None:

@@ -587,7 +587,7 @@ async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: p
         assert not rung, "what runs in the scene did not wait"
         for _ in range(2):
             await show(*(claim(each) for each in jobs))
-        words = "Kueue has admitted it to queue a4 after 1 min: 32 GPUs"
+        words = "Kueue has admitted it to queue a4 after 100 s: 32 GPUs"
         assert rung == [("mine starts", words)], "that of another is nobody's business"
         assert [each.title for each in app._notifications] == ["mine starts"]
         ((title, text),) = sent

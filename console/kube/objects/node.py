@@ -211,8 +211,8 @@ def _parse_busbw(labels: Mapping[str, str]) -> float | None:
     return found if found >= 0 else None
 
 
-def _label_set(meta: NodeMeta, label: str) -> tuple[str, float]:
-    """Which field manager last set a label, and when, as far as managedFields records it."""
+def _last_change_of_label(meta: NodeMeta, label: str) -> tuple[str, float]:
+    """Field manager that set a label last, and when; empty and 0.0 where managedFields does not record it."""
     key = f'"f:{label}"'.encode()
     entry = next((each for each in meta.managed_fields or () if key in bytes(each.fields_v1)), None)
     return (entry.manager or "", parse_time(entry.time)) if entry else ("", 0.0)
@@ -239,7 +239,9 @@ def parse_node(wire: NodeWire) -> Node:
     meta, spec, status = wire.metadata, wire.spec or NodeSpecWire(), wire.status or NodeStatusWire()
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
-    fault_by, fault_since = _label_set(meta, f"{GKE}fault-behavior") if GKE + "fault-behavior" in labels else ("", 0.0)
+    fault_by, fault_since = (
+        _last_change_of_label(meta, f"{GKE}fault-behavior") if GKE + "fault-behavior" in labels else ("", 0.0)
+    )
     broken = ready if ready and ready.status != "True" else ConditionWire()
     tainted = {each.key for each in taints}
     active = labels.get(GKE + "active-node-maintenance", "").lower() not in {"", "false", "none", "pending"}

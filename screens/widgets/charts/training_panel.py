@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
+from console.durations import DAY
 from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.health import Health
 from console.metrics.log_search import SAME_MOMENT, names_number
@@ -100,7 +101,7 @@ def _end(track: TrainingRun, now: float, *, short: bool) -> str:
         return "finished"
     if left is None:
         return ""
-    at = f", at {wording.clock(now + left)[11:16]}" if now and not short and left < wording.DAY else ""
+    at = f", at {wording.clock(now + left)[11:16]}" if now and not short and left < DAY else ""
     return f"{wording.duration(left)} left{at}" if left >= 1 else "finished"
 
 

@@ -142,7 +142,7 @@ class LogView(Vertical):
         if not self.query(LogLines):  # the page is closing, and what was asked for it comes in
             return
         lines = self.lines
-        none = self._why_none()
+        none = self._empty_reason()
         empty = self.query_one(".log-empty", Static)
         empty.display = bool(none)
         empty.update(f"○ {none}")
@@ -170,7 +170,7 @@ class LogView(Vertical):
 
     watch_status = watch_over = _update_status
 
-    def _why_none(self) -> str:
+    def _empty_reason(self) -> str:
         """Why a filter shows no lines, and how to remove it; empty if there are lines or no filter."""
         lines, total = self.lines, self.lines.total
         if lines.keep is None or lines.shown or not total:
@@ -289,7 +289,7 @@ class LogView(Vertical):
     def action_save(self) -> None:
         """Ask the page to save these lines; without lines, say why there are none."""
         if not len(self.lines.text):
-            why = self._why_none() or "No log lines yet."
+            why = self._empty_reason() or "No log lines yet."
             self.notify(why, title="There is nothing to save", severity="warning")
             return
         self.post_message(self.Saved(self.lines.text))

@@ -117,10 +117,6 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         """The text that the filter searches: by default all cells."""
         return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
 
-    @classmethod
-    def columns_of_page(cls) -> Sequence[Column[Any]]:
-        return [column for column in cls.COLUMNS if column.only in {"", PAGE}]
-
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         self._declared = columns
         shown = [column for column in columns if column.only in {"", PAGE}]

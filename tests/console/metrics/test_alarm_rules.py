@@ -38,7 +38,7 @@ def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     assert alarm.words == "no step for 76 s after step 100, usually one takes 3 s"
     assert alarm.next_step() == "a4 hang job shows which rank the others wait for"
     assert watched.evaluate(400, WELL) == []
-    assert watched.active[0].words.startswith("no step for 7 min")
+    assert watched.active[0].words.startswith("no step for 6 min")
     watched.evaluate(401, replace(WELL, step=101, steps=101))
     assert watched.active == ()
     assert watched.alarms[0].over == 401
@@ -298,7 +298,7 @@ def test_lines_that_stop() -> None:
     watched.feed_line(100, "iteration 100")
     assert watched.evaluate(699, WELL) == []
     (alarm,) = watched.evaluate(701, WELL)
-    assert (alarm.kind, alarm.words) == (AlarmKind.STALL, "no step for 12 min after step 100, usually one takes 3 s")
+    assert (alarm.kind, alarm.words) == (AlarmKind.STALL, "no step for 11 min after step 100, usually one takes 3 s")
     watched.feed_line(702, "something")
     watched.evaluate(703, WELL)
     assert watched.active == ()

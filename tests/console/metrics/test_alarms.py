@@ -391,10 +391,10 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
     patrol = cluster.alarm_monitor(inspect=inspect)
     kept = list[Slowdown | None]()
 
-    async def keep_slowdown(_: tuple[str, str], slowdown: Slowdown | None) -> None:
+    async def store_slowdown(_: tuple[str, str], slowdown: Slowdown | None) -> None:
         kept.append(slowdown)
 
-    patrol._sources = replace(patrol._sources, find_late_rank=find_late_rank, keep_slowdown=keep_slowdown)
+    patrol._sources = replace(patrol._sources, find_late_rank=find_late_rank, store_slowdown=store_slowdown)
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     end = time.monotonic() + 20

@@ -26,7 +26,7 @@ from console.kube.objects.queue import (
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.free_slots import eligible_nodes
-from console.scheduling.launch_forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast, with_launch
+from console.scheduling.launch_forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast, with_waiting_launch
 from console.scheduling.why import why
 from kueue_rules import Requirement, Toleration
 from tests.fakes import fleet_of
@@ -154,7 +154,7 @@ def test_the_numbers_behind_the_sentence() -> None:
 
 def test_a_launch_and_a_job_that_waits_name_the_same_jobs_in_the_same_words() -> None:
     fleet = cluster(*holding("big", 16, at="n1"), *holding("small", 8, at="n4"), queues=(DOOR, queue(32, 24)))
-    with_it, key = with_launch(fleet, LaunchDemand("team", "lq", 16))
+    with_it, key = with_waiting_launch(fleet, LaunchDemand("team", "lq", 16))
     assert told(fleet, 16).sentence == why(with_it.workloads[key], with_it).sentence
     assert told(fleet, 16).unblocks == why(with_it.workloads[key], with_it).unblocks
 

@@ -16,7 +16,7 @@ from console.kube.objects.workload import Workload
 from console.scheduling import start_windows as module
 from console.scheduling.expected_starts import expected_starts, tried_of
 from console.scheduling.forecast_record import RecordedWindow, compare, read_recorded_windows, score, update_record
-from console.scheduling.launch_forecast import LaunchDemand, with_launch
+from console.scheduling.launch_forecast import LaunchDemand, with_waiting_launch
 from console.scheduling.start_windows import (
     PastRun,
     PastTimes,
@@ -83,7 +83,7 @@ def test_a_window_lies_around_the_end_that_a_job_waits_for() -> None:
 
 def test_a_launch_that_would_wait_has_a_window() -> None:
     fleet = scene(("a", 6), ("b", 2), waiting=())
-    with_it, asked = with_launch(fleet, LaunchDemand("default", "a4", 48))
+    with_it, asked = with_waiting_launch(fleet, LaunchDemand("default", "a4", 48))
     found = start_windows(with_it, {"uid-a": 6000.0, "uid-b": 600.0}, {}, budget=LONG).by_key[asked]
     assert 83 < (found.start - fleet.at) / 60 < 92
     assert 108 < (found.end - fleet.at) / 60 < 120

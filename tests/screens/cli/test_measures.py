@@ -130,7 +130,7 @@ async def test_a_training_that_makes_no_steps_any_more_says_so(
     session.printed["default", last_rank(session)] = [
         LogLine(begun + 7 * at, text) for at, text in enumerate(training(60))
     ]
-    words = "no step for 10 min after step 60, usually one takes 7 s"
+    words = "no step for 9 min after step 60, usually one takes 7 s"
     assert await measures.training(parse(["training", "llama"])) == 5
     assert f"stalled          {words}" in capsys.readouterr().out
     await measures.training(parse(["training", "llama", "--json"]))
@@ -149,7 +149,7 @@ async def test_a_wait_that_is_given_up_says_the_state_that_the_list_of_jobs_says
     session.printed["default", last_rank(session)] = [
         LogLine(begun + 7 * at, text) for at, text in enumerate(training(60))
     ]
-    words = "no step for 10 min after step 60, usually one takes 7 s"
+    words = "no step for 9 min after step 60, usually one takes 7 s"
     async with session.measures.open_job("default", "llama", once=True) as job:
         async for _ in job.follow_changes():
             pass
