@@ -219,16 +219,16 @@ def _commands(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem
         yield from _unknown_key_problems(loaded, keys, path)
         for key in keys:
             if key in earlier:
-                said = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
-                yield _problem(loaded, said, *path)
+                text = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
+                yield _problem(loaded, text, *path)
         earlier.update(dict.fromkeys(keys, command.name))
         pages = [page for page in known.pages if set(command.uses) <= page.SUBJECT]
         taken = {page: _keys_in_use(page, known.app, loaded.config) for page in pages}
         clashes = [(key, what, page) for page in pages for key, what in taken[page].items() if key in keys]
         if clashes:
             free = len({page for *_, page in clashes}) < len(pages)
-            said = f"{_clash_words(clashes, known)}. {command.name} is left out {'there' if free else 'everywhere'}."
-            yield ConfigProblem(loaded.line_of(*path), f"{said} Give it another key.", () if free else path)
+            text = f"{_clash_words(clashes, known)}. {command.name} is left out {'there' if free else 'everywhere'}."
+            yield ConfigProblem(loaded.line_of(*path), f"{text} Give it another key.", () if free else path)
 
 
 def _unknown_key_problems(
@@ -236,8 +236,8 @@ def _unknown_key_problems(
 ) -> Iterator[ConfigProblem]:
     for key in keys:
         if not is_key(key):
-            said = f"There is no key {key}." if key else "A key is missing."
-            yield _problem(loaded, f"{said} {_KEYS_ALLOWED}", *path)
+            text = f"There is no key {key}." if key else "A key is missing."
+            yield _problem(loaded, f"{text} {_KEYS_ALLOWED}", *path)
 
 
 def _page_name(page: type[DOMNode]) -> str:
@@ -320,8 +320,8 @@ def _lists(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
         for column in (*own.columns, *filter(None, [own.sort])):
             if column not in titles:
                 at = "columns" if column in own.columns else "sort"
-                said = f"List {name} has no column {column}. It has {', '.join(titles)}."
-                yield _problem(loaded, said, "lists", name, at)
+                text = f"List {name} has no column {column}. It has {', '.join(titles)}."
+                yield _problem(loaded, text, "lists", name, at)
 
 
 # commands of one's own

@@ -161,8 +161,8 @@ class Guide:
         if test is None or not test.rows or test.avg_busbw is None:
             raise ConsoleError("The table of the test was not read.")
         print_line(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")
-        told = judge_test(test, accelerator=panel.shown.accelerator if panel.shown else "")
-        print_line(f"   verdict: {told.passing}, {told.why}")
+        verdict = judge_test(test, accelerator=panel.shown.accelerator if panel.shown else "")
+        print_line(f"   verdict: {verdict.passing}, {verdict.why}")
         await self.settled()
         self.shot("nccl")
         for key, what in (("r", "pods"), ("l", "log"), ("e", "events")):
@@ -189,11 +189,11 @@ class Guide:
         pod = ranks(job, self.fleet)[0].pod
         if pod is None:
             raise ConsoleError("Pod 0 of llama-70b is not there.")
-        said: list[str] = []
+        parts: list[str] = []
         code = await self.app.session.watch.exec(
-            pod.namespace, pod.name, ASK_GPUS, on_output=lambda _, data: said.append(data.decode())
+            pod.namespace, pod.name, ASK_GPUS, on_output=lambda _, data: parts.append(data.decode())
         )
-        for line in "".join(said).splitlines()[:4]:
+        for line in "".join(parts).splitlines()[:4]:
             print_line(f"   {line}")
         print_line(f"   exit code {code}")
 

@@ -90,11 +90,11 @@ async def run_and_collect(
     """What a shell's script prints in a pod; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
     from console.kube.exec import BEGINS, limit_output
 
-    async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as said:
-        code = await run(pod, _begin_with_a_word(argv), stdin, said.add)
+    async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as answer:
+        code = await run(pod, _begin_with_a_word(argv), stdin, answer.add)
     if code:
-        raise _failure(code, said.errors)
-    return bytes(said.output)
+        raise _failure(code, answer.errors)
+    return bytes(answer.output)
 
 
 async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) -> T:
@@ -191,17 +191,17 @@ async def _run_gateway(
     from console.kube.exec import BEGINS, limit_output
 
     assert gateway.pod is not None
-    async with limit_output(gateway.name, most=MAX_TOGETHER, limit=limit, flow=None, begins=BEGINS) as said:
+    async with limit_output(gateway.name, most=MAX_TOGETHER, limit=limit, flow=None, begins=BEGINS) as answer:
 
         def pass_on(channel: int, piece: bytes) -> None:
-            said.add(channel, piece)
+            answer.add(channel, piece)
             if channel == _STDOUT:
-                said.output.clear()
+                answer.output.clear()
                 feed(piece)
 
         argv = _begin_with_a_word(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
         code = await run(gateway.pod, argv, data, pass_on)
-    return code, _failure(code, said.errors).message if code else ""
+    return code, _failure(code, answer.errors).message if code else ""
 
 
 def _address(rank: Rank) -> str:
@@ -269,10 +269,10 @@ class _FrameReader:
                 raise self._unreadable()
             return
         del self._open[number]
-        said, _, why = data.decode(errors="replace").partition(" ")
-        if not re.fullmatch("[0-9]{1,3}", said):
+        digits, _, why = data.decode(errors="replace").partition(" ")
+        if not re.fullmatch("[0-9]{1,3}", digits):
             raise self._unreadable()
-        code = int(said)
+        code = int(digits)
         if code == _SSH_FAILED and not errors.startswith(b"\n"):
             return  # no shell has begun there: the pod was not reached
         self.answered += 1

@@ -477,11 +477,11 @@ def _pointer_notes(
         beside = by_folder.get(dirname(file.path)) if basename(file.path) in POINTERS else None
         if not beside:
             continue
-        said = contents.get(file.path, b"").decode("utf-8", "replace").strip()
-        number = re.fullmatch(r"(?:global_step)?(\d{1,12})", said)
+        text = contents.get(file.path, b"").decode("utf-8", "replace").strip()
+        number = re.fullmatch(r"(?:global_step)?(\d{1,12})", text)
         if number is None:
-            if said != "release":
-                yield f"{file.path} names no step: {said[:40]!r}"
+            if text != "release":
+                yield f"{file.path} names no step: {text[:40]!r}"
             continue
         step = int(number[1])
         meant = next((each for each in beside if each.step == step), None)

@@ -52,9 +52,9 @@ class SavedState:
         """Whether another checkpoint may be whole by now: the log tells of a later one, or the last one was not."""
         if now - self.at < EVERY:
             return False
-        told = last_saved(measures)
+        last = last_saved(measures)
         whole = self.survey is not None and self.survey.last_complete in self.survey.checkpoints[-1:]
-        return not whole or (told is not None and told[1] > self.at)
+        return not whole or (last is not None and last[1] > self.at)
 
 
 def last_saved(measures: JobMeasures | None) -> tuple[int, float] | None:

@@ -239,9 +239,9 @@ def read_context(place: Path) -> BuildContext:
 
 def _image_names(described: Mapping[str, Any]) -> tuple[str, ...]:
     """The images that a build description pushes, else those that its steps tag."""
-    said = described.get("images")
-    if isinstance(said, list) and said:
-        return tuple(map(str, said))
+    images = described.get("images")
+    if isinstance(images, list) and images:
+        return tuple(map(str, images))
     found = []
     for step in described["steps"]:
         words = [str(each) for each in step.get("args") or ()] if isinstance(step, dict) else []

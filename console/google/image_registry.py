@@ -131,8 +131,8 @@ class RegistryClient:
         answer = await self._request(wanted, address, login, follows=False)
         if answer.status != 200:
             raise _refusal_error(wanted, answer.status)
-        told: _Token = _decode(answer.body, _Token)
-        return f"Bearer {told.token or told.access_token or ''}"
+        token: _Token = _decode(answer.body, _Token)
+        return f"Bearer {token.token or token.access_token or ''}"
 
     async def _request(
         self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True

@@ -118,8 +118,8 @@ class Images:
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await loaded("console.google.api.build")
         message: Any = module.build_message(plan, description)
-        told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
-        filled: Mapping[str, Any] = _drop_empty(told)
+        fields: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
+        filled: Mapping[str, Any] = _drop_empty(fields)
         return filled
 
     async def start_build(self, plan: BuildPlan) -> Build:
@@ -291,7 +291,7 @@ class Images:
                             await asyncio.to_thread(forget_build, self._record_path, each.build)
 
 
-def _drop_empty(told: Any) -> Any:
-    if isinstance(told, dict):
-        return {key: found for key, value in told.items() if (found := _drop_empty(value)) not in ({}, [], "", 0)}
-    return [_drop_empty(each) for each in told] if isinstance(told, list) else told
+def _drop_empty(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: found for key, value in tree.items() if (found := _drop_empty(value)) not in ({}, [], "", 0)}
+    return [_drop_empty(each) for each in tree] if isinstance(tree, list) else tree

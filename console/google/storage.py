@@ -276,8 +276,8 @@ class CloudStorage:
         objects, more = await buckets.list_folder(place)
         latest = None
         if any(each.title == LATEST_MARKER for each in objects):
-            said = (await buckets.read_bytes(GcsPlace(place.bucket, place.folder + LATEST_MARKER), most=100)).strip()
-            latest = int(said) if said.isdigit() else None
+            text = (await buckets.read_bytes(GcsPlace(place.bucket, place.folder + LATEST_MARKER), most=100)).strip()
+            latest = int(text) if text.isdigit() else None
         return Listing(place, sort_and_mark_checkpoints(objects, latest), _listing_note(place, objects, latest), more)
 
     async def iter_tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:

@@ -55,14 +55,14 @@ def collective_kind(op: str) -> str:
     return op.rpartition(":")[2].partition(" ")[0].lstrip("_")
 
 
-def find_mismatch(told: Mapping[int, RankHistory], *, only_sizes: bool = False) -> Mismatch | None:
+def find_mismatch(fields: Mapping[int, RankHistory], *, only_sizes: bool = False) -> Mismatch | None:
     """The first collective that the ranks of a group called by other names, or with other sizes where these must agree.
 
     With `only_sizes` those of other names do not count.
     """
     marks: dict[tuple[str, str], int] = {}
     rows: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
-    for rank, history in told.items():
+    for rank, history in fields.items():
         of = [marks.setdefault(_mark_of(call), len(marks)) for call in history.kinds]
         row = tuple(of[place] if 0 <= place < len(of) else -1 for place in history.calls)
         rows[history.first, row].append(rank)
@@ -82,7 +82,7 @@ def find_mismatch(told: Mapping[int, RankHistory], *, only_sizes: bool = False) 
         usual, second, *_ = sorted(here, key=lambda mark: (-len(here[mark]), -often[mark]))
         undecided = (len(here[usual]), often[usual]) == (len(here[second]), often[second])
         odd = sorted(rank for mark, ranks in here.items() if mark != usual for rank in ranks)
-        mine, theirs = told[odd[0]].at(seq), told[here[usual][0]].at(seq)
+        mine, theirs = fields[odd[0]].at(seq), fields[here[usual][0]].at(seq)
         assert mine is not None
         assert theirs is not None
         if undecided:

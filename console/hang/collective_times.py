@@ -104,11 +104,11 @@ def read_times(answers: Mapping[int, bytes | ConsoleError], addresses: Mapping[s
     """What the answers of pods tell; those that are none are left out, and the report says how many told."""
     pods: dict[int, PodTimes] = {}
     why = ""
-    for number, said in answers.items():
+    for number, answer in answers.items():
         try:
-            if isinstance(said, ConsoleError):
-                raise said
-            pods[number] = decode_answer(said, PodTimes, "What the pod tells of times")
+            if isinstance(answer, ConsoleError):
+                raise answer
+            pods[number] = decode_answer(answer, PodTimes, "What the pod tells of times")
         except ConsoleError as error:
             why = why or error.message
     report = find_late_on_gpu(pods, addresses)
@@ -139,10 +139,10 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
         group: found for group, own in several.items()
         if (found := _Lateness.of(group, own, span))
     }  # fmt: skip
-    told = sum(bool(each.times) for each in ranks)
+    timed = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
-    words = f"{told:,} of {len(ranks):,} ranks told how long collectives took" + (f" ({why})" if why else "")
-    if ranks and not told and not why:
+    words = f"{timed:,} of {len(ranks):,} ranks told how long collectives took" + (f" ({why})" if why else "")
+    if ranks and not timed and not why:
         words += " (TORCH_NCCL_ENABLE_TIMING is not set)"
     if not judged:
         return TimesReport(link=None, words=words)
@@ -179,24 +179,24 @@ class _Lateness:
     def of(group: Group, launches: Mapping[int, RankLaunches], span: float) -> _Lateness | None:
         """None if too little is known of the group; `span`: of all launches of the job, in microseconds."""
         times = {rank: each.on_gpu for rank, each in launches.items()}
-        told = [rank for rank in group.ranks if rank in times]
-        if len(told) < 2 or span <= 0:
+        timed = [rank for rank in group.ranks if rank in times]
+        if len(timed) < 2 or span <= 0:
             return None
-        numbers = sorted(set[int]().union(*(times[rank] for rank in told)))
-        known = [number for number in numbers if all(number in times[rank] for rank in told)]
+        numbers = sorted(set[int]().union(*(times[rank] for rank in timed)))
+        known = [number for number in numbers if all(number in times[rank] for rank in timed)]
         if len(known) < MIN_TIMED:
             return None
         # Of the time, for each collective. The span begins and ends with one of the busiest group, not of others.
         part = max(span / len(numbers), statistics.median(each.mean_interval for each in launches.values()))
         shares: dict[int, float] = {}
         half: dict[int, float] = {}
-        usual = {number: statistics.median(times[rank][number] for rank in told) for number in known}
-        for rank in told:
+        usual = {number: statistics.median(times[rank][number] for rank in timed) for number in known}
+        for rank in timed:
             # Of two ranks, the median is halfway to the other.
-            factor = 2 if len(told) == 2 else 1
+            factor = 2 if len(timed) == 2 else 1
             behind = [factor * (usual[number] - times[rank][number]) for number in known]
             shares[rank], half[rank] = _mean_and_half(behind, part)
-        common = statistics.fmean(min(times[rank][number] for rank in told) for number in known) / part
+        common = statistics.fmean(min(times[rank][number] for rank in timed) for number in known) / part
         lows = {rank: share - half[rank] for rank, share in shares.items()}
         highs = {rank: share + half[rank] for rank, share in shares.items()}
         size = sorted(max(0.0, share) for share in shares.values())
@@ -283,8 +283,8 @@ def _slow_link(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> Sl
     least = max(usual_trip + MIN_TRIP, TRIP_FACTOR * usual_trip)
     if not rest or of_pod[worst] < least or max(rest) >= least:
         return None
-    said = f"its packets take {of_pod[worst] * 1000:.2g} ms there and back, those of the others {usual_trip * 1000:.2g}"
-    return SlowLink(worst, _first_rank(pods[worst]), f"{said} ms")
+    text = f"its packets take {of_pod[worst] * 1000:.2g} ms there and back, those of the others {usual_trip * 1000:.2g}"
+    return SlowLink(worst, _first_rank(pods[worst]), f"{text} ms")
 
 
 def _least_trips(pods: Mapping[int, PodTimes], addresses: Mapping[str, int]) -> dict[frozenset[int], float]:

@@ -40,20 +40,20 @@ class _PodSamples(msgspec.Struct):
     ranks: Annotated[list[RankSamples], msgspec.Meta(max_length=MAX_PROCESSES)]
 
 
-def parse_samples(said: bytes) -> list[RankSamples]:
+def parse_samples(output: bytes) -> list[RankSamples]:
     """What a pod printed; Unreadable if it is no such answer."""
-    return decode_answer(said, _PodSamples, "What py-spy told in the pod").ranks
+    return decode_answer(output, _PodSamples, "What py-spy told in the pod").ranks
 
 
 def read_samples(answers: Mapping[int, bytes | ConsoleError]) -> tuple[list[RankSamples], str]:
     """The samples of all ranks, and why a pod told none."""
     found: list[RankSamples] = []
     why = ""
-    for said in answers.values():
+    for answer in answers.values():
         try:
-            if isinstance(said, ConsoleError):
-                raise said
-            found += parse_samples(said)
+            if isinstance(answer, ConsoleError):
+                raise answer
+            found += parse_samples(answer)
         except ConsoleError as error:
             why = why or error.message.rstrip(".")
     return found, why
@@ -76,9 +76,9 @@ def choose_sampled(report: SlowReport, every: Sequence[Rank]) -> list[int]:
 
 def add_data_waits(report: SlowReport, samples: Iterable[RankSamples], why: str = "") -> SlowReport:
     """The report with the cause "data" where a rank waits for its data, which is slow then; `why` some told nothing."""
-    told = {each.rank: each for each in samples}
-    why = why or next((each.why.rstrip(".") for each in told.values() if each.why), "")
-    shares = {rank: found for rank, each in told.items() if (found := _find_share(each.stacks)) is not None}
+    by_rank = {each.rank: each for each in samples}
+    why = why or next((each.why.rstrip(".") for each in by_rank.values() if each.why), "")
+    shares = {rank: found for rank, each in by_rank.items() if (found := _find_share(each.stacks)) is not None}
     slow = {each.rank for each in (*report.slow, *report.suspects)}
     usual = next(((rank, share) for rank, (share, _) in shares.items() if rank not in slow), None)
     looked = [rank for rank in shares if rank in slow]
@@ -92,8 +92,8 @@ def add_data_waits(report: SlowReport, samples: Iterable[RankSamples], why: str 
 def _judge(late: LateRank, share: float, where: str, usual: tuple[int, float]) -> LateRank:
     if late.cause == "network" or share - usual[1] < EXPLAINS * late.share:
         return late
-    said = f"it is in its data loader{where} for {format_share(share)} of the time, rank {usual[0]} for"
-    return replace(late, slow=True, suspect=False, cause="data", evidence=f"{said} {format_share(usual[1])}")
+    text = f"it is in its data loader{where} for {format_share(share)} of the time, rank {usual[0]} for"
+    return replace(late, slow=True, suspect=False, cause="data", evidence=f"{text} {format_share(usual[1])}")
 
 
 def _find_share(stacks: Iterable[tuple[int, str]]) -> tuple[float, str] | None:

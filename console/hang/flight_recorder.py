@@ -152,9 +152,9 @@ class _Waits:
             groups = {name: table.find(name, each) for name, each in dump.groups.items()}
             self.descs |= {groups[name]: each.desc for name, each in dump.groups.items()}
             self.pending[rank] = []
-            for name, told in dump.history.items():
-                if name in groups and told:
-                    self.history[groups[name]][rank] = RankHistory(told[0], told[1:], dump.kinds)
+            for name, calls in dump.history.items():
+                if name in groups and calls:
+                    self.history[groups[name]][rank] = RankHistory(calls[0], calls[1:], dump.kinds)
             for each in dump.operations:
                 group = groups.get(each.group)
                 if group is None:
@@ -368,9 +368,9 @@ def _cycle(waits: _Waits) -> Finding | None:
     if rank is None:
         return None
     ring = seen[seen.index(rank) :]
-    said = (f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.named(group)}"
+    parts = (f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.named(group)}"
             for each in sorted(ring)[:3] for group, at in (waits.blocked[each],))  # fmt: skip
-    return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(said)}", len(waits.blocked))
+    return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(parts)}", len(waits.blocked))
 
 
 def _network_finding(waits: _Waits) -> Finding:
@@ -392,5 +392,5 @@ def describe_dumps(dumps: Iterable[RankDump]) -> str:
     failed = "; ".join(
         f"rank{'s' if len(ranks) > 1 else ''} {format_ranges(ranks)}: {why}" for why, ranks in list(reasons.items())[:3]
     )
-    told = f"{len(every) - sum(map(len, reasons.values()))} of {len(every)} ranks gave a dump"
-    return f"{told} ({failed})" if failed else told
+    words = f"{len(every) - sum(map(len, reasons.values()))} of {len(every)} ranks gave a dump"
+    return f"{words} ({failed})" if failed else words

@@ -105,12 +105,12 @@ class RasReport:
             mark = each.operations, each.others, each.collective, each.missing, each.error, pid
             alike.setdefault(mark, []).append(each)
         several = list(alike.values())
-        said = [self._format_ranks(ranks) for ranks in several[:4]]
+        parts = [self._format_ranks(ranks) for ranks in several[:4]]
         if left := sum(map(len, several[4:])):
-            said.append(f"and {left} more")
+            parts.append(f"and {left} more")
         kinds = sorted({kind for group in self.groups for kind in group.errors.split(",") if kind not in ("OK", "")})
         moves = ", but they move on" if self.odd and all(each.stays is False for each in self.odd) else ""
-        return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(said) or 'see its report'}{moves}."
+        return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(parts) or 'see its report'}{moves}."
 
     def _format_ranks(self, alike: Sequence[RasRank]) -> str:
         """What the report says of ranks of which it says the same."""

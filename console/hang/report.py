@@ -37,19 +37,19 @@ def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
     total = sum(map(len, groups.values()))
     rest = {place for place in groups if not place[0].waits_for_ranks}
     waiting = total - sum(len(groups[place]) for place in rest)
-    told = _find_places_behind(groups, ras, total)
+    behind = _find_places_behind(groups, ras, total)
     gone = {place for place, members in groups.items() if all(each.pid is None for each in members)}
     if 0 < 2 * sum(len(groups[place]) for place in gone) < total:
         return gone  # the others wait for them wherever they are, as in the handler of the error that it raised
     if waiting == total:
-        return told | {place for place in groups if _is_small_group(groups[place], total)}
+        return behind | {place for place in groups if _is_small_group(groups[place], total)}
     if waiting * 2 < total:
         many = _place_of_majority(groups, total)
         beside = {place for place in groups if place != many and _is_outlier(place, groups[place], total)}
-        return told - {many} or beside if many else set()
+        return behind - {many} or beside if many else set()
     # Most wait for other ranks: those who do not are the ones they wait for, unless these only seem to compute.
     seeming = all(doing is Activity.COMPUTE for doing, _ in rest)
-    return told if told and seeming and not told & rest else rest
+    return behind if behind and seeming and not behind & rest else rest
 
 
 def find_ranks_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
@@ -201,8 +201,8 @@ class HangGroup:
     def sentence(self) -> str:
         """The group in short, such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"."""
         bare = self.doing in (Activity.UNKNOWN, Activity.NOT_ASKED, Activity.COMPILED)
-        said = f"{len(self.members)} {self.label if bare else describe_place(self.doing, self.label)}"
-        return f"{said} ({self.format_short_members})" if self.suspect or len(self.members) <= 2 else said
+        text = f"{len(self.members)} {self.label if bare else describe_place(self.doing, self.label)}"
+        return f"{text} ({self.format_short_members})" if self.suspect or len(self.members) <= 2 else text
 
     @property
     def format_members(self) -> str:
@@ -297,32 +297,32 @@ class HangReport:
     @cached_property
     def verdict(self) -> tuple[str, ...]:
         """What is wrong, in sentences, the most important first."""
-        said = []
+        parts = []
         if self.absent:
             pods, several = format_ranges(number for number, _ in self.absent), len(self.absent) > 1
             status = ", ".join(dict.fromkeys(status for _, status in self.absent))
             subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
-            said = [f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."]
+            parts = [f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."]
         if self.recorded is not None:
-            said.append(self._of_recorded(self.recorded))
+            parts.append(self._of_recorded(self.recorded))
         elif self.groups:
-            said.append(self._format_suspects())
+            parts.append(self._format_suspects())
         elif any(pod.launchers for pod in self.pods):
-            said.append("mpirun runs, but it has no child processes: it is starting or ending.")
+            parts.append("mpirun runs, but it has no child processes: it is starting or ending.")
         else:
-            said.append("No process of a training or an NCCL test was found in any pod: it is starting, or has ended.")
-        said += [self.ras.words] if self.ras.words else []
+            parts.append("No process of a training or an NCCL test was found in any pod: it is starting, or has ended.")
+        parts += [self.ras.words] if self.ras.words else []
         if self.unreached:
             far = format_pods(*(pod.pod_rank for pod in self.unreached))
-            said.append(f"{self.unreached[0].master} was not reached from {far}: {self.unreached[0].unreached}.")
+            parts.append(f"{self.unreached[0].master} was not reached from {far}: {self.unreached[0].unreached}.")
         for believed, failed in ((False, "cannot be believed"), (True, "could not be asked")):
             if deaf := [pod for pod in self.pods if pod.failure and pod.believed is believed]:
                 named = format_pods(*(pod.pod_rank for pod in deaf)).capitalize()
                 named += f" ({len(deaf):,} of {len(self.pods):,})" if len(deaf) > 1 else ""
-                said.append(f"{named} {failed}: {deaf[0].failure}")
+                parts.append(f"{named} {failed}: {deaf[0].failure}")
         if missing := len(self.without_py_spy):
-            said.append(f"py-spy is missing in {missing} of {len(self.pods)} pods: without it there are no stacks.")
-        return tuple(said)
+            parts.append(f"py-spy is missing in {missing} of {len(self.pods)} pods: without it there are no stacks.")
+        return tuple(parts)
 
     @property
     def short(self) -> str:
@@ -336,17 +336,17 @@ class HangReport:
         places = [each.sort_place for each in self.processes if each.rank in set(found.ranks)]
         several = len(found.ranks) > 1
         unknown = f"rank{'s' if several else ''} {format_ranges(found.ranks)}"
-        said = [f"{format_processes(*places) if places else unknown} {found.what}"]
+        parts = [f"{format_processes(*places) if places else unknown} {found.what}"]
         for group in self.suspects[:2]:
             gone = group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members)
-            told = describe_suspects(group, short=short).removeprefix(
+            words = describe_suspects(group, short=short).removeprefix(
                 group.processes if short else group.format_members
             )
             where = "" if short or not group.place else f" on {group.place}"
             if gone or not group.doing.waits_for_ranks:
-                said.append(f"{'they' if len(group.members) > 1 else 'it'}{told}{where}")
-        said += [f"{found.waiting:,} wait{'s' if found.waiting == 1 else ''}"] if found.waiting else []
-        sentence = f"{'; '.join(said)}."
+                parts.append(f"{'they' if len(group.members) > 1 else 'it'}{words}{where}")
+        parts += [f"{found.waiting:,} wait{'s' if found.waiting == 1 else ''}"] if found.waiting else []
+        sentence = f"{'; '.join(parts)}."
         return sentence[0].upper() + sentence[1:]
 
     def _format_suspects(self, *, short: bool = False) -> str:
@@ -367,9 +367,9 @@ class HangReport:
         stacks = [group.advice for group in groups if not (recorded and group.doing.waits_for_ranks)]
         if self.recorded is not None and self.recorded.kind is Desync.MISSED and self._stacks_explain:
             recorded = []  # it skipped nothing: it is kept from coming
-        said = list(dict.fromkeys([*recorded, *stacks]))[:3]
+        advice = list(dict.fromkeys([*recorded, *stacks]))[:3]
         tests = {each.pod for group in groups if group.doing is Activity.COMPILED for each in group.members}
-        return (*said, gdb_hint([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
+        return (*advice, gdb_hint([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(advice)
 
     @property
     def _stacks_explain(self) -> bool:
@@ -401,8 +401,8 @@ def group_processes(
     for (doing, label), members in found.items():
         behind = tuple(each for each in members if each.rank in late)
         rest = tuple(each for each in members if each.rank not in late)
-        said = {"" if named else failures.get(each.rank, "") for each in behind}
-        failure = said.pop() if len(said) == 1 else ""
+        parts = {"" if named else failures.get(each.rank, "") for each in behind}
+        failure = parts.pop() if len(parts) == 1 else ""
         title = label if named else f"{label}, {failure or 'behind'}"
         groups.append(HangGroup(doing, title, behind, suspect=True, behind=not named, failure=failure))
         groups.append(HangGroup(doing, label, rest, (doing, label) in awaited))
@@ -450,10 +450,10 @@ def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
         return f"{number} ranks were not asked for a stack."
     if largest.doing is Activity.COMPILED:
         pods = len({each.pod for each in largest.members})
-        said = f"{number} {largest.label} process{'es' if number > 1 else ''} in {pods} pod{'s' if pods > 1 else ''}"
+        text = f"{number} {largest.label} process{'es' if number > 1 else ''} in {pods} pod{'s' if pods > 1 else ''}"
         alone = all(group.doing is Activity.COMPILED for group in groups)
         kind = "no training" if alone else "and other processes beside it"
-        return f"An NCCL test, {kind}: {said}; py-spy can only read Python processes."
+        return f"An NCCL test, {kind}: {text}; py-spy can only read Python processes."
     if largest.doing.waits_for_ranks:
         return f"All {number} ranks are in {largest.label}: the network, NCCL, or ranks in different collectives."
     if largest.doing is Activity.COMPUTE:

@@ -74,11 +74,11 @@ def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
         return 1, "", "it did not answer within %d s" % LIMIT
     except OSError as error:
         return NO_ANALYSER, "", error.strerror or str(error)
-    said = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    parts = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     return (
         done.returncode,
         done.stdout.decode("utf-8", "replace"),
-        said[-1][:MOST_TOLD] if said else "it ended silently",
+        parts[-1][:MOST_TOLD] if parts else "it ended silently",
     )
 
 
@@ -111,8 +111,8 @@ def analyse(asked: Dict[str, Any]) -> Dict[str, Any]:
     for place, group in enumerate(asked["groups"]):
         log.note("group %s %s of ranks %s" % (group["name"], group["desc"], group["ranks"]))
         try:
-            told = build_db(expand(group, asked["kinds"], asked["version"]), args, asked["version"])
-            found += first_trouble(place, told.collectives)
+            database = build_db(expand(group, asked["kinds"], asked["version"]), args, asked["version"])
+            found += first_trouble(place, database.collectives)
         except Exception as error:  # an assertion, or whatever else a version of it meets
             failed[str(place)] = (str(error) or type(error).__name__)[:MOST_TOLD]
     torch = import_module("torch").__version__
@@ -139,9 +139,9 @@ def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, A
     return {
         "rank_" + rank: {
             "host_name": "rank" + rank, "rank": int(rank), "version": version, "pg_config": config,
-            "entries": [entry(group, seq, kinds[kind], told["states"].get(str(seq), "completed"))
-                        for seq, kind in enumerate(told["calls"], told["first"])],
-        } for rank, told in group["entries"].items()
+            "entries": [entry(group, seq, kinds[kind], entries["states"].get(str(seq), "completed"))
+                        for seq, kind in enumerate(entries["calls"], entries["first"])],
+        } for rank, entries in group["entries"].items()
     }  # fmt: skip
 
 
@@ -174,9 +174,9 @@ def main() -> None:
     length, data = int(sys.argv[1]), sys.stdin.buffer.read(int(sys.argv[2]))
     why = "there is no other Python in the pod"
     for python in find_pythons():
-        code, told, why = run_child(python, length, data)
+        code, output, why = run_child(python, length, data)
         if not code:
-            print(told)
+            print(output)
             return
         if code == NO_ANALYSER:
             why = "PyTorch of this image has no flight recorder analyser that tells its findings"

@@ -123,8 +123,8 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
     length = str(len(script))
     argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", length, length, str(len(script) + len(asked)))
     try:
-        said = await run_and_collect(run, pod, argv, script + script + asked, LIMIT)
-        return await decode_apart("What the pod tells of PyTorch's analyser", lambda: read_answer(said, groups))
+        answer = await run_and_collect(run, pod, argv, script + script + asked, LIMIT)
+        return await decode_apart("What the pod tells of PyTorch's analyser", lambda: read_answer(answer, groups))
     except ConsoleError as error:
         return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
 
@@ -202,9 +202,9 @@ def _list_calls(dump: RankDump, places: Sequence[int], kinds: _Kinds) -> list[in
     return [own[place] if 0 <= place < len(own) else None for place in places]
 
 
-def read_answer(said: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnalysis:
+def read_answer(output: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnalysis:
     """What the script printed; Unreadable if it is no such answer."""
-    answer = decode_answer(said, _Answer, "What the pod tells of PyTorch's analyser")
+    answer = decode_answer(output, _Answer, "What the pod tells of PyTorch's analyser")
     known = {
         number: (describe_group(desc, len(group.ranks)), frozenset(group.ranks))
         for number, (group, desc) in enumerate(groups)

@@ -147,11 +147,11 @@ def exit_code(status: bytes, doing: str) -> int:
     for cause in (outcome.details.causes or ()) if outcome.details else ():
         if cause.reason == "ExitCode" and (cause.message or "").isdecimal():
             return int(cause.message or 0)
-    told = outcome.message or outcome.reason or "no reason given"
-    found = _EXIT_STATUS.search(told)  # some kubelets send the code in words only
+    words = outcome.message or outcome.reason or "no reason given"
+    found = _EXIT_STATUS.search(words)  # some kubelets send the code in words only
     if found:
         return int(found[1])
-    raise ProgramFailed(f"Could not {doing}: {told.rstrip('.')}.", "Check that the program is in the image.", code=126)
+    raise ProgramFailed(f"Could not {doing}: {words.rstrip('.')}.", "Check that the program is in the image.", code=126)
 
 
 def exec_params(container: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> list[tuple[str, str]]:
@@ -265,13 +265,13 @@ async def limit_output(
     """
     try:
         async with asyncio.timeout(limit) as clock:
-            said = CommandOutput(pod, most, flow, clock, begins if begins is None or begins < limit else None)
-            yield said
+            output = CommandOutput(pod, most, flow, clock, begins if begins is None or begins < limit else None)
+            yield output
     except TimeoutError as error:
-        if said.begun:
+        if output.begun:
             why = f"Pod {pod} has been printing for {flow:g} s without an end: the command was stopped."
             raise Unreadable(why) from error
-        if said.silent:
+        if output.silent:
             why = f"Pod {pod} did not answer within {begins:g} s: no shell has begun in it."
             raise Unreachable(why, f"kubectl describe pod {pod}") from error
         raise Unreachable(f"Pod {pod} did not answer within {limit:g} s.") from error
@@ -291,9 +291,9 @@ async def run_and_collect(
     doing: str = "",
 ) -> tuple[int, bytes, bytes]:
     """Run a command and collect its exit code, output and errors; raises as `run` and `limit_output` do."""
-    async with limit_output(pod, most=most, limit=limit, begins=begins) as said:
-        code = await run(client, namespace, pod, argv, said.add, container=container, stdin=stdin, doing=doing)
-    return code, bytes(said.output), bytes(said.errors)
+    async with limit_output(pod, most=most, limit=limit, begins=begins) as answer:
+        code = await run(client, namespace, pod, argv, answer.add, container=container, stdin=stdin, doing=doing)
+    return code, bytes(answer.output), bytes(answer.errors)
 
 
 async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes], socket: WebSocket) -> None:
@@ -353,10 +353,10 @@ async def is_nested() -> bool:
     try:
         process = await asyncio.create_subprocess_exec(*asks, stdout=PIPE, stderr=DEVNULL, stdin=DEVNULL)
         async with asyncio.timeout(ASKED):
-            told, _ = await process.communicate()
+            output, _ = await process.communicate()
     except (OSError, TimeoutError):
         return True
-    return told.decode(errors="replace").strip() in ("", _PREFIX)
+    return output.decode(errors="replace").strip() in ("", _PREFIX)
 
 
 async def shell(

@@ -135,10 +135,10 @@ async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
 async def error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
     """The error for a response with a failure status; closes the response."""
     try:
-        after, said = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
+        after, body = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
     finally:
         answer.close()
-    return error_from_status(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
+    return error_from_status(answer.status, body, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
 
 _NO_NAME = "its name cannot be resolved"
@@ -234,8 +234,8 @@ def _system(error: OSError) -> str:
 
 def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
     """The Unreachable error for a server and reason; a user name and password in the server's URL are left out."""
-    said = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
-    return Unreachable(_NAMES.sub("//", said), hint)
+    text = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
+    return Unreachable(_NAMES.sub("//", text), hint)
 
 
 def bad_address_error(server: str) -> BadKubeconfig:

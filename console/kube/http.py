@@ -39,27 +39,27 @@ _NO_URL = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
 
 def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
     """Convert a libcurl error to the exception that Python's own sockets raise for the same failure."""
-    code, said = error.args[0], str(error.args[-1])
+    code, message = error.args[0], str(error.args[-1])
     if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
         return ProxyRefused(status)
     if code in _BROKE_OFF:
-        return EOFError(said)
+        return EOFError(message)
     if code in _NO_NAME:
-        return NotConnected(socket.gaierror(said))
+        return NotConnected(socket.gaierror(message))
     if code == pycurl.E_OPERATION_TIMEDOUT:
-        return NotConnected(TimeoutError(said))
+        return NotConnected(TimeoutError(message))
     if code == _PROXY_HANDSHAKE:
         return ProxyRefused("SOCKS")
     if code == pycurl.E_COULDNT_CONNECT:
         number = int(curl.getinfo(pycurl.OS_ERRNO))
-        return NotConnected(OSError(number, os.strerror(number)) if number else OSError(said))
+        return NotConnected(OSError(number, os.strerror(number)) if number else OSError(message))
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
-        return ssl.SSLCertVerificationError(said)
+        return ssl.SSLCertVerificationError(message)
     if code == pycurl.E_SSL_CONNECT_ERROR:
-        failed = ssl.SSLError(said)
-        failed.reason = said.rpartition(":")[2]
+        failed = ssl.SSLError(message)
+        failed.reason = message.rpartition(":")[2]
         return failed
-    return OSError(said)
+    return OSError(message)
 
 
 HELD = 1 << 18  # bytes of an answer that are held for who reads it; the server is kept waiting with more

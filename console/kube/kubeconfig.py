@@ -23,9 +23,7 @@ from console.kube.target import Cluster, Masked, Target, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PRACTICE = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
-_GET_ONE = (
-    "Name one by --kubeconfig FILE or KUBECONFIG, take one of Google's clusters (`a4 clusters`), or try `a4 --demo`."
-)
+_GET_ONE = "Name one by --kubeconfig FILE or KUBECONFIG, take one of Google's (`a4 clusters`), or try `a4 --demo`."
 _REPAIR = "Repair that file, or name another one by --kubeconfig FILE or KUBECONFIG."
 
 

@@ -272,11 +272,11 @@ class Pipe:
             receiver.end(self._reason(why))
 
     def _reason(self, why: str) -> str:
-        said = " ".join(self._said.decode(errors="replace").split()).rstrip(".")
-        if "connection refused" in said.lower():
+        text = " ".join(self._said.decode(errors="replace").split()).rstrip(".")
+        if "connection refused" in text.lower():
             return f"Nothing listens on {self._what}."
-        if said:
-            return f"Could not reach {self._what}: {said}."
+        if text:
+            return f"Could not reach {self._what}: {text}."
         return f"The connection to {self._what} broke off: {why}." if why else ""
 
 

@@ -83,10 +83,10 @@ class Fleet:
     @cached_property
     def events_by_object(self) -> Mapping[str, list[Event]]:
         """Events by the uid of the object they are about, oldest first."""
-        told = _grouped(self.events.values(), attrgetter("object_uid"))
-        for each in told.values():
+        events = _grouped(self.events.values(), attrgetter("object_uid"))
+        for each in events.values():
             each.sort(key=lambda event: event.last)
-        return told
+        return events
 
     @cached_property
     def gpus_used(self) -> Mapping[str, int]:

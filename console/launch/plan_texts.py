@@ -312,8 +312,8 @@ class PlanTexts:
         if line.unknown:
             words = f"The release's name was not imported: {', '.join(line.unknown)} is not known here."
             left.append(Remark("name", words))
-        told = draft.recipe or (self._recipe_or_default(named, recipe)[0] if named else str(own or ""))
-        return Draft(draft.values, draft.given, told, line.name, line.namespace, (), tuple(left), tuple(notes))
+        recipe_id = draft.recipe or (self._recipe_or_default(named, recipe)[0] if named else str(own or ""))
+        return Draft(draft.values, draft.given, recipe_id, line.name, line.namespace, (), tuple(left), tuple(notes))
 
     def _values_file(self, path: str, texts: Mapping[str, str], out: TranslatedValues) -> Mapping[str, Any] | None:
         if path not in texts:
@@ -345,8 +345,8 @@ class PlanTexts:
         for path, given in (*out.values, *own):
             self._set_imported(values, fields, known, path, given, out)
         left_out = (*left, *out.left_out)
-        told = known if out.recipe else ""
-        return Draft(self.changed_values(known, values), values, told, left_out=left_out, notes=tuple(out.notes))
+        words = known if out.recipe else ""
+        return Draft(self.changed_values(known, values), values, words, left_out=left_out, notes=tuple(out.notes))
 
     @staticmethod
     def _set_imported(

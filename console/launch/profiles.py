@@ -70,8 +70,8 @@ class Profiles:
         """The values of a profile that a recipe has fields for. BadInput as `read`, and for unknown keys."""
         profile = await self.read(name)
         if profile.problems:
-            told = " ".join(each.message for each in profile.problems)
-            raise BadInput(f"Profile {name}: {told}", f"Correct {self._path(name)}.")
+            words = " ".join(each.message for each in profile.problems)
+            raise BadInput(f"Profile {name}: {words}", f"Correct {self._path(name)}.")
         paths = {field.path for field in self._catalogue().fields(recipe)}
         found: dict[str, Value] = {}
         for path, value in iter_field_values(profile.values, self._fields()):
@@ -89,7 +89,7 @@ class Profiles:
             place: str(profile.values[place]) for place in PLACE_KEYS if isinstance(profile.values.get(place), str)
         }
         known |= profile.places
-        return {variable: said for place, said in known.items() for variable in PLACE_KEYS[place]}
+        return {variable: value for place, value in known.items() for variable in PLACE_KEYS[place]}
 
     async def default_name(self) -> str:
         """Name of the default profile; empty if there is none."""

@@ -238,11 +238,11 @@ def _model_name_problems(recipe: str, values: Values) -> FieldProblems:
     named, following = str(get_path(values, "recipe.model.id")), recipe.startswith("qwen3-next-")
     size = str(get_path(values, "recipe.model.size"))
     whole, wanted = (_NEXT_SIZE, "Qwen3-Next") if following else (_WHOLE.get(size, size), "Qwen3")
-    family, told = _FAMILY.search(named), _SIZE.search(named)
+    family, sized = _FAMILY.search(named), _SIZE.search(named)
     if family and f"Qwen{family[1]}{'-Next' if family[2] else ''}" != wanted:
         yield "recipe.model.id", f"Model must be a {wanted} for this recipe; {named} is not."
-    elif told and told[0].upper() != whole:
-        yield "recipe.model.id", f"Model must have the model size, {whole}; {named} has {told[0]}: change one of them."
+    elif sized and sized[0].upper() != whole:
+        yield "recipe.model.id", f"Model must have the model size, {whole}; {named} has {sized[0]}: change one of them."
 
 
 def _conversion_problems(_: str, values: Values) -> FieldProblems:

@@ -145,13 +145,13 @@ def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
             f"a4 history {alarm.job} shows its run, if you launched it", watch.namespace_option(alarm.namespace)
         )
     owner = watch.whose(jobset.owner) if jobset is not None else ""
-    said = alarm.next_step(owner, may_stop=not watch.read_only)
-    return with_namespace_option(said, watch.namespace_option(alarm.namespace))
+    text = alarm.next_step(owner, may_stop=not watch.read_only)
+    return with_namespace_option(text, watch.namespace_option(alarm.namespace))
 
 
 def format_alarm(alarm: Alarm, watch: WatchedCluster) -> str:
-    said = next_step(alarm, watch)
-    return f"{alarm.text}. {said}." if said else f"{alarm.text}."
+    text = next_step(alarm, watch)
+    return f"{alarm.text}. {text}." if text else f"{alarm.text}."
 
 
 class AlarmReport(NamedTuple):
@@ -181,10 +181,10 @@ class Coverage(Struct, frozen=True):
         jobs = "job" if self.running == 1 else "jobs"
         if not self.running:
             return "No job runs."
-        said = f"Alarms watch {self.heard} of {self.running} running {jobs}"
+        text = f"Alarms watch {self.heard} of {self.running} running {jobs}"
         if self.heard == self.running:
-            return f"{said}."
+            return f"{text}."
         left = self.running - self.heard
         others = "the other" if left == 1 else f"the {left} others"
         why = self.refused[0].rstrip(".") if self.refused else f"at most {self.most} logs are followed"
-        return f"{said}; {others}: only restarts and failures are watched ({why})."
+        return f"{text}; {others}: only restarts and failures are watched ({why})."

@@ -168,21 +168,21 @@ class AlarmWatch:
 
     def _raise_event_alarms(self, now: float, look: JobSample, before: JobSample | None) -> None:
         """Raise the alarms of single events, once for each; restarts before the first sample raise none."""
-        told: list[tuple[AlarmKind, object, str, float]] = [
+        events: list[tuple[AlarmKind, object, str, float]] = [
             (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - self._settles
         ]
-        told += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
+        events += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
         if before is None:
             self._done |= {(AlarmKind.RESTART, look.restarts), (AlarmKind.FAILED, bool(look.failed))}
         if look.failed and not 0 < look.ended_at < self._begun - self._settles:
-            told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
+            events.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
         if look.restarts:
             why = f": {look.restart_words}" if look.restart_words else ""
             words = f"restarted, attempt {look.restarts + 1}{why}"
-            told.append((AlarmKind.RESTART, look.restarts, words, 0.0))
-        told += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
+            events.append((AlarmKind.RESTART, look.restarts, words, 0.0))
+        events += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
         self._xids = []
-        for kind, name, words, at in told:
+        for kind, name, words, at in events:
             if (kind, name) not in self._done:
                 self._done.add((kind, name))
                 ended = kind in {AlarmKind.FAILED, AlarmKind.RESTART} and look.failed_node

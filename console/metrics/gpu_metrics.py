@@ -59,11 +59,11 @@ class Gpu:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        said = [f"{self.ecc_uncorrected} uncorrected ECC errors"] if self.ecc_uncorrected else []
-        said += [f"Xid {self.xid}"] if self.xid else []
-        said += [words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit]
-        said += [f"the driver advises: {self.recovery}"] if self.recovery else []
-        return tuple(said)
+        parts = [f"{self.ecc_uncorrected} uncorrected ECC errors"] if self.ecc_uncorrected else []
+        parts += [f"Xid {self.xid}"] if self.xid else []
+        parts += [words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit]
+        parts += [f"the driver advises: {self.recovery}"] if self.recovery else []
+        return tuple(parts)
 
 
 THROTTLES = {  # clock event reasons that are faults; idling and the power cap are not
@@ -211,22 +211,22 @@ class GpuBoard:
         if not every:
             problems = [rank.problem for rank in self.ranks if rank.problem]
             return problems[0] if problems else "No GPU has been read yet."
-        said = [f"{len(every)} GPUs"]
+        parts = [f"{len(every)} GPUs"]
         for name in ("utilization", "memory", "power", "temperature"):
             what = find_metric(name)
             values = [value for _, gpu in every if (value := what.value(gpu)) is not None]
             if values:
                 ends = dict.fromkeys(f"{end:.0f}" for end in (min(values), max(values)))
-                said.append(f"{what.title.lower()} {' to '.join(ends)} {what.unit}")
+                parts.append(f"{what.title.lower()} {' to '.join(ends)} {what.unit}")
         received, sent = self.rdma
         if received is not None and sent is not None:
-            said.append(f"RDMA {received / 1e9:.1f} GB/s in, {sent / 1e9:.1f} out")
+            parts.append(f"RDMA {received / 1e9:.1f} GB/s in, {sent / 1e9:.1f} out")
         faulty = [(rank, gpu) for rank, gpu in every if gpu.faults]
         if faulty:
             rank, gpu = faulty[0]
             more = f" and {len(faulty) - 1} more" if len(faulty) > 1 else ""
-            said.append(f"faults: pod {rank.rank} GPU {gpu.index} ({'; '.join(gpu.faults)}){more}")
-        return ", ".join(said)
+            parts.append(f"faults: pod {rank.rank} GPU {gpu.index} ({'; '.join(gpu.faults)}){more}")
+        return ", ".join(parts)
 
 
 class OutlierOrder:

@@ -317,10 +317,10 @@ class JobMeasures:
             nodes=test.nodes or tuple(dict.fromkeys(self._nodes[each] for each in sorted(self._nodes))),
         )
 
-    def record_failures(self, told: Sequence[RankFailure]) -> bool:
+    def record_failures(self, failures: Sequence[RankFailure]) -> bool:
         """Record failed ranks, also as events of the training run; returns whether any is new."""
         before = len(self._endings)
-        self._endings |= {(each.attempt, each.rank, each.pod): each for each in told}
+        self._endings |= {(each.attempt, each.rank, each.pod): each for each in failures}
         if self.track is not None:
             self.track.add_failures(self._endings.values())
         return len(self._endings) != before
@@ -436,13 +436,13 @@ class JobProgressReader:
         now, gate = time.monotonic(), asyncio.Semaphore(MAX_CONCURRENT_READS)
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
         live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}
-        told = (
+        progress = (
             (uid, progress_of_measures(measures, CLOCK.now() - measures.missing_seconds, self._pass_line()))
             for uid, measures in live.items()
             if not measures.is_reading_old_lines
         )
         followed = {
-            uid: found for uid, found in told if found is not None and self._has_caught_up(uid, live[uid], found)
+            uid: found for uid, found in progress if found is not None and self._has_caught_up(uid, live[uid], found)
         }
         by_uid = {each.uid: each for each in jobsets}
         for uid, found in followed.items():

@@ -101,7 +101,7 @@ def sample_job(
         held=jobset.gpus if jobset and not jobset.finished else 0,
         spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is RunEventKind.SPIKE),
         failed_tests=tuple(
-            (str(each.name), f"busbw: {told.why}") for each, told in tests if told.passing is NcclResult.FAILED
+            (str(each.name), f"busbw: {judged.why}") for each, judged in tests if judged.passing is NcclResult.FAILED
         ),
         behind=tuple((rank, by) for rank, by in behind.items() if by),
         gpus=gpus,
@@ -338,8 +338,8 @@ class JobMonitor:
                 look = self._sample_job(
                     {
                         rank: ranks.steps_behind(rank)
-                        for rank, told in ranks.advances.items()
-                        if told >= MIN_STEPS_OF_REPORTER
+                        for rank, advances in ranks.advances.items()
+                        if advances >= MIN_STEPS_OF_REPORTER
                         and self.measures.complete_until((rank,)) > time.monotonic() - QUIET
                     }
                 )

@@ -73,8 +73,8 @@ def find_progress_pod(parts: Iterable[LogSegment]) -> int | None:
     newest = {part.rank: part for part in sorted(parts, key=lambda each: each.attempt) if len(part)}
     pods = sorted(newest)
     chosen = pods if len(pods) <= MAX_PODS else [pods[0], pods[-1]]
-    told = {pod: moment for pod in chosen if (moment := _last_step_time(newest[pod]))}
-    return max(told, key=lambda pod: (told[pod], -pod), default=None)
+    last_steps = {pod: moment for pod in chosen if (moment := _last_step_time(newest[pod]))}
+    return max(last_steps, key=lambda pod: (last_steps[pod], -pod), default=None)
 
 
 def _last_step_time(part: LogSegment) -> float:

@@ -75,20 +75,20 @@ async def check_a4_pool(context: CheckContext) -> Verdict:
     here = await verdict_of(_check_a4_nodes(context, wanted))
     there = await verdict_of(_check_a4_pool_at_google(context, wanted))
     if here.result is Result.FAIL and there.result is Result.OK:
-        told = f"{here.evidence} {there.evidence}"  # an autoscaled pool has its nodes when somebody asks for them
-        return warn(told, "Nodes come when the job asks for them.", "Wait for the nodes.")
+        words = f"{here.evidence} {there.evidence}"  # an autoscaled pool has its nodes when somebody asks for them
+        return warn(words, "Nodes come when the job asks for them.", "Wait for the nodes.")
     return combine_verdicts(here, there)
 
 
 async def _check_a4_nodes(context: CheckContext, wanted: int) -> Verdict:
     nodes = await _list_a4_nodes(context)
     pools = sorted({node.pool or "no pool" for node in nodes})
-    told = (
+    words = (
         f"{len(nodes)} nodes {MACHINE} in {_format_names(pools)}; {wanted} wanted."
         if nodes
         else f"No node is {MACHINE}."
     )
-    return ok(told) if len(nodes) >= wanted else fail(told, f"{wanted} nodes with 8 GPUs are needed.")
+    return ok(words) if len(nodes) >= wanted else fail(words, f"{wanted} nodes with 8 GPUs are needed.")
 
 
 async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> Verdict:
@@ -96,10 +96,10 @@ async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> Verdic
     if not pools:
         return fail(f"Google: no node pool has {MACHINE}.", "The recipes are for A4 machines.")
     can_have = sum(pool.most if pool.autoscaling else pool.initial_size for pool in pools)
-    told = f"Google: node pools {_format_names([pool.name for pool in pools])} of up to {can_have} nodes."
+    words = f"Google: node pools {_format_names([pool.name for pool in pools])} of up to {can_have} nodes."
     if bad := [pool for pool in pools if pool.status in {"ERROR", "RUNNING_WITH_ERROR", "STOPPING"}]:
-        return warn(told, "; ".join(f"{pool.name} is {pool.status} {pool.message}".strip() for pool in bad) + ".")
-    return ok(told) if can_have >= wanted else warn(told, f"{wanted} nodes are wanted.", "Raise the pool's limit.")
+        return warn(words, "; ".join(f"{pool.name} is {pool.status} {pool.message}".strip() for pool in bad) + ".")
+    return ok(words) if can_have >= wanted else warn(words, f"{wanted} nodes are wanted.", "Raise the pool's limit.")
 
 
 async def _check_node_topology(context: CheckContext) -> Verdict:
@@ -108,11 +108,11 @@ async def _check_node_topology(context: CheckContext) -> Verdict:
         return warn(f"There is no node {MACHINE} to look at.")
     without = sorted(node.name for node in nodes if not (node.block and node.subblock and node.host))
     blocks = {node.block for node in nodes if node.block}
-    told = f"{len(nodes) - len(without)} of {len(nodes)} A4 nodes name block, subblock and host ({len(blocks)} blocks)."
+    text = f"{len(nodes) - len(without)} of {len(nodes)} A4 nodes name block, subblock and host ({len(blocks)} blocks)."
     if not without:
-        return ok(told)
+        return ok(text)
     reason = f"Without topology labels pods cannot be placed close together: {_format_names(without)}."
-    return (fail if context.wish.demand.topology == "required" else warn)(told, reason)
+    return (fail if context.wish.demand.topology == "required" else warn)(text, reason)
 
 
 async def _check_reservations(context: CheckContext) -> Verdict:
@@ -130,10 +130,10 @@ async def _check_reservations(context: CheckContext) -> Verdict:
         ]
         others = [f"{pool.name}: {_provisioning_text(pool)}" for pool in pools if pool not in named]
         return combine_verdicts(*halves, *([ok(f"Others: {'; '.join(others)}.")] if others else []))
-    told = f"Google: {'; '.join(f'{pool.name}: {_provisioning_text(pool)}' for pool in pools)}."
+    words = f"Google: {'; '.join(f'{pool.name}: {_provisioning_text(pool)}' for pool in pools)}."
     if any(pool.placement == "COMPACT" for pool in pools):
-        return ok(told)
-    return warn(told, "No pool takes its machines from a reservation: they may stand apart.")
+        return ok(words)
+    return warn(words, "No pool takes its machines from a reservation: they may stand apart.")
 
 
 check_dense_reservation = combined_check(_check_node_topology, _check_reservations)
@@ -147,14 +147,14 @@ async def _judge_reservation(context: CheckContext, project: str, pool: str, zon
             lambda api, login: api.read_reservation(login, project, zone, name),
         )
     except NotFound:
-        told = f"Google: {pool} takes from reservation {name}, which does not exist in {zone}."
-        return warn(told, "The pool gets no more machines from it.")
+        words = f"Google: {pool} takes from reservation {name}, which does not exist in {zone}."
+        return warn(words, "The pool gets no more machines from it.")
     kind = "dense" if found.dense else "not dense"
-    told = f"Google: {pool} takes from reservation {found.name} ({kind}, {found.used} of {found.count} machines used)."
+    words = f"Google: {pool} takes from reservation {found.name} ({kind}, {found.used} of {found.count} machines used)."
     if found.dense and found.status in {"READY", ""}:
-        return ok(told)
+        return ok(words)
     reason = "Its machines may stand apart." if not found.dense else f"The reservation is {found.status}."
-    return (fail if context.wish.demand.topology == "required" else warn)(told, reason)
+    return (fail if context.wish.demand.topology == "required" else warn)(words, reason)
 
 
 def _provisioning_text(pool: GkePool) -> str:
@@ -175,25 +175,25 @@ async def _check_free_in_cluster(context: CheckContext, wanted: int) -> Verdict:
     short = sorted(node.name for node in ready if node.gpus < MACHINE_GPUS)
     free = sum(fleet.gpus_free(node) for node in nodes)
     usable = sum(node.gpus for node in nodes if node.takes_pods)
-    told = f"{len(ready)} of {len(nodes)} A4 nodes are ready; {free} of {usable} GPUs are free, {wanted} wanted."
+    words = f"{len(ready)} of {len(nodes)} A4 nodes are ready; {free} of {usable} GPUs are free, {wanted} wanted."
     if usable < wanted:
-        return fail(told, "The machines that take pods have fewer GPUs than the job wants.", "Repair or add nodes.")
+        return fail(words, "The machines that take pods have fewer GPUs than the job wants.", "Repair or add nodes.")
     if short:
         reason = f"Fewer than 8 GPUs are allocatable on {_format_names(short)}."
-        return warn(told, reason, "See whether the driver is installed.")
+        return warn(words, reason, "See whether the driver is installed.")
     if free < wanted:
-        return warn(told, "The job waits until others end.", "Wait, or take fewer GPUs.")
+        return warn(words, "The job waits until others end.", "Wait, or take fewer GPUs.")
     if len(ready) < len(nodes) and not context.wish.recipe:
-        return warn(told, f"Not ready: {_format_names(sorted(node.name for node in nodes if not node.ready))}.")
-    return ok(told)
+        return warn(words, f"Not ready: {_format_names(sorted(node.name for node in nodes if not node.ready))}.")
+    return ok(words)
 
 
 async def _check_pool_status(context: CheckContext) -> Verdict:
     pools = _a4_pools((await context.gke()).pools)
-    told = "Google: " + ", ".join(f"{pool.name} {pool.status}" for pool in pools) + "."
+    words = "Google: " + ", ".join(f"{pool.name} {pool.status}" for pool in pools) + "."
     if any(pool.status not in {"RUNNING", "RECONCILING"} for pool in pools):
-        return warn(told, "; ".join(pool.message for pool in pools if pool.message) or "A node pool has a problem.")
-    return ok(told) if pools else warn("Google: there is no A4 node pool.")
+        return warn(words, "; ".join(pool.message for pool in pools if pool.message) or "A node pool has a problem.")
+    return ok(words) if pools else warn("Google: there is no A4 node pool.")
 
 
 async def check_taints(context: CheckContext) -> Verdict:
@@ -211,14 +211,14 @@ async def check_taints(context: CheckContext) -> Verdict:
         if not taint.startswith(_TEMPORARY_TAINTS) and not any(each.tolerates(taint) for each in mine)
     }  # fmt: skip
     tolerated = ", ".join(sorted(each.key or "every taint" for each in mine))
-    told = f"Taints of the A4 nodes: {_taint_keys(keeping) or 'none'}; pods tolerate {tolerated}."
+    words = f"Taints of the A4 nodes: {_taint_keys(keeping) or 'none'}; pods tolerate {tolerated}."
     if not refused:
-        return ok(told)
+        return ok(words)
     strange = _taint_keys(refused)
     add = f"Add a toleration for {strange} under placement.tolerations."
     if taints and all(refused & {*each} for each in taints):
-        return fail(told, f"No pod of this launch may go where {strange} is set.", add)
-    return warn(told, f"Some nodes take no pod of this launch: {strange}.", add)
+        return fail(words, f"No pod of this launch may go where {strange} is set.", add)
+    return warn(words, f"Some nodes take no pod of this launch: {strange}.", add)
 
 
 def _taint_keys(taints: Iterable[str]) -> str:
@@ -239,13 +239,13 @@ async def _check_agent_ready(
     context: CheckContext, agent: on_demand.WorkloadControllerWire, wanted: Callable[[Node], bool], lack: str
 ) -> Verdict:
     """Whether an agent is ready on all nodes that should run it; nodes that are not ready belong to P06."""
-    told = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
+    words = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
     if agent.ready >= agent.wanted:
-        return ok(f"{told}.")
+        return ok(f"{words}.")
     nodes = (await context.wait_for_kinds("nodes")).nodes.values()
     if agent.ready + sum(wanted(node) and not node.ready for node in nodes) >= agent.wanted:
-        return ok(f"{told}; the others are not ready themselves.")
-    return warn(f"{told}.", lack)
+        return ok(f"{words}; the others are not ready themselves.")
+    return warn(f"{words}.", lack)
 
 
 async def _check_metadata_label(context: CheckContext) -> Verdict:
@@ -259,9 +259,9 @@ async def _check_pool_identity(context: CheckContext) -> Verdict:
     cluster = await context.gke()
     if not cluster.workload_pool:
         return fail("Google: the cluster has no workload pool.", "Workload Identity Federation is off.")
-    told = f"Google: workload pool {cluster.workload_pool}."
+    words = f"Google: workload pool {cluster.workload_pool}."
     wrong = [pool.name for pool in _a4_pools(cluster.pools) if pool.workload_metadata != "GKE_METADATA"]
-    return fail(told, f"Node pools without GKE_METADATA: {', '.join(wrong)}.") if wrong else ok(told)
+    return fail(words, f"Node pools without GKE_METADATA: {', '.join(wrong)}.") if wrong else ok(words)
 
 
 check_workload_identity = combined_check(_check_metadata_server, _check_metadata_label, _check_pool_identity)
@@ -301,8 +301,8 @@ async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> Verdict:
     names = await _list_node_names(context, f"cloud.google.com/gke-accelerator={GPU_NAME},{label}!=true")
     if not names:
         return ok("All A4 nodes have local SSDs for ephemeral storage.")
-    told = f"No local SSD for ephemeral storage on {_format_names(names)}."
-    return missing_verdict(need, told, "The folder of the node is missing.")
+    words = f"No local SSD for ephemeral storage on {_format_names(names)}."
+    return missing_verdict(need, words, "The folder of the node is missing.")
 
 
 async def _check_ssd_at_google(context: CheckContext, need: Need) -> Verdict:
@@ -429,13 +429,13 @@ async def _check_dranet(context: CheckContext, need: Need) -> Verdict:
 async def _check_networks_in_cluster(context: CheckContext, need: Need) -> Verdict:
     found = await context.find("/apis/networking.gke.io/v1/networks", ListWire[ObjectWire])
     if found is None:
-        told = "The cluster does not serve networks.networking.gke.io."
-        return missing_verdict(need, told, "Multi-networking is off.")
+        words = "The cluster does not serve networks.networking.gke.io."
+        return missing_verdict(need, words, "Multi-networking is off.")
     there = {each.metadata.name for each in found.items or ()}
     wanted = _required_networks(context)
     missing = [each for each in wanted if each not in there]
-    told = f"{len(wanted) - len(missing)} of the {len(wanted)} Network objects are there."
-    return missing_verdict(need, told, f"Missing: {', '.join(missing)}.") if missing else ok(told)
+    words = f"{len(wanted) - len(missing)} of the {len(wanted)} Network objects are there."
+    return missing_verdict(need, words, f"Missing: {', '.join(missing)}.") if missing else ok(words)
 
 
 def _required_networks(context: CheckContext) -> tuple[str, ...]:
@@ -453,10 +453,10 @@ async def _check_networks_at_google(context: CheckContext, need: Need) -> Verdic
     if off:
         return missing_verdict(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
     counted = ", ".join(f"{pool.name} has {pool.networks} networks more" for pool in pools)
-    told = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
+    text = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
     if few:
-        return missing_verdict(need, told, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
-    return ok(told)
+        return missing_verdict(need, text, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
+    return ok(text)
 
 
 async def check_network_policies(context: CheckContext) -> Verdict:
@@ -473,10 +473,10 @@ async def check_network_policies(context: CheckContext) -> Verdict:
     names = ", ".join(each.metadata.name or "" for each in about)
     ways = {way: [str(port) for port in ports if not _is_port_open(about, port, way)] for way in ("into", "out of")}
     shut = [f"{way} the pods on {' and '.join(closed)}" for way, closed in ways.items() if closed]
-    told = f"NetworkPolicies of {namespace} about its pods: {names}."
+    text = f"NetworkPolicies of {namespace} about its pods: {names}."
     if not shut:
-        return ok(f"{told} Ports {words} are open between pods of the namespace.")
-    return fail(told, f"They block traffic {', '.join(shut)}: pods cannot meet.")
+        return ok(f"{text} Ports {words} are open between pods of the namespace.")
+    return fail(text, f"They block traffic {', '.join(shut)}: pods cannot meet.")
 
 
 def _selects_launch(policy: on_demand.PolicyWire) -> bool:
@@ -527,8 +527,8 @@ async def _check_firewall(context: CheckContext) -> Verdict:
         what, "compute", lambda api, login: api.list_firewalls(login, cluster.project, network)
     )
     shut = [str(port) for port in context.wish.ports if not is_port_open(rules, port)]
-    told = f"Google: {len(rules)} firewall rules of network {network}."
+    words = f"Google: {len(rules)} firewall rules of network {network}."
     if not shut:
-        return ok(f"{told} TCP {', '.join(map(str, context.wish.ports))} are open inside it.")
+        return ok(f"{words} TCP {', '.join(map(str, context.wish.ports))} are open inside it.")
     reason = f"None opens TCP {', '.join(shut)} for private addresses."
-    return warn(told, reason, "Pods share the host's network: open them.")
+    return warn(words, reason, "Pods share the host's network: open them.")

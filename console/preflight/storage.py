@@ -65,20 +65,20 @@ async def _check_instance(
     listed = "; ".join(
         f"{each.name} in {each.location}: {each.endpoint or 'no address,'} {each.state}" for each in found
     )
-    told = f"{kind} instances of {project}: {listed or 'none'}."
+    words = f"{kind} instances of {project}: {listed or 'none'}."
     mine = [each for each in found if not address or each.server == address]
     if not mine:
-        return missing_verdict(need, told, f"None has the address {address}." if address else "There is no instance.")
+        return missing_verdict(need, words, f"None has the address {address}." if address else "There is no instance.")
     best = next((each for each in mine if each.ready), mine[0])
     if not best.ready:
-        return missing_verdict(need, told, f"{best.name} is {best.state}. {best.why}".strip())
+        return missing_verdict(need, words, f"{best.name} is {best.state}. {best.why}".strip())
     shares = [each.endpoint.rpartition(":/")[2] for each in mine]
     if share and share not in shares:
-        return fail(told, f"{best.name} has no share {share}.", f"Choose {', '.join(shares)}.")
+        return fail(words, f"{best.name} has no share {share}.", f"Choose {', '.join(shares)}.")
     theirs, ours = (each.rpartition("/")[2] for each in (best.network, cluster.network))
     if theirs == ours:
-        return ok(f"{told} Same network as the cluster: {ours}.")
-    return missing_verdict(need, told, f"It lies in network {theirs}, the cluster in {ours}.")
+        return ok(f"{words} Same network as the cluster: {ours}.")
+    return missing_verdict(need, words, f"It lies in network {theirs}, the cluster in {ours}.")
 
 
 HOST_NETWORK_FROM = (1, 17, 2)  # the first version of the GCS FUSE driver that serves pods with the host network
@@ -141,13 +141,13 @@ async def check_fuse_on_host(context: CheckContext) -> Verdict:
         return missing_verdict(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
     found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)
     if found is None:
-        told = f"Its images ({', '.join(agent.images)}) tell no version."
-        return warn(told, "It may be too old for the host network.")
+        words = f"Its images ({', '.join(agent.images)}) tell no version."
+        return warn(words, "It may be too old for the host network.")
     version = tuple(int(each) for each in found.groups())
-    told = f"The driver is v{'.'.join(found.groups())}; pods in the host's network are served from v1.17.2."
+    words = f"The driver is v{'.'.join(found.groups())}; pods in the host's network are served from v1.17.2."
     if version >= HOST_NETWORK_FROM:
-        return ok(told)
-    return missing_verdict(need, told, "Pods in the host's network cannot mount buckets as their own account.")
+        return ok(words)
+    return missing_verdict(need, words, "Pods in the host's network cannot mount buckets as their own account.")
 
 
 async def check_bucket_location(context: CheckContext) -> Verdict:
@@ -164,10 +164,10 @@ async def _check_any_bucket_near(context: CheckContext) -> Verdict:
         lambda api, login: api.Buckets(login, place.project).list_buckets(),
     )
     listed = ", ".join(f"{each.name} ({each.location})" for each in found[:6]) or "none"
-    told = f"Buckets of {place.project}: {listed}{f' and {len(found) - 6} more' if len(found) > 6 else ''}."
+    words = f"Buckets of {place.project}: {listed}{f' and {len(found) - 6} more' if len(found) > 6 else ''}."
     if any(each.is_near(place.region) and each.location_type == "region" for each in found):
-        return ok(told)
-    return warn(told, f"None lies in {place.region} alone, where the cluster is.")
+        return ok(words)
+    return warn(words, f"None lies in {place.region} alone, where the cluster is.")
 
 
 async def _check_location_of(context: CheckContext, name: str) -> Verdict:
@@ -180,12 +180,12 @@ async def _check_location_of(context: CheckContext, name: str) -> Verdict:
         )
     except NotFound:
         return missing_bucket_verdict(name)
-    told = f"gs://{name} lies in {found.location} ({found.location_type}); the cluster in {place.region}."
+    words = f"gs://{name} lies in {found.location} ({found.location_type}); the cluster in {place.region}."
     if found.is_near(place.region) and found.location_type == "region":
-        return ok(told)
+        return ok(words)
     if found.is_near(place.region):
-        return warn(told, "It is spread over several regions: slower and dearer than one in the cluster's region.")
-    return fail(told, "Every byte crosses regions, slowly and at a price.")
+        return warn(words, "It is spread over several regions: slower and dearer than one in the cluster's region.")
+    return fail(words, "Every byte crosses regions, slowly and at a price.")
 
 
 def missing_bucket_verdict(name: str) -> Verdict:
@@ -299,8 +299,8 @@ async def _check_claim(context: CheckContext, claim: str) -> Verdict:
         return fail(f"There is no claim {claim} in {namespace}.", "Pods that mount it wait forever.")
     phase = (found.status.phase if found.status else None) or "Pending"
     size = ((found.status.capacity if found.status else None) or {}).get("storage", "")
-    told = f"Claim {claim} in {namespace} is {phase}{f', {size}' if size else ''}."
-    return ok(told) if phase == "Bound" else fail(told, "Pods that mount it wait until it is bound.")
+    words = f"Claim {claim} in {namespace} is {phase}{f', {size}' if size else ''}."
+    return ok(words) if phase == "Bound" else fail(words, "Pods that mount it wait until it is bound.")
 
 
 async def check_nfs(context: CheckContext) -> Verdict:

@@ -83,20 +83,20 @@ def _names(jobset: JobSet) -> dict[str, int]:
     return found
 
 
-def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> list[RankFailure]:
-    restarts = [each for each in told if each.object_uid == jobset.uid and each.reason.startswith("RestartJobSet")]
-    by_job = [each for each in told if each.kind == "Job" and each.reason == "SuccessfulDelete"]
+def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -> list[RankFailure]:
+    restarts = [each for each in events if each.object_uid == jobset.uid and each.reason.startswith("RestartJobSet")]
+    by_job = [each for each in events if each.kind == "Job" and each.reason == "SuccessfulDelete"]
     # Of more than ten alike only some are kept as they were: who else was deleted is known until the first of them.
     many = any(each.message.startswith("(combined") for each in by_job)
-    ends = [each for each in told if each.kind == "Job" and each.reason in _ENDS] + (by_job if many else [])
+    ends = [each for each in events if each.kind == "Job" and each.reason in _ENDS] + (by_job if many else [])
     first_last = sorted(map(_moment, ends), reverse=True)
     limits = {_attempt(jobset, restarts, moment): moment for moment in first_last}
     theirs = {each.message.rpartition(" ")[2] for each in by_job}
-    theirs |= {each.object_name for each in told if each.kind == "Pod" and each.reason in _OTHERS}
-    lives = sorted((each for each in told if each.kind == "Pod" and each.reason != "Killing"), key=_moment)
+    theirs |= {each.object_name for each in events if each.kind == "Pod" and each.reason in _OTHERS}
+    lives = sorted((each for each in events if each.kind == "Pod" and each.reason != "Killing"), key=_moment)
     seen = {each.object_name: _moment(each) for each in reversed(lives)}
     found = []
-    for event in told:
+    for event in events:
         rank = names.get(event.object_name[:-_RANDOM], -1)
         stopped = event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
         if rank >= 0 and stopped and event.object_name not in theirs:  # stopped: its pod goes; not: a probe failed
@@ -202,23 +202,23 @@ class FailureCard(Struct, frozen=True):
     def text_lines(self) -> list[str]:
         """The card as lines of text; the first line is the main sentence."""
         first = self.first
-        said = [first.sentence]
-        said += [first.message] if first.message else []
-        said += [f"Node: {note}" for note in first.node_notes]
-        said += [f"{each.sentence}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
-        said += [f"Its log contains {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
+        parts = [first.sentence]
+        parts += [first.message] if first.message else []
+        parts += [f"Node: {note}" for note in first.node_notes]
+        parts += [f"{each.sentence}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
+        parts += [f"Its log contains {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
         if self.unread:
-            said.append(f"{self.unread}.")
+            parts.append(f"{self.unread}.")
         elif first.cause == "deletion" and not self.lines:
-            said.append("No log of that pod is known.")
+            parts.append("No log of that pod is known.")
         if self.others:
             more = f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
             pods = f"pod{'s' if len(self.others) > 1 else ''} {', '.join(map(str, self.others[:8]))}"
-            said.append(f"After it: {pods}{more}.")
+            parts.append(f"After it: {pods}{more}.")
         if self.lines:
             many = f"{len(self.lines)} lines" if len(self.lines) > 1 else "line"
-            said.append(f"The last {many} of the log of {f'pod {first.rank}' if first.rank >= 0 else first.pod}:")
-        return said + [f"  {line}" for line in self.lines]
+            parts.append(f"The last {many} of the log of {f'pod {first.rank}' if first.rank >= 0 else first.pod}:")
+        return parts + [f"  {line}" for line in self.lines]
 
 
 def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:

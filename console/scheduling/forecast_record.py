@@ -123,12 +123,12 @@ def compare(
         elif window_before.late or fleet.at < window_before.end + FORGOTTEN:
             found.append(window_before)
     known = {each.uid for each in found}
-    for key, told in correct_windows(windows, recorded, server, fleet.at).items():
+    for key, corrected in correct_windows(windows, recorded, server, fleet.at).items():
         workload, window = fleet.workloads.get(key), windows[key]
         if workload is not None and workload.uid not in known:
             simulated = window.start, window.middle, window.end
             about = server, workload.uid, workload.namespace, job_name(workload), fleet.at
-            found.append(RecordedWindow(*about, told.start, told.middle, told.end, simulated))
+            found.append(RecordedWindow(*about, corrected.start, corrected.middle, corrected.end, simulated))
     return found[-KEPT:]
 
 

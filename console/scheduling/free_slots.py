@@ -63,22 +63,22 @@ def format_slots(count: int, size: int, *, free: bool = True) -> str:
     return f"{count} {'free ' if free else ''}{noun}{'' if count == 1 else 's'}{of}"
 
 
-def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def explain_topology(wish: TopologyDemand, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     """Why it waits: no topology domain has room for all its pods; `draft` has flavor and quota account."""
     found = eligible_nodes(fleet, wish.gpus, draft.flavor)
     rooms = found.slots(wish.label)
     best = next(iter(rooms), "")
     if not rooms:
-        room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
+        room = f"room for only {message.fits} of its {wish.pods} pods" if message.fits > 0 else "no room for its pods"
         words = f"but the topology has {room}{f' in one {level_name(wish.label)}' if wish.label else ''}"
     elif missing := found.shortage(wish.pods, wish.label):
         never = found.never(wish.pods, wish.label)
         words = f"but {missing}{f'; it never fits: it {never}' if never else ''}"
-    elif said.excluded:  # GPUs alone are counted here
-        reasons = ", ".join(f"{count} for {why}" for why, count in said.excluded)
-        fit = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
+    elif message.excluded:  # GPUs alone are counted here
+        reasons = ", ".join(f"{count} for {why}" for why, count in message.excluded)
+        fit = f"room for only {message.fits} of its {wish.pods} pods" if message.fits > 0 else "no room for its pods"
         free = f"{best} has {format_slots(rooms[best], wish.gpus)}" if wish.label else "hosts enough are free"
-        words = f"but Kueue finds {fit}: of {said.nodes} nodes it excludes {reasons}; by GPUs alone {free}"
+        words = f"but Kueue finds {fit}: of {message.nodes} nodes it excludes {reasons}; by GPUs alone {free}"
         best = ""
     else:
         where = f"{best} has" if wish.label else "there are"
@@ -93,14 +93,14 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, dra
     )
 
 
-def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], said: KueueMessage, fleet: Fleet) -> str:
+def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], message: KueueMessage, fleet: Fleet) -> str:
     """The flavor whose topology is too small in Kueue's message, which does not name it; empty if all have room."""
     room = {
         each: max(eligible_nodes(fleet, wish.gpus, each).slots(wish.label).values(), default=wish.pods)
         for each in flavors
     }
     short = [each for each in room if room[each] < wish.pods]
-    return next((each for each in short if room[each] == said.fits), short[0] if short else "")
+    return next((each for each in short if room[each] == message.fits), short[0] if short else "")
 
 
 def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple[QuotaHolder, ...]:

@@ -108,8 +108,8 @@ _PREEMPTOR = lazy_pattern(
 
 def preempted_by(workload: Workload, fleet: Fleet) -> tuple[str, str]:
     """Which workload preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)", and why."""
-    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
-    found = _PREEMPTOR.search(told.message) if told else None
+    evicted = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
+    found = _PREEMPTOR.search(evicted.message) if evicted else None
     if found is None:
         return "", ""
     uid, job_uid, reason, path = found.groups(default="")

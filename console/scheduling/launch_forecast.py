@@ -138,8 +138,8 @@ def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
 def _tolerations(value: Value) -> Iterator[Toleration]:
     for each in value if isinstance(value, list) else ():
         if isinstance(each, dict):
-            said = {name: str(each.get(name) or "") for name in ("key", "value", "effect")}
-            yield Toleration(said["key"], str(each.get("operator") or "Equal"), said["value"], said["effect"])
+            fields = {name: str(each.get(name) or "") for name in ("key", "value", "effect")}
+            yield Toleration(fields["key"], str(each.get("operator") or "Equal"), fields["value"], fields["effect"])
 
 
 def _as_texts(value: Value) -> tuple[str, ...]:
@@ -408,8 +408,8 @@ def choose_queue(fleet: Fleet, demand: LaunchDemand) -> QueueChoice:
             why = "the connection was lost"
         if why and (link is None or link.state is not WatchState.ABSENT):
             return QueueChoice(unknown=f"the LocalQueues of {demand.namespace} are not known: {why}")
-        said = why[:1].upper() + why[1:] if why else f"{demand.namespace} has no LocalQueue"
-        return QueueChoice("", f"{said}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
+        text = why[:1].upper() + why[1:] if why else f"{demand.namespace} has no LocalQueue"
+        return QueueChoice("", f"{text}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
     return QueueChoice(found[0].name, _why_chosen(found, demand), tuple(each.name for each in found[1:]))
 
 

@@ -48,9 +48,9 @@ class QuotaAccount(Struct, frozen=True):
         """The calculation of free quota: "112 own + 8 to borrow - 96 used = 24 free", without zero terms."""
         parts = [f"{self.nominal:,} own", f"+ {self.borrows:,} to borrow" if self.borrows else ""]
         parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
-        said = " ".join(filter(None, parts))
-        plain = said == parts[0] and self.nominal == self.free
-        return f"{'' if plain else f'{said} = '}{self.free:,} free"
+        text = " ".join(filter(None, parts))
+        plain = text == parts[0] and self.nominal == self.free
+        return f"{'' if plain else f'{text} = '}{self.free:,} free"
 
     @property
     def limit_text(self) -> str:
@@ -217,20 +217,20 @@ def fewest_holders(
     return tuple(chosen)
 
 
-def best_flavor(fleet: Fleet, cluster_queue: str, said: KueueMessage) -> str:
+def best_flavor(fleet: Fleet, cluster_queue: str, message: KueueMessage) -> str:
     """The flavor to calculate with: the one in Kueue's message, else the one with most free GPUs."""
     names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
-    if said.flavor in names or not names:
-        return said.flavor
+    if message.flavor in names or not names:
+        return message.flavor
     return max(names, key=lambda each: ledger(fleet, each).available(cluster_queue))
 
 
-def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     """Why it waits: quota is short, or can never suffice; `draft` has flavor and account."""
     have = draft.account
-    if said.resource not in {"", GPU} or have is None or not draft.need:
-        words = _other_resource_reason(said)
-        return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
+    if message.resource not in {"", GPU} or have is None or not draft.need:
+        words = _other_resource_reason(message)
+        return replace(draft, sentence=words, category=message.category or Category.QUOTA, short_by=message.more_gpus)
     gpus = f"{draft.need} GPU{'' if draft.need == 1 else 's'}{f' of flavor {draft.flavor}' if draft.flavor else ''}"
     if draft.need > have.total:
         words = f"needs {gpus}, but its queue can have at most {have.limit_text}"
@@ -278,11 +278,11 @@ def named_holders(held: Sequence[QuotaHolder]) -> str:
     return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
 
 
-def _other_resource_reason(said: KueueMessage) -> str:
+def _other_resource_reason(kueue: KueueMessage) -> str:
     """Kueue's reason if it concerns another resource than GPUs, or a queue that may not be listed."""
-    flavor, resource = f" of flavor {said.flavor}" if said.flavor else "", said.resource or "quota"
-    if said.category is Category.EXCEEDS:
+    flavor, resource = f" of flavor {kueue.flavor}" if kueue.flavor else "", kueue.resource or "quota"
+    if kueue.category is Category.EXCEEDS:
         return f"needs more {resource}{flavor} than the maximum of its queue"
-    if said.more_gpus:
-        return f"needs {said.more_gpus} more GPUs{flavor} than are unused"
-    return f"needs {f'{said.more} more {said.resource}' if said.more else f'more {resource}'}{flavor} than is unused"
+    if kueue.more_gpus:
+        return f"needs {kueue.more_gpus} more GPUs{flavor} than are unused"
+    return f"needs {f'{kueue.more} more {kueue.resource}' if kueue.more else f'more {resource}'}{flavor} than is unused"

@@ -106,8 +106,8 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
         for again in (each for listed in cluster.waiting.values() for each in listed):
             cluster.withdraw(again)
     victims = (fleet.workloads[key] for key in found if key in fleet.workloads)
-    told = tuple((each.namespace, job_name(each)) for each in victims)
-    return NextVictims(job_name(first), name, first.priority, told) if told else None
+    keys = tuple((each.namespace, job_name(each)) for each in victims)
+    return NextVictims(job_name(first), name, first.priority, keys) if keys else None
 
 
 def what_if(fleet: Fleet, namespace: str, changes: Changes) -> WhatIf:

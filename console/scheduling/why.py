@@ -62,15 +62,15 @@ def _explain_workload(fleet: Fleet, key: tuple[str, str]) -> Why:
 
 def _draft(workload: Workload, fleet: Fleet) -> Why:
     """The facts that every explanation needs: demand, flavor, account, position."""
-    queue, position, said = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
+    queue, position, text = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
     flavor = next((each for each in given if each), "")
     if not flavor and workload.total(GPU):
-        flavor = _likely_flavor(workload, fleet, queue, said)
+        flavor = _likely_flavor(workload, fleet, queue, text)
     return Why(
         sentence="",
         category=Category.UNKNOWN,
-        api_text=said.text,
+        api_text=text.text,
         need=workload.total(GPU),
         flavor=flavor,
         account=flavor_account(fleet, queue, flavor) if flavor and ("", queue) in fleet.cluster_queues else None,
@@ -79,12 +79,12 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
     )
 
 
-def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: KueueMessage) -> str:
+def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, message: KueueMessage) -> str:
     """The flavor to calculate with while Kueue has assigned none."""
     wish, refused = topology_demand_of(workload), ""
-    if said.category is Category.TOPOLOGY and not said.flavor and wish:
-        refused = refused_flavor(wish, gpu_flavors(fleet.cluster_queues.get(("", queue))), said, fleet)
-    return refused or best_flavor(fleet, queue, said)
+    if message.category is Category.TOPOLOGY and not message.flavor and wish:
+        refused = refused_flavor(wish, gpu_flavors(fleet.cluster_queues.get(("", queue))), message, fleet)
+    return refused or best_flavor(fleet, queue, message)
 
 
 def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
@@ -114,8 +114,8 @@ def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | N
 
 def _message(workload: Workload, kind: str) -> str:
     """The message of a condition; empty if the condition is missing."""
-    said = condition(workload.conditions, kind)
-    return said.message if said else ""
+    found = condition(workload.conditions, kind)
+    return found.message if found else ""
 
 
 def _eviction_text(workload: Workload, fleet: Fleet) -> str:
@@ -129,13 +129,13 @@ def _eviction_text(workload: Workload, fleet: Fleet) -> str:
 
 def _deactivated(workload: Workload, draft: Why) -> Why:
     target, evicted = (condition(workload.conditions, each) for each in ("DeactivationTarget", "Evicted"))
-    told = target or evicted
-    category = told.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if told else ""
+    cause = target or evicted
+    category = cause.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if cause else ""
     after = f" ({category})" if category else ""
     times = f" after {workload.requeue_count} requeues" if workload.requeue_count > 1 else ""
     refused = _failed_checks(workload)
     words = f"is deactivated{times}{f': {refused}' if refused else after}; set spec.active=true to resume"
-    return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=told.message if told else "")
+    return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=cause.message if cause else "")
 
 
 def _failed_checks(workload: Workload) -> str:
@@ -150,18 +150,18 @@ def _failed_checks(workload: Workload) -> str:
 
 
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
-    admitted, said = condition(workload.conditions, "Admitted"), _message(workload, "Admitted")
+    admitted, text = condition(workload.conditions, "Admitted"), _message(workload, "Admitted")
     open_ = open_checks(Check(each.name, each.state, each.message) for each in workload.checks)
     if not open_:
         delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
         wait = "a topology assignment of its pods" if delayed else "its admission checks"
-        return replace(draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=said)
+        return replace(draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=text)
     first = open_[0]
     verb = {"Rejected": "was refused by", "Retry": "is requeued by"}.get(first.state, "has quota, waits for")
     others = [each.name for each in open_ if each.state == first.state]
     which = f"checks {', '.join(others)}" if len(others) > 1 else f"check {first.name}"
     words = f"{verb} the {which}{f': {first.message}' if first.message and len(others) == 1 else ''}"
-    return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or said)
+    return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or text)
 
 
 def _admitted(workload: Workload, draft: Why) -> Why:
@@ -203,35 +203,35 @@ def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_message(workload, "Evicted"))
 
 
-def _pending(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def _pending(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     """The explanation for a workload in a working queue: quota, topology, others, or Kueue's message."""
     answer = (
-        _strictly_behind(workload, fleet, said, draft)
-        or _explained_by_message(workload, fleet, said, draft)
-        or _explained_by_quota(workload, fleet, said, draft)
+        _strictly_behind(workload, fleet, message, draft)
+        or _explained_by_message(workload, fleet, message, draft)
+        or _explained_by_quota(workload, fleet, message, draft)
     )
     evicted = condition(workload.conditions, "Evicted")
     if evicted and evicted.is_true and evicted.reason in _LOST:
         answer = replace(answer, sentence=f"{_eviction_text(workload, fleet)}; {answer.sentence}")
-    return _compared_with_message(answer, said, workload, fleet)
+    return _compared_with_message(answer, message, workload, fleet)
 
 
-def _compared_with_message(answer: Why, said: KueueMessage, workload: Workload, fleet: Fleet) -> Why:
+def _compared_with_message(answer: Why, message: KueueMessage, workload: Workload, fleet: Fleet) -> Why:
     """The explanation compared with Kueue's message, which may be outdated."""
-    if said.category is None or not said.text or answer.category is Category.UNKNOWN:
+    if message.category is None or not message.text or answer.category is Category.UNKNOWN:
         return answer
-    same_room = -1 in {said.fits, answer.room} or said.fits == answer.room
-    if said.category is answer.category and said.more_gpus in {0, answer.short_by} and same_room:
+    same_room = -1 in {message.fits, answer.room} or message.fits == answer.room
+    if message.category is answer.category and message.more_gpus in {0, answer.short_by} and same_room:
         return replace(answer, agrees=True)
-    told = [each.last for each in fleet.events_by_object.get(workload.uid, ()) if said.text in each.message]
+    repeated = [each.last for each in fleet.events_by_object.get(workload.uid, ()) if message.text in each.message]
     reserved = condition(workload.conditions, "QuotaReserved")
-    return replace(answer, differs=True, said_at=max(told, default=reserved.since if reserved else 0.0))
+    return replace(answer, differs=True, said_at=max(repeated, default=reserved.since if reserved else 0.0))
 
 
-def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
+def _strictly_behind(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why | None:
     """The explanation in a StrictFIFO queue if it is not first: Kueue's message is then outdated."""
     queue = fleet.cluster_queue_of(workload)
-    if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or said.category not in _OF_ITS_DAY:
+    if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or message.category not in _OF_ITS_DAY:
         return None
     answer = draft
     if draft.account and draft.need > draft.account.free:
@@ -242,23 +242,23 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft
     return replace(answer, sentence=words, category=category)
 
 
-def _explained_by_message(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
+def _explained_by_message(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why | None:
     """The explanation from Kueue's message; None if the message does not suffice."""
     wish = topology_demand_of(workload)
     fits = draft.account is not None and 0 < draft.need <= draft.account.free
-    overtaken = fits and not said.more and not said.resource  # Kueue gave no number, and quota is there by now
-    if said.category in {Category.QUOTA, Category.EXCEEDS} and not overtaken:
-        return _quota(workload, fleet, said, draft)
-    if said.category is Category.TOPOLOGY and wish:
-        return explain_topology(wish, fleet, said, draft)
-    if said.category is Category.PREEMPTING:
-        return _preempting(workload, fleet, said, draft)
-    if said.category is Category.NO_FLAVOR:
-        if said.uncovered:
+    overtaken = fits and not message.more and not message.resource  # Kueue gave no number, and quota is there by now
+    if message.category in {Category.QUOTA, Category.EXCEEDS} and not overtaken:
+        return _quota(workload, fleet, message, draft)
+    if message.category is Category.TOPOLOGY and wish:
+        return explain_topology(wish, fleet, message, draft)
+    if message.category is Category.PREEMPTING:
+        return _preempting(workload, fleet, message, draft)
+    if message.category is Category.NO_FLAVOR:
+        if message.uncovered:
             queue = cluster_queue_name(workload, fleet)
-            words = f"ClusterQueue {queue} does not cover {said.uncovered}: it has no quota of it (coveredResources)"
+            words = f"ClusterQueue {queue} does not cover {message.uncovered}: it has no quota of it (coveredResources)"
             return replace(draft, sentence=words, category=Category.NO_FLAVOR)
-        clause = said.text.rpartition("pod set ")[2] or said.text
+        clause = message.text.rpartition("pod set ")[2] or message.text
         return replace(draft, sentence=f"no node of its queue fits: {clause}", category=Category.NO_FLAVOR)
     plain = {
         Category.PODS_NOT_READY: "waits until the pods of the jobs admitted before it are ready",
@@ -269,25 +269,26 @@ def _explained_by_message(workload: Workload, fleet: Fleet, said: KueueMessage, 
         Category.CHECKS: "an admission check refused it",
         Category.DEACTIVATED: "is deactivated",
     }
-    if said.category not in plain:
+    if message.category not in plain:
         return None
-    if said.category is Category.CHECKS and (failed := _failed_checks(workload)):
+    if message.category is Category.CHECKS and (failed := _failed_checks(workload)):
         return replace(draft, sentence=failed, category=Category.CHECKS)
-    text = f" ({said.text})" if said.text and said.category not in {Category.PODS_NOT_READY, Category.STOPPED} else ""
-    return replace(draft, sentence=plain[said.category] + text, category=said.category)
+    hidden = not message.text or message.category in {Category.PODS_NOT_READY, Category.STOPPED}
+    text = "" if hidden else f" ({message.text})"
+    return replace(draft, sentence=plain[message.category] + text, category=message.category)
 
 
-def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def _explained_by_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     """The explanation from calculated quota, or else Kueue's message as it is."""
     have, wish = draft.account, topology_demand_of(workload)
     if have and draft.need > have.free:
-        return _quota(workload, fleet, said, draft)
+        return _quota(workload, fleet, message, draft)
     if have and wish and wish.label and eligible_nodes(fleet, wish.gpus, draft.flavor).shortage(wish.pods, wish.label):
-        return explain_topology(wish, fleet, said, draft)
+        return explain_topology(wish, fleet, message, draft)
     if draft.ahead:
         return replace(draft, sentence=f"behind {_join_names(draft.ahead)}", category=Category.BEHIND)
-    if said.text and said.category is not Category.NOT_EVALUATED:
-        return replace(draft, sentence=said.text, category=Category.UNKNOWN)
+    if message.text and message.category is not Category.NOT_EVALUATED:
+        return replace(draft, sentence=message.text, category=Category.UNKNOWN)
     fits = f"; {draft.need} of the {have.free} free GPUs would do" if have and draft.need else ""
     return replace(draft, sentence=f"is next, Kueue has not evaluated it yet{fits}", category=Category.NOT_EVALUATED)
 
@@ -296,9 +297,9 @@ def _join_names(jobs: tuple[str, ...]) -> str:
     return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
 
 
-def _quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def _quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     """The explanation if quota is short; also if its pods can never be placed."""
-    answer, wish = explain_quota(workload, fleet, said, draft), topology_demand_of(workload)
+    answer, wish = explain_quota(workload, fleet, message, draft), topology_demand_of(workload)
     if wish is None:
         return answer
     never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label)
@@ -317,10 +318,10 @@ def _elsewhere(workload: Workload, fleet: Fleet, wish: TopologyDemand, answer: W
     return ""
 
 
-def _preempting(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def _preempting(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why:
     preempted = (each for each in fleet.workloads.values() if is_condition_true(each.conditions, "Preempted"))
     leaving = [job_name(each) for each in preempted if workload.uid and workload.uid in _message(each, "Preempted")]
     whom = f"{' and '.join(sorted(leaving)[:2])} to leave" if leaving else "the jobs it preempts to leave"
-    answer = explain_quota(workload, fleet, said, draft)
+    answer = explain_quota(workload, fleet, message, draft)
     need = f"; {answer.sentence}" if answer.short_by else ""
     return replace(answer, sentence=f"waits for {whom}{need}", category=Category.PREEMPTING)

@@ -122,22 +122,22 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
 
 def why_refused(event: Event, now: float) -> Why:
     """A refusal by the API server as an explanation; one that has not lasted yet is no verdict on the job."""
-    said = event.message.removeprefix("Error creating: ").strip()
-    short = re.sub(r'^pods "[^"]*" is forbidden: ', "", said).rstrip(".")
+    text = event.message.removeprefix("Error creating: ").strip()
+    short = re.sub(r'^pods "[^"]*" is forbidden: ', "", text).rstrip(".")
     if max(now, event.last) - event.first < _LASTING_SECONDS:
         words, category, otherwise = "its pods were refused and are tried again", Category.STARTING, ""
     else:
         words, category, otherwise = "its pods are refused", Category.REFUSED, "Change what it names, then launch again"
     # A webhook that does not know the job yet denies it once or twice: nothing has to be changed for that.
-    passing = category is Category.STARTING and "admission webhook" in said
-    step = "" if passing else _next_step(said, event.namespace) or otherwise
-    return Why(f"{words}: {short}", category, api_text=said, next=step)
+    passing = category is Category.STARTING and "admission webhook" in text
+    step = "" if passing else _next_step(text, event.namespace) or otherwise
+    return Why(f"{words}: {short}", category, api_text=text, next=step)
 
 
-def _next_step(said: str, namespace: str) -> str:
+def _next_step(text: str, namespace: str) -> str:
     for pattern, words in _NEXT:
-        if found := pattern.search(said):
-            return words.format(*found.groups(), namespace=namespace, settings=_settings_for_quota(said))
+        if found := pattern.search(text):
+            return words.format(*found.groups(), namespace=namespace, settings=_settings_for_quota(text))
     return ""
 
 
@@ -173,14 +173,14 @@ def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
 def _failed(jobset: JobSet, fleet: Fleet) -> Why:
     first = first_failure(jobset, fleet)
     after = f" after {_count(jobset.restarts, 'restart')}" if jobset.restarts else ""
-    told = jobset.failure
+    failure = jobset.failure
     deleted = first_deletion(jobset, fleet)
     ended = first.ended.finished if first and first.ended else float("inf")  # in whole seconds
     if deleted is not None and deleted.attempt == jobset.restarts and ended >= deleted.time:
         words = f"failed{after}: pod {deleted.rank} was deleted"
     else:
-        words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {told}' if told else ''}"
-    return Why(words, Category.FAILED, api_text=told)
+        words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {failure}' if failure else ''}"
+    return Why(words, Category.FAILED, api_text=failure)
 
 
 def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
@@ -268,23 +268,23 @@ def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
     if absent and (refused := refused_pods(jobset, fleet)) is not None:
         return refused
     for trouble, some in (*((each, there) for each in _TROUBLES), (_ABSENT, absent)):
-        hit = [(rank, said) for rank in some if (said := trouble.of(rank, fleet))]
+        hit = [(rank, words) for rank in some if (words := trouble.of(rank, fleet))]
         if hit:
             return _explain_trouble(jobset, trouble, hit, len(found))
     return Why("", Category.RUNNING)
 
 
 def _explain_trouble(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of: int) -> Why:
-    rank, said = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
+    rank, text = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
     category, again = trouble.category, ""
     if jobset.restarts or category is Category.RESTARTING:
         category = Category.RESTARTING if category is Category.STARTING else category
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
     verb = trouble.many if len(hit) > 1 else trouble.many.replace("are ", "is ").replace("their", "its")
-    words = f"{len(hit)} of {_count(of, 'pod')} {verb}: {said}" if verb else said
+    words = f"{len(hit)} of {_count(of, 'pod')} {verb}: {text}" if verb else text
     pod = rank.pod
-    told = next((each.message for each in pod.containers if each.message), "") if pod else ""
-    return Why(f"{words}{again}", category, api_text=(pod.message or pod.unschedulable or told) if pod else "")
+    message = next((each.message for each in pod.containers if each.message), "") if pod else ""
+    return Why(f"{words}{again}", category, api_text=(pod.message or pod.unschedulable or message) if pod else "")
 
 
 def _ending(rank: Rank) -> str:

@@ -20,8 +20,8 @@ async def ask_line(question: str) -> str | None:
     sys.stderr.write(question)
     sys.stderr.flush()
     await _ready(sys.stdin.fileno())
-    said = sys.stdin.readline()
-    return said.strip().lower() if said else None
+    typed = sys.stdin.readline()
+    return typed.strip().lower() if typed else None
 
 
 def is_interactive() -> bool:

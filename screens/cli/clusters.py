@@ -55,8 +55,8 @@ async def enable(options: ClustersOptions) -> int:
         return 1
     async with google_of(options) as google:
         await google.cloud.enable_service(project, SERVICE)
-    told = {"kind": "enabled", "project": project, "service": SERVICE}
-    return print_result(options.json, told, f"{SERVICE} is enabled in {project}.")
+    fields = {"kind": "enabled", "project": project, "service": SERVICE}
+    return print_result(options.json, fields, f"{SERVICE} is enabled in {project}.")
 
 
 async def clusters(options: ClustersOptions) -> int:
@@ -80,9 +80,9 @@ async def clusters(options: ClustersOptions) -> int:
         _fields(each, names) | {"addons": sorted(each.addons), "pools": [pool.name for pool in each.pools]}
         for each in found.clusters
     ]
-    told = {"kind": "clusters", "unread": unread, "missing_zones": found.missing_zones, "items": items}
+    fields = {"kind": "clusters", "unread": unread, "missing_zones": found.missing_zones, "items": items}
     rows = [ClusterRow(each.project, each) for each in found.clusters]
-    return print_listing(options.json, told, CLUSTERS, rows, "No clusters.")
+    return print_listing(options.json, fields, CLUSTERS, rows, "No clusters.")
 
 
 def _fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -117,10 +117,10 @@ async def _connect(options: ClustersOptions) -> int:
             file = options.write_kubeconfig or options.kubeconfig
             path, _ = await google.cloud.write_kubeconfig(cluster, Path(file) if file else None, options.via)
             written = str(path)
-    told = {"kind": "connected", "context": cluster.context, "version": version, "seconds": took}
+    fields = {"kind": "connected", "context": cluster.context, "version": version, "seconds": took}
     return print_result(
         options.json,
-        {**told, "kubeconfig": written},
+        {**fields, "kubeconfig": written},
         f"{cluster.path} answers: Kubernetes {version}, {took:.1f} s.",
         f"Written to {written}." if written else f"a4 --context {cluster.context} opens it; nothing was written.",
     )
@@ -163,8 +163,8 @@ async def operations(options: Options) -> int:
     snapshot = await _poll(options)
     if why := dict(snapshot.unread).get("operations"):
         raise ConsoleError(why)
-    told = {"kind": "operations", "items": snapshot.operations}
-    return print_listing(options.json, told, OPERATIONS, snapshot.operations, "No operations.")
+    fields = {"kind": "operations", "items": snapshot.operations}
+    return print_listing(options.json, fields, OPERATIONS, snapshot.operations, "No operations.")
 
 
 async def _poll(options: Options) -> PoolsSnapshot:
@@ -198,9 +198,9 @@ async def resize(options: ResizeOptions) -> int:
     if begun.error and not options.json:
         warn(f"{begun.pool}: {begun.error}")
         return 1
-    told = {"kind": "operation", **_fields(begun, begun.__slots__)}
+    fields = {"kind": "operation", **_fields(begun, begun.__slots__)}
     state = "done." if begun.over else f"{operation_state(begun)}. `a4 operations` shows it."
-    print_result(options.json, told, f"{begun.pool}: {state}")
+    print_result(options.json, fields, f"{begun.pool}: {state}")
     return 1 if begun.error else 0
 
 
@@ -237,9 +237,9 @@ async def report(options: ReportOptions) -> int:
                 return 1
         await session.google.node_pools.report_fault(name, options.fault)
         state = await session.google.node_pools.wait_until_replaced(name) if options.wait else "reported"
-    told = {"kind": "report", "node": name, "fault": options.fault, "state": state}
+    fields = {"kind": "report", "node": name, "fault": options.fault, "state": state}
     more = "" if options.wait else " `a4 nodes` shows the progress."
-    return print_result(options.json, told, f"{name}: {state}.{more}")
+    return print_result(options.json, fields, f"{name}: {state}.{more}")
 
 
 def until_done() -> Any:
@@ -261,9 +261,9 @@ async def set_cordon(options: UncordonOptions) -> int:
             except ConsoleError as error:
                 code = code or print_error(error)
                 continue
-            items.append(told := _cordon_json(session, node, on=on, changes=changes, reason=reason))
+            items.append(fields := _cordon_json(session, node, on=on, changes=changes, reason=reason))
             if not options.json:
-                print_line(_cordon_line(told, dry_run=options.dry_run))
+                print_line(_cordon_line(fields, dry_run=options.dry_run))
         if options.json:
             print_json({"kind": options.command, "dry_run": options.dry_run, "items": items})
     return code
@@ -285,15 +285,15 @@ def _cordon_json(session: Session, node: Node, *, on: bool, changes: bool, reaso
     }  # fmt: skip
 
 
-def _cordon_line(told: dict[str, Any], *, dry_run: bool) -> str:
-    state = "cordoned" if told["cordoned"] else "uncordoned"
-    if not told["changed"]:
-        state = f"{state} already" if told["cordoned"] else "not cordoned"
-    verb = "would be " if dry_run and told["changed"] else "is "
-    why = f" ({one_line(told['reason'])})" if told["reason"] else ""
-    number = len(told["pods"])
-    stay = f"; {wording.count(number, 'pod')} with {told['gpus_used']} GPUs {'stays' if number == 1 else 'stay'}"
-    return f"{told['node']} {verb}{state}{why}{stay if told['cordoned'] and number else ''}."
+def _cordon_line(fields: dict[str, Any], *, dry_run: bool) -> str:
+    state = "cordoned" if fields["cordoned"] else "uncordoned"
+    if not fields["changed"]:
+        state = f"{state} already" if fields["cordoned"] else "not cordoned"
+    verb = "would be " if dry_run and fields["changed"] else "is "
+    why = f" ({one_line(fields['reason'])})" if fields["reason"] else ""
+    number = len(fields["pods"])
+    stay = f"; {wording.count(number, 'pod')} with {fields['gpus_used']} GPUs {'stays' if number == 1 else 'stay'}"
+    return f"{fields['node']} {verb}{state}{why}{stay if fields['cordoned'] and number else ''}."
 
 
 _CORDON_KEYS = (

@@ -93,8 +93,8 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
     )  # fmt: skip
     show_progress("")
     if options.json:
-        told = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
-        print_json({"command": options.argv, "code": worst_exit_code(outputs), "ranks": told})
+        items = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
+        print_json({"command": options.argv, "code": worst_exit_code(outputs), "ranks": items})
     elif not by_line:
         for group in group_outputs(outputs):
             show_group(group, bold=on_terminal)
@@ -236,14 +236,14 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
     async with open_session(options, KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
-        reading, told = LogResults(load_own_formats()), ResultsPrinter(print_line)
+        reading, printer = LogResults(load_own_formats()), ResultsPrinter(print_line)
 
         def heard(channel: int, data: bytes) -> None:
             if channel == 2:
                 for line in data.decode(errors="replace").splitlines():
                     warn(line)
             elif reading.feed(data) and not options.json:
-                told.more(reading)
+                printer.more(reading)
 
         test.require_valid()
         if not options.json:
@@ -255,7 +255,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
     if options.json:
         print_results_json(reading)
     else:
-        told.more(reading, ended=True)
+        printer.more(reading, ended=True)
     if not any(each.rows for each in reading.nccl):
         raise Unreadable(f"The test in pod {rank.number} of {options.job} printed no row.", "a4 exec shows its output.")
     return int(not reading.is_well)

@@ -190,9 +190,9 @@ async def list_folder(place: RemotePath, options: Options, container: str) -> in
         rank, files = await copies_of(session, place, container)
         found = await files.list_folder(place.path)
     if options.json:
-        told = asdict(found)
-        place_and_items = {"place": told.pop("path"), "items": told.pop("entries")}
-        print_json({"kind": "files", **pod_index_json(rank), **place_and_items, **told})
+        fields = asdict(found)
+        place_and_items = {"place": fields.pop("path"), "items": fields.pop("entries")}
+        print_json({"kind": "files", **pod_index_json(rank), **place_and_items, **fields})
         return int(bool(found.complaints))
     rows = []
     for each in found.entries:
@@ -220,8 +220,8 @@ async def delete(options: RmOptions) -> int:
         if not (options.yes or await confirm(lines, f"Delete {place.path}?", "Add --yes.")):
             return 1
         await files.delete(place.path)
-    told = {"kind": "deleted", **pod_index_json(rank), "place": place.path}
-    return print_result(options.json, told, f"{place.path} is deleted.")
+    fields = {"kind": "deleted", **pod_index_json(rank), "place": place.path}
+    return print_result(options.json, fields, f"{place.path} is deleted.")
 
 
 class CpOptions(Options):

@@ -59,8 +59,8 @@ async def forecast(options: ForecastOptions) -> int:
     missing = unread(KINDS, fleet)
     if options.json:
         items = [_item(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
-        told = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": measures.windows.rollouts}
-        print_json({**told, "items": items})
+        fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": measures.windows.rollouts}
+        print_json({**fields, "items": items})
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")

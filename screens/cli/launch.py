@@ -130,8 +130,8 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
     refused = await session.launch.wait_for_refusal(plan.namespace, name)
     queue = session.launch.plan_texts.demand(plan).queue
     if as_json:
-        told = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
-        print_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
+        fields = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
+        print_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": fields})
     else:
         through = f", through queue {queue}" if queue else ""
         print_hint(
@@ -290,10 +290,10 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
     fleet, ask = await session.wait_until_listed(*FIT_KINDS), session.launch.plan_texts.demand(plan)
     fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)
     if as_json:
-        told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}
+        fields = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}
         found = {"notes": session.launch.notes(plan), "forecast": fits, "forecast_is": CHECK,
                  "would_fit_now": others, "manifests": manifests}  # fmt: skip
-        print_json({**told, **found})
+        print_json({**fields, **found})
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
         warn(f"{verdict}{fits.sentence} ({CHECK}).")
@@ -385,8 +385,8 @@ async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobS
             last = job.state
             warn(f"{name}: {last}")
         found = why_jobset(job, fleet)
-        told = last is JobState.PENDING or found.category is Category.REFUSED
-        reason = f"{found.sentence}{f'. {found.next}' if found.next else ''}" if told else ""
+        explains = last is JobState.PENDING or found.category is Category.REFUSED
+        reason = f"{found.sentence}{f'. {found.next}' if found.next else ''}" if explains else ""
         if reason and reason != waits:
             waits = reason
             warn(f"{name}: {reason}")
@@ -411,9 +411,9 @@ async def profiles(options: ProfilesOptions) -> int:
             rows = [(name, "yes" if name == default else "") for name in names]
             print_table(("PROFILE", "DEFAULT"), rows, (False, False))
             return 0
-        told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
+        fields = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
         none = f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4"
-        return print_result(options.json, told, none)
+        return print_result(options.json, fields, none)
     if options.delete:
         await kept.delete_profile(options.name)
         print_line(f"Removed profile {options.name}.")

@@ -92,11 +92,11 @@ def print_error(error: ConsoleError) -> int:
     return error.exit_code
 
 
-def _write_message(told: dict[str, str], text: str) -> None:
+def _write_message(fields: dict[str, str], text: str) -> None:
     if MessageStyle.as_json:
         import msgspec
 
-        sys.stderr.write(f"{msgspec.json.encode(told).decode()}\n")
+        sys.stderr.write(f"{msgspec.json.encode(fields).decode()}\n")
     else:
         sys.stderr.write(f"a4: {text}\n")
 

@@ -85,8 +85,8 @@ async def why(options: WhyOptions) -> int:
             _print_workload(options.job, other, reason)
         now = job is not None and job.state is not JobState.FAILED
         if job is not None:
-            told = _words(health, report) if health is not None and _says_more(health, sentence) else ""
-            print_hint(f"{options.job} {told or f'is {job.state}: {sentence}'}.")
+            text = _words(health, report) if health is not None and _says_more(health, sentence) else ""
+            print_hint(f"{options.job} {text or f'is {job.state}: {sentence}'}.")
             if preempted:
                 print_hint(preempted)
             await session.watch.me()  # without it nobody is "you"

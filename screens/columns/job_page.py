@@ -92,10 +92,10 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     told_here = [alarm for alarm in line.alarms if alarm.kind not in {AlarmKind.FAILED, AlarmKind.KEPT}]
     for alarm in told_here[-2:]:
         look = SHOWN_IN[alarm.kind]
-        said = alarm.next_step(
+        text = alarm.next_step(
             line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint
         )
-        runs.append(Span(f"{GLYPH} {alarm.text}. {said}. ", "bad"))
+        runs.append(Span(f"{GLYPH} {alarm.text}. {text}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
@@ -160,8 +160,8 @@ def _not_begun(line: JobLine, what: str, nothing: str) -> str:
 def nccl_waits(line: JobLine) -> str:
     """Why the NCCL panel has no table yet."""
     jobset = line.jobset
-    if told := _not_begun(line, "The test", "No NCCL table was printed in this job."):
-        return told
+    if waits := _not_begun(line, "The test", "No NCCL table was printed in this job."):
+        return waits
     up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
     if jobset.recipe.startswith("nccl"):
         return f"Waiting for the first table: {up}."
@@ -170,9 +170,9 @@ def nccl_waits(line: JobLine) -> str:
 
 def training_waits(line: JobLine) -> str:
     """Why the training panel has no step yet."""
-    told = _not_begun(line, "Training", "No training step was printed in this job.")
+    waits = _not_begun(line, "Training", "No training step was printed in this job.")
     up = f"{line.up} of {wording.count(line.jobset.ranks, 'pod')} up"
-    return told or f"No training step in the log so far ({wording.sentence(line.health.words) or up})."
+    return waits or f"No training step in the log so far ({wording.sentence(line.health.words) or up})."
 
 
 def events_of(line: JobLine) -> dict[RowKey, Event]:

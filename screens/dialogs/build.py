@@ -166,5 +166,5 @@ async def cancel_build(screen: LiveScreen, build: Build) -> Build | None:
 
 
 def launch_with(screen: LiveScreen, image: str) -> None:
-    said = f"{image.rpartition('/')[2]} is in the form."
-    screen.app.open_launch(LaunchRequest("", {"image": image}, said=said, over=True))
+    text = f"{image.rpartition('/')[2]} is in the form."
+    screen.app.open_launch(LaunchRequest("", {"image": image}, said=text, over=True))

@@ -166,9 +166,9 @@ class CopyDialog(WorkDialog):
         words = f"{count(report.files, 'file')}, {size(report.bytes)}{before}, by {report.way}, {report.proof} equal: "
         left_out = len(report.problems)
         self.say("waits" if left_out else "ok", words + report.target)
-        told = [Span(f"{count(left_out, 'thing')} skipped: ", "waits")] if left_out else []
-        told += [Span(f"{each.path} {each.why} ".lstrip()) for each in report.problems[:8]]
-        self.details.runs = (*told, Span(report.note, "dim"))
+        spans = [Span(f"{count(left_out, 'thing')} skipped: ", "waits")] if left_out else []
+        spans += [Span(f"{each.path} {each.why} ".lstrip()) for each in report.problems[:8]]
+        self.details.runs = (*spans, Span(report.note, "dim"))
 
 
 async def fetch_from_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:

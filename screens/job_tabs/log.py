@@ -282,9 +282,9 @@ class LogTab(JobTab):
     def _segment_label(self, part: LogSegment) -> str:
         """The attempt and container of a line, if there are several."""
         every = self._segments(part.rank)
-        said = [f"attempt {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
-        said += [part.container] if len({each.container for each in every}) > 1 else []
-        return " ".join(said)
+        parts = [f"attempt {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
+        parts += [part.container] if len({each.container for each in every}) > 1 else []
+        return " ".join(parts)
 
     @work(group="agreed", exclusive=True)
     async def _merge_common_lines(self, log: JobLog, *, again: bool = False) -> None:
@@ -322,13 +322,13 @@ class LogTab(JobTab):
         if line is None and (log is None or not log.parts):
             self.view.over, self.view.status = "", self.waits_to_appear()
             return
-        said = [_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
+        parts = [_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
         if log is not None and not log.closed:
             coverage = log.coverage
-            said += [coverage.sentence, coverage.why]
+            parts += [coverage.sentence, coverage.why]
             if log.gone and log.parts:
-                said.insert(0, "kept on this machine")
-        self.view.status = "  ".join(each for each in said if each)
+                parts.insert(0, "kept on this machine")
+        self.view.status = "  ".join(each for each in parts if each)
         self._look_for_step()
         self.view.drawn = self._latest_tqdm_bar()
 

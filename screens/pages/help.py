@@ -47,7 +47,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
         keys.append(screen.app.get_key_display(binding))
     order = ("This screen", "Rows", "Everywhere", "Typing")
     return [
-        KeyGroup(title, tuple((" ".join(dict.fromkeys(keys)), told) for keys, told in actions.values()))
+        KeyGroup(title, tuple((" ".join(dict.fromkeys(keys)), meaning) for keys, meaning in actions.values()))
         for title, actions in sorted(found.items(), key=lambda pair: order.index(pair[0]))
     ]
 
@@ -86,12 +86,12 @@ class KeyLines(Inked):
 def group_lines(group: KeyGroup, width: int) -> Lines:
     """The title, the keys beside what they do, and a blank line; long keys stand above what they do."""
     found: Lines = [[Span(group.title, "head")]]
-    for keys, told in group.keys:
+    for keys, meaning in group.keys:
         label = f"  {keys}"
         if cell_len(label) >= KEYS:
             found.append([Span(label, "key")])
             label = ""
-        for runs in folded_runs([Span(told)], max(8, width - KEYS)):
+        for runs in folded_runs([Span(meaning)], max(8, width - KEYS)):
             found.append([Span(f"{label:<{KEYS}}", "key"), *runs])
             label = ""
     return [*found, []]

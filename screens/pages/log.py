@@ -128,10 +128,10 @@ class LogFileApp(KeyOrderedApp):
         self._update_status()
 
     def _update_status(self) -> None:
-        told = f"{self.text.file}  {size(self.text.size)}"
+        words = f"{self.text.file}  {size(self.text.size)}"
         if not self.text.size:
-            told = f"The file is empty; what is written to it is shown here: {self.text.file}"
-        self.query_one("#head", Static).update(told)
+            words = f"The file is empty; what is written to it is shown here: {self.text.file}"
+        self.query_one("#head", Static).update(words)
 
     @on(LogView.Saved)
     @work(group="actions")

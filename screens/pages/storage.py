@@ -124,8 +124,8 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
     def action_launch(self) -> None:
         place = self.table.row
         if place is not None and place.values:
-            said = f"{place.kind} {place.name} is in the form, under Storage."
-            self.app.open_launch(LaunchRequest("", place.values, said=said, over=True))
+            text = f"{place.kind} {place.name} is in the form, under Storage."
+            self.app.open_launch(LaunchRequest("", place.values, said=text, over=True))
 
     def action_copy(self) -> None:
         place = self.table.row

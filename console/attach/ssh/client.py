@@ -121,15 +121,15 @@ def run_command(transport: paramiko.Transport, command: str) -> str:
         with transport.open_session(timeout=ANSWER_TIMEOUT) as channel:
             channel.settimeout(ANSWER_TIMEOUT)
             channel.exec_command(command)
-            said = channel.makefile("rb").read(MAX_SAID + 1).decode(errors="replace")
-            if len(said) > MAX_SAID:
+            text = channel.makefile("rb").read(MAX_SAID + 1).decode(errors="replace")
+            if len(text) > MAX_SAID:
                 raise Unreadable(f"`{command}` has printed more than {MAX_SAID >> 10} KiB: it was stopped.")
             code = channel.recv_exit_status()
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"`{command}` could not be run: {_format_error(error)}.") from error
     if code:
         raise ProgramFailed(f"`{command}` ended with exit code {code}.", code=code)
-    return str(said)
+    return str(text)
 
 
 def count_home_entries(transport: paramiko.Transport) -> int:

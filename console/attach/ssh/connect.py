@@ -70,14 +70,14 @@ async def prepare_entry(
     if entry.install or not release:
         add = entry.public_key if entry.install else ""
         probed = await pod_facts.probe_pod(client, target.namespace, target.pod, container=target.container, add=add)
-    told = ApiHostKeys(facts, release, *((probed.served, probed.kept) if probed else ()))
+    keys = ApiHostKeys(facts, release, *((probed.served, probed.kept) if probed else ()))
     places = SshPaths.locate()
 
     def save_pinned_keys() -> SshHostEntry:
         with places.lock():
             newest = config.load_entry(places, entry.name) or entry
             kept = {"pods": newest.pods, "release_keys": newest.release_keys, "jobset_uid": newest.jobset_uid}
-            made = verify_host_keys(msgspec.structs.replace(entry, **kept), rank, told)
+            made = verify_host_keys(msgspec.structs.replace(entry, **kept), rank, keys)
             config.save_entry(places, made)
             return made
 

@@ -150,12 +150,12 @@ class DoctorRun:
         at = self.target
         self._facts = await pod_facts.read_pod_facts(self.client, at.namespace, at.pod)
         self._probed = await pod_facts.probe_pod(self.client, at.namespace, at.pod, container=at.container)
-        said = f"{at.container or 'It'} runs as {self._probed.user}"
+        text = f"{at.container or 'It'} runs as {self._probed.user}"
         if self._facts.restarts:
             return StepWarning(
-                f"{said}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.rank_name} --previous"
+                f"{text}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.rank_name} --previous"
             )
-        return f"{said}."
+        return f"{text}."
 
     async def check_port(self) -> str:
         pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_facts.PORT))
@@ -168,11 +168,11 @@ class DoctorRun:
         await asyncio.wait({self._first}, timeout=BANNER_TIMEOUT)
         if not self._first.done():
             raise Unreachable(f"Port {pod_facts.PORT} is open, but sends no SSH banner within {BANNER_TIMEOUT:.0f} s.")
-        said = self._first.result()
-        if not said.startswith(b"SSH-2.0-"):
-            shown = said[:40].decode(errors="replace").strip() or "nothing"
+        banner = self._first.result()
+        if not banner.startswith(b"SSH-2.0-"):
+            shown = banner[:40].decode(errors="replace").strip() or "nothing"
             raise Unreachable(f"What answers at port {pod_facts.PORT} is not an SSH server: it says {shown!r}.")
-        return said[:MAX_BANNER].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
+        return banner[:MAX_BANNER].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def check_host_key(self) -> str | StepWarning:
         """Check that its host key is the one in the API and in known_hosts."""
@@ -181,19 +181,19 @@ class DoctorRun:
         if not expected:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
         if self.entry:
-            told = ApiHostKeys(self._facts, release, self._probed.served, self._probed.kept)
-            verify_host_keys(self.entry, self.target.number, told)  # as whoever connects
+            keys = ApiHostKeys(self._facts, release, self._probed.served, self._probed.kept)
+            verify_host_keys(self.entry, self.target.number, keys)  # as whoever connects
         login = self.client.login
         self.transport = await self.open.enter_async_context(ssh.open_connection(login, self.target, expected))
         shown = ssh.format_host_key(self.transport)
-        said = f"{fingerprint(shown)}, as {'its release' if release else 'the pod'} says through the API"
+        text = f"{fingerprint(shown)}, as {'its release' if release else 'the pod'} says through the API"
         if (
             self.entry
             and self.entry.known_hosts_lines()
             and f"{self.entry.name} {shown}" not in self.entry.known_hosts_lines()
         ):
-            return StepWarning(f"{said}; known_hosts still has another.", f"a4 ssh --write-config {self.address.job}")
-        return f"{said}."
+            return StepWarning(f"{text}; known_hosts still has another.", f"a4 ssh --write-config {self.address.job}")
+        return f"{text}."
 
     async def check_login(self) -> str:
         places = SshPaths.locate()
@@ -217,19 +217,19 @@ class DoctorRun:
         free = int(lines[0]) * 1024 / 1e9 if lines and lines[0].isdecimal() else 0.0
         libc = lines[1] if len(lines) > 1 else "none"
         missing = [line.removeprefix("no ") for line in lines[2:] if line.startswith("no ")]
-        said = f"{free:,.1f} GB free in its home, {libc if libc != 'none' else 'no glibc'}"
+        text = f"{free:,.1f} GB free in its home, {libc if libc != 'none' else 'no glibc'}"
         if free < EDITOR_DISK_GB:
             fix = f"Free {EDITOR_DISK_GB:.0f} GB there, or let HOME or ~/.vscode-server be a folder on a larger disk."
-            return StepWarning(f"{said}: too little room.", fix)
+            return StepWarning(f"{text}: too little room.", fix)
         version = re.search(r"glibc (\d+)\.(\d+)", libc)
         if version is None or (int(version[1]), int(version[2])) < MIN_GLIBC:
             fix = "VS Code's server needs glibc 2.28 or newer: launch a newer image. Plain ssh works."
-            return StepWarning(f"{said}.", fix)
+            return StepWarning(f"{text}.", fix)
         if missing:
             return StepWarning(
-                f"{said}; there is no {' and no '.join(missing)}.", "The editor's server needs it to unpack."
+                f"{text}; there is no {' and no '.join(missing)}.", "The editor's server needs it to unpack."
             )
-        return f"{said}."
+        return f"{text}."
 
 
 async def _require_open(first: asyncio.Task[bytes]) -> None:
@@ -276,13 +276,13 @@ async def _run_step(name: str, run: DoctorRun) -> Step:
         async with asyncio.timeout(None if name == "token" else STEP_TIMEOUT):
             found: str | StepWarning = await getattr(run, f"check_{name.replace('-', '_')}")()
     except TimeoutError:
-        said = f"No answer of {run.client.login.server} within {STEP_TIMEOUT:g} s."
-        end = StepState.FAILED, said, _FIX.get(name, CHECK), Unreachable.exit_code
+        text = f"No answer of {run.client.login.server} within {STEP_TIMEOUT:g} s."
+        end = StepState.FAILED, text, _FIX.get(name, CHECK), Unreachable.exit_code
     except ConsoleError as error:
         fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")
         end = StepState.FAILED, error.message, fix, error.exit_code
     else:
         warning = found if isinstance(found, StepWarning) else None
         end = (StepState.WARNING, warning.found, warning.fix, 0) if warning else (StepState.OK, str(found), "", 0)
-    state, said, fix, code = end
-    return Step(name, state, time.monotonic() - began, said, fix, code)
+    state, text, fix, code = end
+    return Step(name, state, time.monotonic() - began, text, fix, code)

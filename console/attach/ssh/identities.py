@@ -224,28 +224,28 @@ class ApiHostKeys:
         return self.served or self.kept
 
 
-def verify_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHostEntry:
+def verify_host_keys(entry: SshHostEntry, rank: int, published: ApiHostKeys) -> SshHostEntry:
     """The ssh entry with the pod's current host keys; HostKeyChanged if they changed and the pod was not replaced."""
-    facts = told.facts
-    if not (told.release or told.pod):
+    facts = published.facts
+    if not (published.release or published.pod):
         why = f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none."
         raise NotFound(why, f"Is sshd running there? a4 doctor {entry.job} {rank}")
-    if told.release and told.served and not set(told.release) & set(told.served):
-        raise host_key_changed_error(entry, rank, told.release, told.served, "its release has no other")
+    if published.release and published.served and not set(published.release) & set(published.served):
+        raise host_key_changed_error(entry, rank, published.release, published.served, "its release has no other")
     same_job = bool(entry.jobset_uid) and entry.jobset_uid == facts.jobset_uid
     if not same_job:
         entry = msgspec.structs.replace(entry, jobset_uid=facts.jobset_uid, release_keys=(), pods={})
     if entry.release_keys:
-        now = told.release or told.pod
+        now = published.release or published.pod
         if not set(now) & set(entry.release_keys):
             raise host_key_changed_error(entry, rank, entry.release_keys, now, "the release is the same")
     known = entry.pods.get(str(rank))
     same_run = known is not None and (known.uid, known.restarts) == (facts.uid, facts.restarts)
-    if same_run and known is not None and known.keys and not set(known.keys) & set(told.pod or told.release):
-        raise host_key_changed_error(entry, rank, known.keys, told.pod or told.release, "its pod is the same")
-    keys = () if told.release or entry.release_keys else told.pod
+    if same_run and known is not None and known.keys and not set(known.keys) & set(published.pod or published.release):
+        raise host_key_changed_error(entry, rank, known.keys, published.pod or published.release, "its pod is the same")
+    keys = () if published.release or entry.release_keys else published.pod
     pods = {**entry.pods, str(rank): PodKeys(facts.uid, facts.restarts, keys)}
-    release = told.release or entry.release_keys
+    release = published.release or entry.release_keys
     return msgspec.structs.replace(entry, pods=pods, release_keys=release)
 
 

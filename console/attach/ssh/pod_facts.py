@@ -147,10 +147,10 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
 async def probe_pod(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
     """Inspect the pod by exec, and install the authorized_keys line `add`. ProgramFailed with the pod's words."""
     stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
-    code, said, complaint = await executing.run_and_collect(
+    code, output, complaint = await executing.run_and_collect(
         client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin
     )
-    answer = said.decode(errors="replace")
+    answer = output.decode(errors="replace")
     if code or not answer.endswith("end yes\n"):
         words = complaint.decode(errors="replace").strip().splitlines()
         what = "take the key" if add else "be looked into"

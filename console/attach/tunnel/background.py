@@ -130,12 +130,12 @@ async def start_tunnel(login_: Login, request: TunnelRequest, *, is_background: 
 async def start_detached(request: TunnelRequest) -> tuple[Tunnel, list[str]]:
     """Start a tunnel in another process; its state once the ports are open, and notes. Raises why it did not open."""
     line = await asyncio.to_thread(_spawn_and_read_line, json.dumps(asdict(request)).encode() + b"\n")
-    said = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
-    if "error" in said:
-        error = ConsoleError(said["error"], said.get("hint", ""))
-        error.exit_code = said.get("code", 1)
+    answer = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
+    if "error" in answer:
+        error = ConsoleError(answer["error"], answer.get("hint", ""))
+        error.exit_code = answer.get("code", 1)
         raise error
-    return parse_tunnel(said["tunnel"]), said["notes"]
+    return parse_tunnel(answer["tunnel"]), answer["notes"]
 
 
 def _spawn_and_read_line(request: bytes) -> bytes:
@@ -188,9 +188,9 @@ async def _run_detached(order: TunnelRequest) -> int:
     return 0
 
 
-def _report_and_detach(said: dict[str, object]) -> None:
+def _report_and_detach(fields: dict[str, object]) -> None:
     """Print the one line, then detach from the terminal, pipes and folder of the starting process."""
-    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1, 2):

@@ -336,13 +336,13 @@ class PortForwarder:
     ) -> T:
         """Poll until there is a result; reports each reason for waiting once. Unreachable after `limit` seconds."""
         loop = asyncio.get_running_loop()
-        deadline, pause, said = loop.time() + (self._limit if limit is None else limit), POLL_PAUSES[0], ""
+        deadline, pause, text = loop.time() + (self._limit if limit is None else limit), POLL_PAUSES[0], ""
         while isinstance(found := await poll(), PodPending):
             if loop.time() >= deadline:
                 raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
-            if found.words != said:
-                said = found.words
-                say(f"Waiting for {address}: {said}.")
+            if found.words != text:
+                text = found.words
+                say(f"Waiting for {address}: {text}.")
             await asyncio.sleep(pause)
             pause = min(POLL_PAUSES[1], pause * 1.5)
         return found

@@ -317,9 +317,9 @@ MAX_PODS = 20_000  # of a JobSet: each is listed, and a few bytes may ask for bi
 
 
 def _groups(
-    wires: list[ReplicatedJobWire], told: dict[str | None, ReplicatedJobStatusWire]
+    wires: list[ReplicatedJobWire], fields: dict[str | None, ReplicatedJobStatusWire]
 ) -> tuple[ReplicatedJob, ...]:
-    found = tuple(_group(each, told.get(each.name) or ReplicatedJobStatusWire()) for each in wires)
+    found = tuple(_group(each, fields.get(each.name) or ReplicatedJobStatusWire()) for each in wires)
     if any(group.replicas > MAX_PODS for group in found) or sum(group.pods for group in found) > MAX_PODS:
         raise Unreadable(f"It asks for more than {MAX_PODS:,} pods, more than any cluster has machines for.")
     return found
@@ -342,7 +342,7 @@ def _priority_class(labels_class: str | None, groups: list[ReplicatedJobWire]) -
 def parse_jobset(wire: JobSetWire) -> JobSet:
     meta, spec, status = wire.metadata, wire.spec or JobSetSpecWire(), wire.status or JobSetStatusWire()
     labels, wires = labels_of(meta), spec.replicated_jobs or []
-    told = {each.name: each for each in status.replicated_jobs_status or ()}
+    by_name = {each.name: each for each in status.replicated_jobs_status or ()}
     return JobSet(
         **namespaced_identity_of(meta),
         queue=intern_text(labels.get(KUEUE + "queue-name")),
@@ -358,7 +358,7 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
         ttl=spec.ttl_seconds_after_finished,
         terminal_state=status.terminal_state or "",
         conditions=conditions_of(status.conditions),
-        groups=_groups(wires, told),
+        groups=_groups(wires, by_name),
     )
 
 

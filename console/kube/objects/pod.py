@@ -303,12 +303,12 @@ def _containers(
     specs: list[ContainerSpecWire] | None, statuses: list[ContainerStatusWire] | None, *, init: bool
 ) -> list[Container]:
     """Build the containers in the order of the spec; one without a status yet counts as waiting."""
-    told = {each.name: each for each in statuses or ()}
+    by_name = {each.name: each for each in statuses or ()}
     found = []
     for each in specs or ():
-        status = told.pop(each.name, None)
+        status = by_name.pop(each.name, None)
         found.append(_container(status, init=init) if status else Container(name=intern_text(each.name), init=init))
-    for left in told.values():
+    for left in by_name.values():
         found.append(_container(left, init=init))
     return found
 

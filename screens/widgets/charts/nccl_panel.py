@@ -290,8 +290,8 @@ def summary(
     runs = [mark, Span("  "), Span(words), end, Span(why, "dim" if verdict.passing is NcclResult.RUNNING else mark.ink)]
     if other is not None and (share := mean_speedup(other.test, test)) is not None:
         faster = f"{100 * abs(share):.0f} % {'faster' if share > 0 else 'slower'}"
-        told = faster if abs(share) >= NOTABLE else "not notably faster or slower"
-        runs.append(Span(f"; {told} than {other.job}", difference_ink(share)))
+        text = faster if abs(share) >= NOTABLE else "not notably faster or slower"
+        runs.append(Span(f"; {text} than {other.job}", difference_ink(share)))
     return runs
 
 
@@ -320,13 +320,13 @@ def wrong_cell(line: Line) -> Cell:
 
 
 def verdict_cell(line: Line) -> Cell:
-    told = judge_row(line.row)
-    if told.word != RowRating.WRONG and (not line.compared or told.ratio is None):
+    rating = judge_row(line.row)
+    if rating.word != RowRating.WRONG and (not line.compared or rating.ratio is None):
         return ""
-    mark = _VERDICTS.get(told.word)
+    mark = _VERDICTS.get(rating.word)
     if mark is None:
         return ""
-    return [mark, Span(f" {100 * told.ratio:.0f} %", "dim")] if told.ratio is not None and line.compared else mark
+    return [mark, Span(f" {100 * rating.ratio:.0f} %", "dim")] if rating.ratio is not None and line.compared else mark
 
 
 def share_cell(line: Line, of: float | None, *, change: bool = False) -> Cell:
@@ -440,15 +440,15 @@ class NcclPanel(MeasuresPanel):
             return
         test = shown.test
         own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
-        told = summary(test, self.pass_line, shown.accelerator, own, self.against)
+        spans = summary(test, self.pass_line, shown.accelerator, own, self.against)
         if self.over and not test.rows and not test.error:
-            told = [Span("○ The test began and printed no row.", "dim")]
+            spans = [Span("○ The test began and printed no row.", "dim")]
         elif self.late and not (self.over or test.finished or test.error):
-            told = [*self.late, *([] if test.rows else [Span("  ")]), *told[1:]]
+            spans = [*self.late, *([] if test.rows else [Span("  ")]), *spans[1:]]
         compared = is_comparable(test, shown.accelerator)
         attempt = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         about = f"{attempt}, pod {shown.rank}" if shown.rank else attempt
-        self.sentence.runs = (*self.which("test", about), *told, Span("  "), *self.not_read())
+        self.sentence.runs = (*self.which("test", about), *spans, Span("  "), *self.not_read())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         found = []
         if own is not None:

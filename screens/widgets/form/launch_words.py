@@ -169,10 +169,10 @@ def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProb
         return [Span("✗ ", "bad"), Span(f"Needs another value: {', '.join(wrong)}.", "bad")]
     changed = sum(draft.model.is_changed(field.path) for field in draft.fields)
     if queue := draft.filled_queue:
-        said = f"  queue {queue} filled in{f', {changed} changed' if changed else ''}"
+        text = f"  queue {queue} filled in{f', {changed} changed' if changed else ''}"
     else:
-        said = f"  {changed} changed" if changed else "  all at their defaults"
-    return [*plan_words(plan, draft), Span(said, "dim")]
+        text = f"  {changed} changed" if changed else "  all at their defaults"
+    return [*plan_words(plan, draft), Span(text, "dim")]
 
 
 _LIGHTS = {

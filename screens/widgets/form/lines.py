@@ -95,15 +95,15 @@ def row_spans(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], wi
             words = ", ".join(f"“{word}”" for word in model.wanted.split())
             return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
         changed = sum(model.is_changed(field.path) for field in model.of(row.path))
-        said = f"{changed} changed" if changed else ""
+        text = f"{changed} changed" if changed else ""
         wrong = sum(field.path in model.problems for field in model.of(row.path))
         bad = [Span(f" ✗ {wrong} ", "bad")] if wrong else []
         if row.folded:
             count = wording.count(len(model.of(row.path)), "field")
-            more = [Span(f", {said}", "accent")] if said else []
+            more = [Span(f", {text}", "accent")] if text else []
             return [Span(" ▸ ", "accent"), Span(row.path, "head"), Span(f"  {count}", "dim"), *more, *bad]
-        rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9 - sum(len(run.text) for run in bad))
-        end = [Span(f" {said} ", "accent"), *bad, Span("──", "faint")] if said else bad
+        rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(text) - 9 - sum(len(run.text) for run in bad))
+        end = [Span(f" {text} ", "accent"), *bad, Span("──", "faint")] if text else bad
         return [Span(" ── ", "faint"), Span(f"{row.path} ", "head"), Span(rule, "faint"), *end]
     if row.kind is RowKind.MORE:
         return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "dim")]
@@ -170,8 +170,8 @@ def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices],
     elif field.rule:
         rule = field.rule.removeprefix("must be ").partition(", because")[0]
         words += [rule] if len(" · ".join([*words, rule])) <= room else []
-    said = " · ".join(word for word in words if word)
-    return Span(said if room >= min(len(said), LEAST) else "", "dim")
+    message = " · ".join(word for word in words if word)
+    return Span(message if room >= min(len(message), LEAST) else "", "dim")
 
 
 def offered(offer: FieldChoices) -> str:

@@ -253,10 +253,10 @@ class FormModel:
 
     def _search_rows(self) -> Iterator[Row]:
         named = [field for field in self.fields if self._matches_search(field, helped=False)]
-        told = [field for field in self.fields if field not in named and self._matches_search(field)]
+        matching = [field for field in self.fields if field not in named and self._matches_search(field)]
         head = None
-        for field in (*named, *told):
-            group = MENTIONS if field in told else field.group
+        for field in (*named, *matching):
+            group = MENTIONS if field in matching else field.group
             if group != head:
                 head = group
                 yield Row(RowKind.SECTION, head)
@@ -303,8 +303,8 @@ class LaunchDraft:
         self.recipe = recipe
         self.fields = tuple(fields)
         group = fields[0].group if fields else ""
-        told = "Name of the Helm release and of its JobSet: small letters, digits and dashes."
-        self.model = FormModel([Field(NAME, "Name", told, FieldKind.TEXT, name, group=group, required=True), *fields])
+        words = "Name of the Helm release and of its JobSet: small letters, digits and dashes."
+        self.model = FormModel([Field(NAME, "Name", words, FieldKind.TEXT, name, group=group, required=True), *fields])
         self.against: Mapping[str, Value] | None = None
         """Values that differences are shown against; None: the recipe's defaults."""
         self.against_name = ""

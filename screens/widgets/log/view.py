@@ -36,16 +36,16 @@ class StatusNote:
     short: str
 
 
-def fit_status_line(state: str, count: str, found: str, hits: str, told: StatusNote, room: int) -> list[str]:
+def fit_status_line(state: str, count: str, found: str, hits: str, note: StatusNote, room: int) -> list[str]:
     """The parts of the status line that fit into `room` cells: a full alarm, else a short one, else fewer parts.
 
     `found` and `hits` are what a search found, with and without what was searched for; empty: there is none.
     """
     ways = (
-        (state, count, found, told.full),
-        (state, count, found, told.short),
-        (state, found, told.short),
-        (state, hits, told.short),
+        (state, count, found, note.full),
+        (state, count, found, note.short),
+        (state, found, note.short),
+        (state, hits, note.short),
     )
     kept = [[each for each in way if each] for way in ways]
     return next((each for each in kept if cell_len(GAP.join(each)) <= room), kept[-1])
@@ -164,7 +164,7 @@ class LogView(Vertical):
             words.append("looking …")
         if lines.wrap:
             words.append("wrapped")
-        words += [said for said in (lines.text.note, self.status) if said]
+        words += [part for part in (lines.text.note, self.status) if part]
         foot.set_class(self._alarm is not None, "-alarm")
         foot.update(GAP.join(words))
 
@@ -190,9 +190,9 @@ class LogView(Vertical):
         """Show an alarm in the status line, where it takes no line of the log."""
         self.tell_answer("", seconds, alarm)
 
-    def tell_answer(self, said: str, seconds: float = ANSWER, alarm: StatusNote | None = None) -> None:
+    def tell_answer(self, text: str, seconds: float = ANSWER, alarm: StatusNote | None = None) -> None:
         """Show the response to a key in the status line: a toast would take lines of the log."""
-        self._answer, self._alarm = said, alarm
+        self._answer, self._alarm = text, alarm
         self._update_status()
         if self._answer_ends is not None:
             self._answer_ends.stop()

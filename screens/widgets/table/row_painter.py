@@ -167,8 +167,8 @@ class RowPainter(Generic[RowT]):
         """The columns that are EMPTY, and of those shown where there is room those whose cells are ALIKE."""
         several = self._measured > 1
         return {
-            number: ALIKE if said else EMPTY for number, said in self._alike.items()
-            if not said or (several and self.columns[number].drop >= EXTRA)
+            number: ALIKE if text else EMPTY for number, text in self._alike.items()
+            if not text or (several and self.columns[number].drop >= EXTRA)
         }  # fmt: skip
 
     def _compare(self, new: Sequence[RowT]) -> bool:
@@ -177,9 +177,9 @@ class RowPainter(Generic[RowT]):
         for number, column in enumerate(self.columns):
             if not column.drop or column.ages or column.drawn or (self._measured and number not in self._alike):
                 continue
-            said = {plain_text(column.cell(row)) for row in new}
-            if len(said) == 1 and self._alike.get(number) in {None, *said}:
-                self._alike[number] = said.pop()
+            parts = {plain_text(column.cell(row)) for row in new}
+            if len(parts) == 1 and self._alike.get(number) in {None, *parts}:
+                self._alike[number] = parts.pop()
             else:
                 self._alike.pop(number, None)
         self._measured += len(new)
