@@ -87,7 +87,7 @@ class Gone(Refused):
 
 
 TRY_AGAIN = "Try again in a moment."
-"""The hint of what may pass by itself; whoever tries again by itself says that instead."""
+"""The hint of what may pass by itself; a caller that tries again replaces it."""
 
 
 class Unreachable(ConsoleError):

@@ -376,7 +376,7 @@ def _judge_shards(
             indexes[stem] = f"{stem}{end}.index.json"
         if name.endswith(".index.json"):
             table = None
-            with suppress(Unreadable):  # that is told of the file itself
+            with suppress(Unreadable):  # the file's own entry has the reason
                 table = _parse_json(name, contents.get(inside[name].path, b""))
             named = table.get("weight_map") if isinstance(table, dict) else None
             if isinstance(named, dict):

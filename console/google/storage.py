@@ -286,7 +286,7 @@ class CloudStorage:
                 yield each
 
     async def read_parts(self, bucket: str, wanted: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
-        """Of each object the bytes from a place on, so many at most; none if it has no more, or is not there."""
+        """For each object at most so many bytes from an offset; empty at its end, or if it is not there."""
         return await (await self._buckets_of()).read_parts(bucket, wanted)
 
     async def fetch_folder(

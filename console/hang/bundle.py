@@ -101,7 +101,7 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
 
 
 def _list_suspected_pods(report: HangReport | SlowReport) -> set[int]:
-    """The indices of the pods of those for whom the others wait."""
+    """The indices of the pods with the ranks that the others wait for."""
     if isinstance(report, SlowReport):
         return {each.pod_index for each in report.slow if each.pod_index is not None}
     return {each.pod_rank for group in report.suspects for each in group.members}

@@ -17,7 +17,7 @@ def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
 
 
 def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
-    """The slowest rank, or the one that launches latest; without words where that is told of none.
+    """The slowest rank, or the one that launches latest; without words if there is none.
 
     NCCL's RAS service alone knows of no slow GPU, so that it clears no rank that was measured to be slow.
     """

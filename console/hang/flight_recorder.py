@@ -134,7 +134,7 @@ class GroupTable:
 
 
 class _Waits:
-    """Who waits for whom."""
+    """Which ranks wait for which others."""
 
     def __init__(self, dumps: Iterable[RankDump], trusted: Collection[int] = ()) -> None:
         """Of `trusted` ranks, which gave no dump, nothing is said: they are taken to be where they should be."""

@@ -47,7 +47,7 @@ def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
         many = _place_of_majority(groups, total)
         beside = {place for place in groups if place != many and _is_outlier(place, groups[place], total)}
         return behind - {many} or beside if many else set()
-    # Most wait for other ranks: those who do not are the ones they wait for, unless these only seem to compute.
+    # Most wait for other ranks, and the rest are the ranks that they wait for, unless these only seem to compute.
     seeming = all(doing is Activity.COMPUTE for doing, _ in rest)
     return behind if behind and seeming and not behind & rest else rest
 
@@ -238,7 +238,7 @@ class HangReport:
     ras_problem: str = ""  # why NCCL could not be asked
     at: float = 0.0
     absent: tuple[tuple[int, str], ...] = ()  # pods that are not running beside those that are, and their status
-    recorded: Finding | None = None  # for whom the ranks wait by the dumps of PyTorch's flight recorder
+    recorded: Finding | None = None  # the ranks that the others wait for, by the dumps of PyTorch's flight recorder
     recorder_words: str = "not asked"  # which ranks gave a dump
     dumps: tuple[RankDump, ...] = ()
     asked: str = ""  # how many pods answered, and by which way
@@ -373,7 +373,7 @@ class HangReport:
 
     @property
     def _stacks_explain(self) -> bool:
-        """Whether what those for whom the others wait are doing says why they do not come."""
+        """Whether the stacks of the ranks that the others wait for explain why they do not come."""
         return bool(self.suspects) and all(group.is_gone or group.doing.explains_wait for group in self.suspects)
 
     @property

@@ -47,7 +47,7 @@ class _Entries(msgspec.Struct):
 
     first: int
     calls: list[int]
-    states: dict[int, str]  # of those that have not ended
+    states: dict[int, str]  # of collectives that have not ended
 
 
 class _Answer(msgspec.Struct):

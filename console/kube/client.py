@@ -190,7 +190,7 @@ class Client:
             except TimeoutError as error:
                 raise connection_error(self.login, doing, error) from error
             if size > MOST:
-                found.clear()  # whoever keeps the error keeps this frame
+                found.clear()  # the error keeps this frame alive
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
             return b"".join(found)
 

@@ -390,7 +390,7 @@ class HttpConnections:
     def _probed(self, probe: asyncio.Task[bool]) -> None:
         self._probe = None
         if not probe.cancelled():
-            probe.exception()  # whoever waits raises it; there may be nobody any more
+            probe.exception()  # its waiters raise it; there may be none any more
 
     async def _probe_http2(self, headers: Mapping[str, str]) -> bool:
         """Probe for HTTP/2 with a request for /version, which every server answers at once, unlike a log."""

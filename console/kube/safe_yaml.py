@@ -20,7 +20,7 @@ class NotPlainError(ValueError):
 
 def load_yaml(text: str) -> Any:
     """Parse YAML; every failure is a YAMLError, also for nesting too deep, invalid dates, numbers and booleans."""
-    import yaml  # 40 ms, for those who read some
+    import yaml  # 40 ms that most commands do without
 
     if text.count("[") + text.count("{") > _DEEP_IN_C or _INDENTED.search(text):
         _refuse_depth(text)

@@ -93,7 +93,7 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
         parts = urlsplit(server)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
-        return Secret()  # whoever asks such a server says that it is none
+        return Secret()  # the request to such a server fails with the reason
     if not port or is_loopback(host):
         return Secret()
     name, address = _variable(environment, f"{parts.scheme}_proxy")

@@ -246,7 +246,7 @@ class WebSocket(asyncio.BufferedProtocol):
     async def close_gracefully(self) -> None:
         """Close and wait briefly for the other side's close frame; drop the connection if none comes."""
         self.close()
-        if self._goodbye is None and self._timer is not None:  # without a listener nobody is told of the end
+        if self._goodbye is None and self._timer is not None:  # without a listener there is no one to notify of the end
             with suppress(TimeoutError):
                 async with asyncio.timeout(FAREWELL):
                     await self._gone.wait()

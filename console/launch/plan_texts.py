@@ -337,7 +337,7 @@ class PlanTexts:
         known, left = self._recipe_or_default(out.recipe, self._recipe_or_default(recipe, recipe)[0])
         fields = {field.path: field for field in self._catalogue.fields(known)}
         values: dict[str, Value] = {}
-        # What is left in the tree by the names of this chart follows; unknown names are told.
+        # What is left in the tree by the names of this chart follows; unknown names are reported.
         own = [(path, given) for path in self._known if (given := pop_at(root, tuple(path.split(".")))) is not None]
         pop_at(root, ("recipe", "id"))
         for path in (path for path, given in iter_field_values(root, ()) if given not in (None, {})):

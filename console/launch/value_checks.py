@@ -358,7 +358,7 @@ _RULES: tuple[tuple[str, Callable[[str, Values], FieldProblems]], ...] = (  # fi
 
 COST = 0.02  # share of the time that saving may take
 EVERY = "recipe.train.saveInterval"  # of the recipes that say how many iterations they make
-EVERY_OF_SWIFT = "recipe.swift.saveInterval"  # of those that count epochs
+EVERY_OF_SWIFT = "recipe.swift.saveInterval"  # of recipes that count epochs
 _SAMPLES = re.compile(r"#(\d{1,12})$")
 
 

@@ -170,7 +170,7 @@ class Coverage(Struct, frozen=True):
     """How many running jobs are watched for alarms."""
 
     running: int = 0  # running jobs of the chosen namespaces
-    heard: int = 0  # those whose log is followed
+    heard: int = 0  # jobs whose log is followed
     streams: int = 0
     most: int = 0  # logs that are followed for them, and how many may be
     refused: tuple[str, ...] = ()  # why logs cannot be followed, each reason once

@@ -74,12 +74,12 @@ class AlarmWatch:
         self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLE_SECONDS
     ) -> None:
         self.alarms: list[Alarm] = []  # in the order in which they began
-        self.quiet = "no pod has"  # who has printed nothing while nobody has: those who are heard
+        self.quiet = "no pod has"  # subject of "… printed a line for": the pods whose logs are followed
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
         self.heard_any = False
         self.late = ""  # that the next step is late, in words; empty: it is not
         self.unknown = ""  # that nobody can say whether the next step is late, in words
-        self.verdict = ""  # for whom the ranks wait, as a look since the last step told; empty: it goes on, or no look
+        self.verdict = ""  # the rank that the others wait for, by an inspection since the last step; empty: none
         self.unproved = False  # whether by the log the next step is late, and no line has had time to come yet
         self._begun = self._listens = now
         self._old_line_at = 0.0  # when a line was read last that had been printed long before

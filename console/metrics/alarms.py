@@ -128,8 +128,9 @@ class AlarmService:
         store_slowdown: Callable[[Key, Slowdown | None], Coroutine[None, None, None]] | None = None,
         find_own_job: Callable[[Key], Awaitable[object]] | None = None,
     ) -> None:
-        """`thresholds` replace the person's own; `diagnosis` tells for whom the ranks of a job wait; `inspect` makes
-        one of a job that has stalled, `find_late_rank` asks NCCL of one whose steps have become slower, for as long as
+        """`thresholds` replace the person's own; `diagnosis` gives the rank that the others of a job wait for.
+
+        `inspect` makes one of a job that has stalled, `find_late_rank` asks NCCL of one whose steps are slower, while
         the session watches it, and `find_own_job` raises NotAllowed where nothing may run in pods unasked.
         """
         self._cluster, self._thresholds = cluster, thresholds
@@ -297,7 +298,7 @@ class AlarmService:
             await asyncio.gather(task, return_exceptions=True)
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
-        """Check a job by two logs until its first alarm or so many seconds, and PROVES more in case of doubt."""
+        """Check a job by two logs until its first alarm or so many seconds, and DOUBT_SECONDS more in case of doubt."""
         key, until = (namespace, name), time.monotonic() + seconds
         watch = AlarmWatch(key, self.thresholds, CLOCK.now(), settles=seconds)
         heard = JobMonitor(key, self.thresholds, self._sources, watch)

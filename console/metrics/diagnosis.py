@@ -1,4 +1,4 @@
-"""What a look at the processes of a job found: for whom its ranks wait, as all consoles and commands tell it (pure)."""
+"""Result of an inspection of a job: the rank that the others wait for, as all consoles and commands show it (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DiagnosisKind(StrEnum):
-    HANG = "hang"  # for whom the ranks of a job wait that makes no steps
+    HANG = "hang"  # the rank that the others wait for, in a job that makes no steps
     SLOW = "slow"  # for which rank they wait in each step
     SLOWER = "slower"  # that its steps take longer than before, since `at`
     PACE = "pace"  # that its owner took such steps for its pace
@@ -29,9 +29,9 @@ class Diagnosis(Struct, frozen=True):
     uid: str  # of the JobSet
     kind: DiagnosisKind
     at: float  # when it was made, in seconds since the epoch
-    words: str = ""  # for whom the ranks wait, as a phrase; empty: for nobody
+    words: str = ""  # the rank that the others wait for, as a phrase; empty: none
     short: str = ""  # the same without its node and bounds, for a column
-    nodes: tuple[str, ...] = ()  # nodes of those for whom they wait
+    nodes: tuple[str, ...] = ()  # nodes of the ranks that the others wait for
     blames_program: bool = False  # its program, data or storage is at fault, so that other nodes would not help
     advice: tuple[str, ...] = ()  # what to do next, in sentences
     threshold: float = 0.0  # of slower steps: what one costs, below which the job is as fast again

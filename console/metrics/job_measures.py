@@ -91,8 +91,8 @@ class RankProgress:
 
 CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
 MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
-MAX_LINE = 1000  # characters of a line that are kept for whoever comes later
-MAX_REPLAYED_LINES = 1000  # latest lines that are told to whoever begins to listen
+MAX_LINE = 1000  # characters of a line that are kept for later listeners
+MAX_REPLAYED_LINES = 1000  # latest lines that a new listener gets
 
 
 class JobMeasures:

@@ -65,7 +65,7 @@ def sample_job(
     pass_line: float,
     diagnosis: Diagnosis | None = None,
 ) -> JobSample:
-    """The job's state from snapshot and measurements, for its alarms; `diagnosis`: for whom its ranks wait."""
+    """State of the job by snapshot and measurements, for its alarms; `diagnosis`: the rank that the others wait for."""
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
@@ -160,7 +160,7 @@ class MonitorSources:
     measures: Callable[[], MeasureService]
     gpus: Callable[[], GpuReader]
     open_log: OpenLog
-    diagnosis: Callable[[tuple[str, str]], Diagnosis | None] = lambda _: None  # for whom the ranks of a job wait
+    diagnosis: Callable[[tuple[str, str]], Diagnosis | None] = lambda _: None  # the rank that the others wait for
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
     find_late_rank: Callable[[tuple[str, str], float | None], Awaitable[None]] | None = None
     """Asks NCCL of a job which rank launches later than the others, given the seconds of a step; None: never."""
@@ -309,7 +309,7 @@ class JobMonitor:
     async def _find_late_rank(
         self, find: Callable[[tuple[str, str], float | None], Awaitable[None]], pace: float | None
     ) -> None:
-        with suppress(ConsoleError):  # nobody has asked: that its steps are slower is told, and M says why it fails
+        with suppress(ConsoleError):  # unasked: the slowdown is shown without it, and M shows why it fails
             await find(self.key, pace)
 
     async def _inspect_stalled(self, inspect: Callable[[tuple[str, str]], Awaitable[None]]) -> None:
@@ -363,7 +363,7 @@ class JobMonitor:
         """Read the GPUs at intervals where allowed, preferably from exporters, which run nothing in pods."""
         every = self._thresholds.gpus
         while every:
-            with suppress(ConsoleError):  # a job without GPUs, or nobody who may look: there is nothing to tell
+            with suppress(ConsoleError):  # a job without GPUs, or no permission
                 gpus = self._sources.gpus()
                 board = await gpus.read_once(*self.key, source=DCGM) if gpus.exporter_of(*self.key) else None
                 if board is None or not board.all_gpus:
@@ -460,7 +460,7 @@ class JobMonitor:
                 self.measures.store_line(now, line.time, line.text, rank)
             if self._reader.feed_lines(some) and self._teller is None:
                 self._teller = rank
-            # Only now: whoever ends this task in a pause opens the log again after the last line that was fed.
+            # Only now: a task cancelled in a pause opens the log again after the last line that was fed.
             self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in some)])
             await slices.pause()
         self.measures.end_batch()
@@ -471,7 +471,7 @@ class JobMonitor:
         try:
             self._take_gpus(await self._sources.gpus().read_once(*self.key, source=DCGM))
         except ConsoleError:
-            self._take_gpus(GpuBoard())  # nobody who may look: there is nothing to tell
+            self._take_gpus(GpuBoard())  # no permission
 
     def _take_gpus(self, board: GpuBoard) -> None:
         self.faults, self.measures.gpus = gpu_faults(board), board.ranks

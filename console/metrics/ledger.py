@@ -223,7 +223,7 @@ class _Reckoning:
         elif late:
             limit = 0.0
         hangs = until - span.start > limit and (late or not after or self._trains)
-        began = span.start  # of what is told of `until`
+        began = span.start  # of the part that ends at `until`
         if stall is not None or hangs:
             still = Box.HANG
             began = min(until, span.start + span.steps * self._usual) if after else began

@@ -1,7 +1,7 @@
 """Parses what programs measure in one log, or in the merged log of a job: NCCL tests and training steps.
 
-The first rank prints the tables of nccl-tests; training is told by the first rank, by the last one, or by all. Of jobs
-with many ranks only those two are read. Steps that several ranks tell are told apart by who printed the line.
+The first rank prints the tables of nccl-tests; steps of training are printed by the first, the last, or all ranks. Of
+jobs with many ranks only those two are read. Steps that several ranks print are kept apart by rank.
 """
 
 from __future__ import annotations

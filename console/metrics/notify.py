@@ -21,7 +21,7 @@ from console.assets import CHILDREN, module_command, module_environment
 from trainlog import redact
 
 SEND_TIMEOUT = 30  # seconds after which the process ends, whatever it waits for
-MAX_MESSAGES = 20  # alarms that wait while others are sent; of more only their number is told
+MAX_MESSAGES = 20  # alarms that wait while others are sent; of more only the number is sent
 MAX_TEXT = 2000
 _SCHEME = re.compile(r"([a-zA-Z0-9+.-]{1,20}://).*", re.DOTALL)
 
@@ -79,7 +79,7 @@ class Outbox:
         self._waiting: list[tuple[str, str]] = []
         self._more = 0
         self._failed: set[str] = set()
-        self.sending = False  # set by whoever begins to send
+        self.sending = False  # whether a task sends
 
     def add_message(self, title: str, text: str) -> None:
         if len(self._waiting) < MAX_MESSAGES:

@@ -100,7 +100,7 @@ def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -
         rank = names.get(event.object_name[:-_RANDOM], -1)
         stopped = event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
         if rank >= 0 and stopped and event.object_name not in theirs:  # stopped: its pod goes; not: a probe failed
-            # A pod lives in one attempt; one that nothing else is told of is older than all that is.
+            # A pod lives in one attempt; one without any other record is older than all that have one.
             attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
             if moment + (_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
                 ending = RankFailure(attempt, rank, event.object_name, message=DELETED, time=moment, cause="deletion")

@@ -100,7 +100,7 @@ def correct_windows(
 
 
 def _quantile(offs: Sequence[float], share: float) -> float:
-    """Of a sorted list; of those that have not started yet only that they are late is known."""
+    """Of a sorted list; of workloads that have not started yet only their lateness is known."""
     at = min(max(0, round(share * (len(offs) + 1)) - 1), len(offs) - 1)
     return next((offs[index] for index in range(at, -1, -1) if math.isfinite(offs[index])), 1.0)
 

@@ -86,7 +86,7 @@ class NextVictims(Struct, frozen=True):
 
 
 def next_victims(fleet: Fleet) -> NextVictims | None:
-    """None: nothing waits, or whoever waits may preempt nobody. Machine after machine is asked for in that queue."""
+    """None: nothing waits, or what waits may preempt nothing. Machine after machine is asked for in that queue."""
     queues = (each for each in fleet.cluster_queues.values() if not closed_reason(each))
     waiting = [each for queue in queues for each in queue_order(fleet, queue.name).pending]
     if not waiting:

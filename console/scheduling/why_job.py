@@ -61,7 +61,7 @@ def why_no_image(reason: str, message: str) -> str:
 _REFUSED = {"FailedCreate", "JobCreationFailed"}
 """Reasons of events: of the Job controller about a pod, of the JobSet controller about a Job."""
 _MADE = "SuccessfulCreate"
-_LASTING_SECONDS = 30.0  # seconds for which pods are refused when that is told as final: their controllers try again
+_LASTING_SECONDS = 30.0  # seconds of refusals after which they count as final: controllers try again
 _NEXT = (
     (
         lazy_pattern(r'serviceaccount "([^"]+)" not found'),

@@ -50,7 +50,7 @@ def layout_of(name: str) -> Layout[Any]:
 
 async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
-    starts = options.json and options.command == "queues"  # when what waits starts: only programs are told it here
+    starts = options.json and options.command == "queues"  # when what waits starts; only in JSON
     kinds = tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
     async with open_session(options, kinds, brief=True) as session:
         fleet = session.fleet

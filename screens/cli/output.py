@@ -45,7 +45,7 @@ class MessageStyle:
 
     as_json: ClassVar[bool] = False
     namespace: ClassVar[str] = ""
-    """What commands that are told of have to name; empty: they take theirs by themselves."""
+    """The namespace that suggested commands have to name; empty: they take it by default."""
 
 
 @contextmanager

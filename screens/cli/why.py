@@ -43,7 +43,7 @@ LISTENS = 3.0
 LONGEST = 5.0  # seconds that reading the end of the log of a job that is done may take
 
 MAX_AHEAD = 4
-"""Jobs that are named of those that are tried before it."""
+"""Jobs before it in its queue that are named."""
 
 
 async def why(options: WhyOptions) -> int:

@@ -98,7 +98,7 @@ def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> li
 
 
 STEP = 5
-"""Seconds by which the age of a live picture is told: it says little, and need not be painted every second."""
+"""Step in which the age of a live snapshot grows on screen, in seconds: it need not be painted every second."""
 GLYPHS = {
     WatchState.LIVE: Span("●", "ok"),
     WatchState.LISTING: Span("◐", "waits"),

@@ -314,7 +314,7 @@ class SnapshotText(Inked):
 
 
 def as_last_known(runs: Iterable[Span]) -> tuple[Span, ...]:
-    """The first line of what is said of a snapshot that may be out of date."""
+    """The line marked as one of a snapshot that may be out of date."""
     return (Span("last known: ", "waits"), *dimmed(runs))
 
 

@@ -178,7 +178,7 @@ class SshAccess:
     ) -> SshPlan:  # fmt: skip
         """What `set_up` would do (with the key `identity`); changes nothing. `say` hears waits. NotAllowed.
 
-        `needs_server`: Unreachable if nothing listens on the pod's port, for those who do not connect at once.
+        `needs_server`: Unreachable if nothing listens on the pod's port.
         """
         self._watched.connection_for_change(f"set up SSH to {job}")
         made = await self._inspect_rank(namespace, job, rank, identity, wait, say)
@@ -269,7 +269,7 @@ class SshAccess:
 
     async def remove_ended_periodically(self) -> None:
         while True:
-            with suppress(ConsoleError, OSError):  # it is tried again, and whoever connects next is told
+            with suppress(ConsoleError, OSError):  # the next connection tries again, and fails with the reason
                 await self.remove_ended()
             await asyncio.sleep(CLEANUP_SECONDS)
 

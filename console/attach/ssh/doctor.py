@@ -182,7 +182,7 @@ class DoctorRun:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
         if self.entry:
             keys = ApiHostKeys(self._facts, release, self._probed.served, self._probed.kept)
-            verify_host_keys(self.entry, self.target.number, keys)  # as whoever connects
+            verify_host_keys(self.entry, self.target.number, keys)  # as a connection does
         login = self.client.login
         self.transport = await self.open.enter_async_context(ssh.open_connection(login, self.target, expected))
         shown = ssh.format_host_key(self.transport)

@@ -135,7 +135,7 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
     try:
         body = await client.request("GET", path, doing=f"read the host key of Secret {secret}")
     except (NotFound, NotAllowed):
-        return ()  # whoever may run commands in the pod can read the key there
+        return ()  # an account that may run commands in the pod can read the key there
     try:
         data = msgspec.json.decode(body, type=_SecretWire).data or {}
     except UNREADABLE:

@@ -80,7 +80,7 @@ class BackgroundTunnel:
         writer.write(json.dumps(asdict(self.tunnel)).encode() + b"\n")
         if asked.strip() == b"stop":
             self.stop()
-            await self._closed.wait()  # whoever asked knows by the end of the connection that the ports are free
+            await self._closed.wait()  # the end of this connection tells the caller that the ports are free
         writer.close()
 
     def stop(self) -> None:

@@ -148,7 +148,7 @@ class LocalForward:
         try:
             opening = asyncio.ensure_future(self._reach.open_pipe(self._address, door.remote, say=self._on_pod_pending))
             done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
-            if opening not in done:  # whoever connected has gone meanwhile
+            if opening not in done:  # the client has gone meanwhile
                 opening.cancel()
                 return
             pipe, target = opening.result()

@@ -70,7 +70,7 @@ class Node(ClusterObject, frozen=True):
     not_ready_reason: str = ""  # reason and message of the Ready condition while it is not true
     not_ready_since: float = 0.0  # when it became so; 0.0: it is ready, or has not reported yet
     cordoned: bool = False
-    cordon_reason: str = ""  # what whoever cordoned it by a4 gave as the reason
+    cordon_reason: str = ""  # the reason given when it was cordoned by a4
     taints: tuple[str, ...] = ()  # key=value:effect, or key:effect
     maintenance_at: float = 0.0  # when maintenance is scheduled to start; 0.0 if none is
     maintenance_active: bool = False

@@ -289,7 +289,7 @@ class LaunchRequest:
     over: bool = False
     """Whether the values are laid over what is in the form, the rest of which stays; then `recipe` may be empty, for
     the one that is open."""
-    said: str = ""  # what is said when the form opens; empty: a sentence of the screen's own
+    said: str = ""  # message when the form opens; empty: the screen's own
     at_once: bool = False  # whether the review of the launch follows at once
 
 

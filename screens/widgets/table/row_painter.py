@@ -98,7 +98,7 @@ def _width_order(pair: tuple[Column[RowT], int]) -> int:
 
 
 def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200) -> int:
-    """How wide the columns are with all texts whole, but of those that fill the line no more than that."""
+    """Width of a line with all texts whole; a column that fills the line counts with `sentence` cells at most."""
 
     def wanted(column: Column[RowT], want: int) -> int:
         most = min(sentence, column.most) if column.fill else column.most
@@ -164,7 +164,7 @@ class RowPainter(Generic[RowT]):
 
     @property
     def _idle(self) -> dict[int, int]:
-        """The columns that are EMPTY, and of those shown where there is room those whose cells are ALIKE."""
+        """Columns that are EMPTY, and optional columns whose cells are ALIKE."""
         several = self._measured > 1
         return {
             number: ALIKE if text else EMPTY for number, text in self._alike.items()
