@@ -151,12 +151,12 @@ class Guide:
         shown, halved = 0, False
         while not (panel.test and panel.test.finished):
             await self.until("the next row", partial(has_more_rows, panel, shown))
-            shown = self.tell_rows(panel.test, shown)
+            shown = self.print_new_rows(panel.test, shown)
             if shown >= HALF_WAY and not halved:
                 halved = True
                 await self.settled()
                 self.shot("nccl-running")
-        self.tell_rows(panel.test, shown)
+        self.print_new_rows(panel.test, shown)
         test = panel.test
         if test is None or not test.rows or test.avg_busbw is None:
             raise ConsoleError("The table of the test was not read.")
@@ -172,7 +172,7 @@ class Guide:
         if self.job is None or self.job.state is not JobState.SUCCEEDED:
             raise ProgramFailed(f"{NAME} did not succeed.")
 
-    def tell_rows(self, test: NcclTest | None, shown: int) -> int:
+    def print_new_rows(self, test: NcclTest | None, shown: int) -> int:
         """Print new rows; returns how many have been printed."""
         rows = test.rows if test else ()
         for row in rows[shown:]:

@@ -54,7 +54,7 @@ def locate_alarm(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocatio
     return LogLocation(pod) if pod is not None else None
 
 
-def tells_step(text: str) -> bool:
+def has_step(text: str) -> bool:
     parser = TrainingParser(load_own_formats())
     return parser.may_be_relevant(text) and parser.read_line(text, 1) and any(run.steps for run in parser.runs)
 

@@ -74,7 +74,7 @@ async def why(options: WhyOptions) -> int:
                     "removed": (job.removed_at or None) if job else None,
                     "expected_start": start_json(start, fleet.at) if start else None,
                     "preempted_next": order or None,
-                    "why": (health.words if health and _says_more(health, sentence) else "") or sentence,
+                    "why": (health.words if health and _explains_more(health, sentence) else "") or sentence,
                     "kueue_says": why_workload(waits, fleet).api_text if waits else "",
                     "doing": report.doing,
                     "card": msgspec.to_builtins(card) if card else None,
@@ -85,7 +85,7 @@ async def why(options: WhyOptions) -> int:
             _print_workload(options.job, other, reason)
         now = job is not None and job.state is not JobState.FAILED
         if job is not None:
-            text = _words(health, report) if health is not None and _says_more(health, sentence) else ""
+            text = _words(health, report) if health is not None and _explains_more(health, sentence) else ""
             print_hint(f"{options.job} {text or f'is {job.state}: {sentence}'}.")
             if preempted:
                 print_hint(preempted)
@@ -99,7 +99,7 @@ async def why(options: WhyOptions) -> int:
     return _code(reason, health)
 
 
-def _says_more(health: Health, sentence: str) -> bool:
+def _explains_more(health: Health, sentence: str) -> bool:
     """Whether the job's health explains more than the reason why it does not run."""
     return health.over or not sentence or health.state in NO_STEPS
 

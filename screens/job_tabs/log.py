@@ -22,9 +22,9 @@ from console.metrics.log_search import (
     LogLocation,
     PodLine,
     find_first_matches,
+    has_step,
     locate_alarm,
     pods_printing_at,
-    tells_step,
 )
 from console.scheduling.ranks import first_failure, format_pods
 from screens import wording
@@ -141,7 +141,7 @@ class LogTab(JobTab):
         found = await asyncio.to_thread(find_first_matches, self._segments(), FIRST_ERROR)
         found.pop(self.rank, None)
         if not found:
-            self.view.tell_answer("No line of any pod contains an error.", OFFERS)
+            self.view.show_answer("No line of any pod contains an error.", OFFERS)
             return
         first = min(found.values(), key=lambda each: each.time)
         where = first.where or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"
@@ -150,7 +150,7 @@ class LogTab(JobTab):
         others += f" pod {first.pod}" if several else ""
         self._offer = first
         self.refresh_bindings()
-        self.view.tell_answer(f"pod {self.rank} has none; {others} at {where}: Enter", OFFERS)
+        self.view.show_answer(f"pod {self.rank} has none; {others} at {where}: Enter", OFFERS)
         await asyncio.sleep(OFFERS)
         self._offer = None
         self.refresh_bindings()
@@ -159,7 +159,7 @@ class LogTab(JobTab):
         if self._offer is not None:
             self._lead_to(self._offer.pod)
             self._offer = None
-            self.view.tell_answer("")
+            self.view.show_answer("")
             self.view.action_first_error()
 
     def offers(self) -> dict[str, object]:
@@ -172,7 +172,7 @@ class LogTab(JobTab):
 
     def _look_for_step(self) -> None:
         rows = self.view.lines.rows_in_sight() if self.is_open else []
-        before, self._step = self._step, next((row for row in rows if tells_step(row.whole)), None)
+        before, self._step = self._step, next((row for row in rows if has_step(row.whole)), None)
         if bool(before) != bool(self._step):
             self.refresh_bindings()
 
@@ -197,7 +197,7 @@ class LogTab(JobTab):
         if pods and self.mode == "one" and self.rank not in pods:
             self._lead_to(min(pods))
         if not self.view.lines.show_time(time, number):
-            self.view.tell_answer(f"The line of step {number:,.0f} is not among those that are shown.")
+            self.view.show_answer(f"The line of step {number:,.0f} is not among those that are shown.")
         self._look_for_step()
 
     def resume_after_reconnect(self) -> None:

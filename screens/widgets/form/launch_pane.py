@@ -141,7 +141,7 @@ class LaunchPane(Vertical):
 
     def on_mount(self) -> None:
         self._turn_to(self.here)
-        self.say_remarks(())
+        self.show_remarks(())
 
     @property
     def keys_to(self) -> Widget:
@@ -155,7 +155,7 @@ class LaunchPane(Vertical):
         self.query_one(ContentSwitcher).current = view
         self._launch.refresh_bindings()
 
-    def say_remarks(self, remarks: Sequence[Remark]) -> None:
+    def show_remarks(self, remarks: Sequence[Remark]) -> None:
         """Mark the faulty lines of the YAML and list the problems; without problems, describe the text."""
         self.yaml.mark({remark.line for remark in remarks})
         self.yaml_said.runs = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
@@ -179,13 +179,13 @@ class LaunchPane(Vertical):
             kept: Mapping[str, Value] = planned[0].values
             read = self._launch.session.launch.plan_texts.read_yaml(draft.recipe.id, text, kept=kept)
             self.remarks = read.problems
-            self.say_remarks(read.problems)
+            self.show_remarks(read.problems)
             if read.is_valid:
                 self._launch.form.put_texts(draft.texts_for(read.values))
 
     def begin(self) -> None:
         self._anew, self.remarks = True, ()
-        self.say_remarks(())
+        self.show_remarks(())
 
     # in sight or not
 
@@ -253,7 +253,7 @@ class LaunchPane(Vertical):
             if view == "yaml":
                 self._draw_yaml(plan)
             elif problems:
-                self._say_instead(view, f"Not rendered: {wording.sentence(problems[0].message)}")
+                self._show_instead(view, f"Not rendered: {wording.sentence(problems[0].message)}")
             elif view == "preview":
                 self.preview.show(join_manifests(await launch.render(plan)))
             elif view == "diff":
@@ -261,9 +261,9 @@ class LaunchPane(Vertical):
             else:
                 self.command.show_command(launch.plan_texts.helm_command(plan))
         except ConsoleError as error:
-            self._say_instead(view, wording.sentence(str(error)))
+            self._show_instead(view, wording.sentence(str(error)))
 
-    def _say_instead(self, view: str, sentence: str) -> None:
+    def _show_instead(self, view: str, sentence: str) -> None:
         page = {"preview": self.preview, "diff": self.diff, "command": self.command}[view]
         page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
 
@@ -305,13 +305,13 @@ class LaunchPane(Vertical):
         self._shown = draft.yaml
         (self.yaml.load_text if self._anew else self.yaml.show)(draft.yaml)
         self._anew = False
-        self.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
+        self.show_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
 
     def forget_yaml(self) -> None:
         """Replace invalid YAML by the form's values when the form is edited (ctrl+z restores it)."""
         if self.remarks and not self.yaml.has_focus:
             self.remarks = ()
-            self.say_remarks(())
+            self.show_remarks(())
 
 
 REST = 1.5  # seconds without a change of the form after which the checks look

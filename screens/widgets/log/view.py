@@ -188,9 +188,9 @@ class LogView(Vertical):
 
     def tell_alarm(self, alarm: StatusNote, seconds: float) -> None:
         """Show an alarm in the status line, where it takes no line of the log."""
-        self.tell_answer("", seconds, alarm)
+        self.show_answer("", seconds, alarm)
 
-    def tell_answer(self, text: str, seconds: float = ANSWER, alarm: StatusNote | None = None) -> None:
+    def show_answer(self, text: str, seconds: float = ANSWER, alarm: StatusNote | None = None) -> None:
         """Show the response to a key in the status line: a toast would take lines of the log."""
         self._answer, self._alarm = text, alarm
         self._update_status()
@@ -283,7 +283,7 @@ class LogView(Vertical):
             self._seeks_error = False
             if not self.lines.matches and self.lines.wanted == FIRST_ERROR:
                 self.lines.wanted = ""
-                self.tell_answer("No line contains an error.")
+                self.show_answer("No line contains an error.")
                 self.post_message(self.NoError())
 
     def action_save(self) -> None:
