@@ -63,6 +63,8 @@ class Figures:
     delays: list[float] = field(default_factory=list)
     seen: dict[int, set[int]] = field(default_factory=dict)
     lines: int = 0
+    size: int = 0
+    """Bytes of them."""
     written: int = 0
     """To each log."""
     cpu: float = 0.0
@@ -79,6 +81,7 @@ class Figures:
         if found:
             now = time.time()
             self.lines += 1
+            self.size += len(line)
             rank, sequence = int(found[1]), int(found[2])
             self.seen.setdefault(rank, set()).add(sequence)
             if sequence:
@@ -297,6 +300,7 @@ def verdict(rounds: Sequence[dict[str, Figures]], title: str, number: int, ratio
     line("delay p50, median and best (ms)", middle(lambda one: 1000 * median(one.delays)))
     line("delay p95, median and best (ms)", middle(lambda one: one.p95))
     line("CPU, median and best (% of a core)", middle(lambda one: 100 * one.cpu))
+    line("CPU, of each MB shown (ms)", middle(lambda one: 1e9 * one.cpu * SECONDS / one.size))
     ours, theirs, floor = each["a4"], each["kubectl"], each["bare"]
     say(f"\n{'median of each':40} a4    kubectl     ratio   bound")
     kept = [

@@ -46,7 +46,7 @@ RATIOS = {  # of those whose lines are read one by one: reports of several lines
     "bars of fairseq on one line": 8, "torchtune behind labels": 4, "the other bar of Lightning": 6, "levanter": 6,
     "timm": 5, "Keras": 8, "ColossalAI": 5.5, "a table in a notebook": 6.5, "litgpt": 4.5, "old litgpt": 5,
 }  # fmt: skip
-SLOWER = {"HF 4 between bars": 4.0, "MaxText of 4 hosts": 8.0}
+SLOWER = {"HF 4 between bars": 7.0}
 """MB/s of logs in which each line may change what another said, text and JSON."""
 _STEP = re.compile(
     r"((?i:step|iter(?:ation)?|updates)[\s:=\[\"']{0,9}(?=\d+(?![\d.]))|\|(?=\d+\|Loss)|[|\[] *(?=\d+/\d+[ ,\]]))(\d+)"
@@ -81,6 +81,11 @@ HF_4 = (
     "{{'loss': 2.{n4:04}, 'grad_norm': 0.9140{n6:06}25, 'learning_rate': 1.88{n4:04}367134594e-05, 'epoch': {e}.{r}}}"
 )
 HF_5 = "{{'loss': '2.{n4:04}', 'grad_norm': '0.9{r}41', 'learning_rate': '1.88{r}e-05', 'epoch': '{e}.{r}'}}"
+TRL = (
+    "{{'loss': '0.0{n4:04}', 'grad_norm': '0.9{r}41', 'learning_rate': '1.88{r}e-05', 'num_tokens': '{n}256', "
+    "'completions/mean_length': '256.{r}', 'rewards/accuracy_reward/mean': '0.{n4:04}', 'reward': '0.{n4:04}', "
+    "'reward_std': '0.2{r}', 'kl': '0.00{n4:04}', 'entropy': '0.4{r}', 'epoch': '{e}.{r}'}}"
+)
 MAXTEXT = (
     "completed step: {n}, seconds: 1.34{r}, TFLOP/s/device: 257.9{r}9, Tokens/s/device: 36653.24{r}, total_weights: "
     "65536, loss: 7.{n4:04}"
@@ -100,8 +105,9 @@ STEPS = {
     "torchtitan": TITAN,
     "HF 4": HF_4,
     "HF 5, values as text": HF_5,
+    "TRL": TRL,
     "MaxText": MAXTEXT,
-    "MaxText of 4 hosts": "\n".join([MAXTEXT] * 4),
+    "MaxText of 4 hosts": "\n".join(MAXTEXT.replace("1.34", f"1.3{host}") for host in range(4)),
     "HF 4 between bars": "  1%|####      | {n}/2000000 [05:12:17<31:00:12,  1.01it/s]\n" + HF_4,
     "ms-swift": DICT,
     "nanoGPT": NANO,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
@@ -128,6 +129,20 @@ def test_wrappers_and_durations(text: str, read: str) -> None:
 def test_a_format_that_would_lose_its_figures_is_refused(name: str, word: str, pattern: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{name}: .*{sentence}"):
         Format.of_pattern(name, word, pattern)
+
+
+BARS = "  1%|#  | {n}/90 [00:{n:02}<31:00,  1.01it/s]\n{{'loss': {x}, 'grad_norm': 0.5, 'epoch': {e}}}\n"
+HOSTS = "".join(f"completed step: {{n}}, seconds: 1.3{host}{{r}}, loss: {{x}}\n" for host in ("", 4, 25, 3))
+OTHER_LOSS = "completed step: {n}, seconds: 1.34, loss: {x}\ncompleted step: {n}, seconds: 1.3, loss: 9.{r}\n"
+
+
+@pytest.mark.parametrize("lines", [BARS, HOSTS, OTHER_LOSS, "lr\n" + BARS, BARS + "epoch\n"])
+def test_lines_that_change_each_other_mean_the_same_many_at_once_and_by_themselves(lines: str) -> None:
+    chance = random.Random(lines)
+    numbers = sorted({*range(1, 60)} - {*chance.sample(range(10, 60), 9)})
+    figures = [(n, n % 8, chance.choice(["2.5", f"{chance.random():.9g}", f"{chance.random():.3f}"])) for n in numbers]
+    data = "".join(lines.format(n=n, r=r, x=x, e=n // 20) for n, r, x in figures).encode()
+    assert repr(parse_training(data)) == repr(parse_training(data, is_short=True))
 
 
 def test_a_closing_record_without_a_loss_is_no_unreadable_step() -> None:

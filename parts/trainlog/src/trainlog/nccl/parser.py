@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from msgspec import Struct, field
 
@@ -35,21 +36,37 @@ from trainlog.word_search import LineBlocks, iter_spans_with
 _COMMAND = lazy_pattern(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
 )
-_ANNOUNCED = (  # what stands in such a line, which is found ten times as fast; how it says what
-    ("-tests", lazy_pattern(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
-    ("Collective", lazy_pattern(r"Collective test starting: *([\w.-]+)"), "program"),
-    ("nThread", lazy_pattern(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
-)
 _RANK = lazy_pattern(  # the second way: its "#" was taken for a heading by whoever kept the log
     r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
 )
-_HEADER = lazy_pattern(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
+_SAYS = (  # what stands in such a line, which is found ten times as fast; how it says what
+    ("-tests", lazy_pattern(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
+    ("Collective", lazy_pattern(r"Collective test starting: *([\w.-]+)"), "program"),
+    ("nThread", lazy_pattern(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
+    ("Rank", _RANK, "rank"),
+    ("Device", _RANK, "rank"),
+    ("type", lazy_pattern(r"^#?\s*(size|bytes)\s+(?:count|N)\s+type\b"), "table"),
+    ("Out of", lazy_pattern(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?"), "bounds"),
+    (
+        "Avg",
+        lazy_pattern(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?"),
+        "average",
+    ),
+    ("concluded", lazy_pattern(r"#\s*Collective test concluded(?:: *([\w.-]+))?"), "ended"),
+    ("error", lazy_pattern(r"^\s*# error: *(\S.*?)\s*$"), "error"),
+    ("_perf", _COMMAND, "command"),
+)
 _ERRORS = ("error", "res")  # with one of these as its last column
-_BOUNDS = lazy_pattern(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
-_AVERAGE = lazy_pattern(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
-_ENDED = lazy_pattern(r"Collective test concluded(?:: *([\w.-]+))?")
-_ERROR = lazy_pattern(r"^\s*# error: *(\S.*?)\s*$")
 _TODAYS = Units()
+
+
+@lru_cache(maxsize=256)  # tests of one job print the same
+def _find_words(text: str) -> tuple[str, tuple[str | None, ...]] | None:
+    """What a line says of its test, and the groups of how it says it; None if nothing."""
+    for word, pattern, what in _SAYS:
+        if word in text and (found := pattern.search(text)):
+            return None if what == "command" and "#" in text else (what, found.groups())
+    return None
 
 
 class GrowingTest(Struct, eq=False):
@@ -175,17 +192,24 @@ class ProcessParser:
         return self.open[0] if self.open else self._new_test()
 
     def _parse_words(self, text: str) -> GrowingTest | None:
-        for word, pattern, what in _ANNOUNCED:
-            if word in text and (found := pattern.search(text)):
-                return self._set_announced(what, next((each for each in found.groups() if each), ""))
-        if ("Rank" in text or "Device" in text) and (found := _RANK.search(text)):
-            return self._add_rank(int(found.group(1) or found.group(2)))
-        if "type" in text and (found := _HEADER.match(text)):
-            return self._begin_table(Units(found.group(1) == "bytes", text.rstrip().endswith(_ERRORS)))
-        if "#" in text or "bandwidth" in text or "bounds" in text:
-            return self._parse_footer(text)
-        if found := _COMMAND.search(text):
-            self._command = found.group(1)
+        what, found = _find_words(text) or ("", ())
+        said = next((each for each in found if each), "")
+        match what:
+            case "version" | "program" | "settings":
+                return self._set_announced(what, said)
+            case "rank":
+                return self._add_rank(int(said))
+            case "table":
+                return self._begin_table(Units(said == "bytes", text.rstrip().endswith(_ERRORS)))
+            case "bounds" | "average":
+                return self._parse_footer(what, said, failed=found[1] == "FAILED")
+            case "ended":
+                return self._conclude_test(found[0])
+            case "error" if run := self.open[0] if self.open else self._last:
+                run.error = run.error or said
+                return run
+            case "command":
+                self._command = said
         return None
 
     def _set_announced(self, what: str, value: str) -> GrowingTest:
@@ -218,23 +242,15 @@ class ProcessParser:
         run.headed, run.units = True, units
         return run
 
-    def _parse_footer(self, text: str) -> GrowingTest | None:
-        if "Out of" in text and (found := _BOUNDS.search(text)):
-            self.flush()
-            run = self._test_for_footer(lambda each: each.bounds is None)
-            run.bounds, run.failed = int(found.group(1)), run.failed or found.group(2) == "FAILED"
+    def _parse_footer(self, what: str, value: str, *, failed: bool) -> GrowingTest:
+        self.flush()
+        run = self._test_for_footer(lambda each: (each.bounds is None) is (what == "bounds"))
+        run.failed = run.failed or failed
+        if what == "bounds":
+            run.bounds = int(value)
             return run
-        if "Avg" in text and (found := _AVERAGE.search(text)):
-            self.flush()
-            run = self._test_for_footer(lambda each: each.bounds is not None)
-            run.average, run.failed = parse_number(found.group(1)), run.failed or found.group(2) == "FAILED"
-            return self._finish_test(run)
-        if "concluded" in text and (found := _ENDED.search(text)):
-            return self._conclude_test(found.group(1))
-        if "error" in text and (found := _ERROR.match(text)) and (run_ := self.open[0] if self.open else self._last):
-            run_.error = run_.error or found.group(1)
-            return run_
-        return None
+        run.average = parse_number(value)
+        return self._finish_test(run)
 
     def _test_for_footer(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
         """The test that a footer belongs to: the first that has rows and no footer."""
@@ -347,6 +363,8 @@ class NcclParser:
         """Parse lines until a table begins, ends or continues with rows; returns the number of bytes."""
         busy, rows = self._busy, 0
         for start, end in iter_spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
+            if not busy and not self._look and block.find(b"%|", start, end) >= 0:
+                continue  # a progress bar, drawn in signs of comments
             self._puzzle.set_offset(at + start)
             if run := self._parse_line(block[start : min(end, start + LONGEST)]):
                 changed[run] = None

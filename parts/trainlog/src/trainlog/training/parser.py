@@ -22,6 +22,7 @@ from trainlog.training.formats.programs import (
     iter_drawn_bars,
     parse_keras,
     parse_known_program,
+    parse_plain_bar,
     parse_verl,
 )
 from trainlog.training.formats.unknown_programs import (
@@ -39,6 +40,7 @@ from trainlog.training.reader import (
     close_in_time,
     count_skipped,
     find_library_run,
+    merge_neighbours,
     merge_reports,
     reporter_label,
     split_reporter,
@@ -157,11 +159,20 @@ class TrainingParser:
             return
         found, at = self._lines.find_lines(piece), 0
         similar = find_similar(layouts, piece, sorted(found) if layouts else ())
+        unpacked: dict[LineLayout, list[Step]] = {}
         for layout, group in groupby(sorted(found), lambda start: similar[start][0] if start in similar else None):
             lines = [*group]
             end = found[lines[-1]] + 1
-            if layout is None or self._timed is not None or self.has_open_report() or self._follows_bars(layout):
+            if layout is None and len(lines) == 1 and self._take_plain_bar(piece[lines[0] : end - 1]):
+                pass
+            elif layout is None or self._timed is not None or self.has_open_report() or self._follows_bars(layout):
                 self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
+            elif len(lines) < _TOGETHER and not layout.draws_bar:
+                _, steps, first = similar[lines[0]]
+                if layout not in unpacked:
+                    unpacked[layout] = [*steps]
+                for step in unpacked[layout][first : first + len(lines)]:
+                    self._add_report(StepReport(layout.format, step), layout.label)
             else:
                 _, steps, first = similar[lines[0]]
                 self._add_similar(layout, steps, first, first + len(lines), piece[lines[-1] : end])
@@ -171,8 +182,10 @@ class TrainingParser:
     def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> None:
         """Parse each of these lines by itself, and all between `at` and `stop` while a report is open."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
-            self._puzzle.set_offset(offset + start)
-            self._parse_raw_line(piece[start : min(end, start + LONGEST)])
+            line = piece[start : min(end, start + LONGEST)]
+            if not self._take_plain_bar(line):
+                self._puzzle.set_offset(offset + start)
+                self._parse_raw_line(line)
 
     def _follows_bars(self, layout: LineLayout) -> bool:
         """Whether each bar of these lines matters to a run whose steps are numbered by bars."""
@@ -183,6 +196,10 @@ class TrainingParser:
         add, label = self._add_step, layout.label
         if layout.format == "deepspeed" or not self._epochs.renumber(steps, at, stop, layout.format, label):
             add = self._add_report
+        sole = next(iter(self._open.values())) if len(self._open) == 1 else None
+        merged = merge_neighbours(steps, at, stop) if sole and sole.several and layout.format != "each-rank" else None
+        if merged:
+            steps, at, stop = merged, 0, len(merged)
         while at < stop:
             run = next(iter(self._open.values())) if len(self._open) == 1 and add == self._add_step else None
             taken = 0
@@ -198,6 +215,8 @@ class TrainingParser:
                 for each in range(at, at + taken):
                     add(StepReport(layout.format, steps[each]), label)
             at += taken
+        if merged:
+            self._open[_FAMILIES.get(layout.format, layout.format)].several = True
         if layout.draws_bar:
             self._take_progress_bar(strip_terminal_codes(last))
 
@@ -413,9 +432,18 @@ class TrainingParser:
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
         for bar in iter_drawn_bars(text) if "it/s" in text or "s/it" in text else ():
-            run = self._open.get("dict")
-            if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
-                continue
+            self._take_bar(bar)
+
+    def _take_plain_bar(self, line: bytes) -> bool:
+        """Whether the line is a bar and nothing else, and is taken."""
+        if self._own or self.has_open_report() or (bar := parse_plain_bar(line)) is None:
+            return False
+        self._take_bar(bar)
+        return True
+
+    def _take_bar(self, bar: ProgressBar) -> None:
+        run = self._open.get("dict")
+        if bar.total == (self._planned or (run.total if run and not run.finished else None) or bar.total):
             self._bar = bar
             if run and run.renumber_by_bar(bar):
                 self._changed = True

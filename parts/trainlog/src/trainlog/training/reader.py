@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from dataclasses import dataclass, field
-from itertools import compress, count
-from operator import eq, ge
+from itertools import compress, count, pairwise
+from operator import eq, ge, ne
 from typing import Any
 
 from trainlog.patterns import lazy_pattern
@@ -37,7 +38,7 @@ class RunReader:
     finished: bool = False  # the program said that training is over
     _latest: dict[str, int] = field(default_factory=dict, compare=False)  # last step of each reporter
     _warm_from: int | None = field(default=None, compare=False)
-    _several: bool = field(default=False, compare=False)  # several reporters that no label tells apart
+    several: bool = field(default=False, compare=False)  # several reporters that no label tells apart
     _guessed: ProgressBar | None = field(default=None, compare=False)  # until the next bar tells better
     _guessing: bool = field(default=False, compare=False)
     _number_before: int | None = field(default=None, compare=False)  # the one known before the guess
@@ -85,14 +86,14 @@ class RunReader:
             self._append(step)
             return
         latest = self._latest.get(label)
-        known = self._several and latest is not None and latest - number <= _JITTER
+        known = self.several and latest is not None and latest - number <= _JITTER
         if latest is not None and number < latest and not (known and self._index_of_step(number) is not None):
             self._roll_back(number)
             latest = None
         place = self._index_of_step(number)
         self._latest[label] = number
         if place is not None:
-            self._several = self._several or latest == number
+            self.several = self.several or latest == number
             self.steps[place] = merge_reports(
                 self.steps[place], step, later=latest == number and self.format != "each-rank"
             )
@@ -266,6 +267,32 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
     missing = old.nan and old.loss is None and new.loss is not None
     nan = new.nan if missing else old.nan or new.nan
     return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
+
+
+def merge_neighbours(steps: PackedSteps, at: int, stop: int) -> PackedSteps | None:
+    """These reports of one reporter with those of one step in a row merged; None where a step has two losses or none
+    has two reports.
+    """
+    numbers = steps.columns.get("step")
+    if numbers is None:
+        return None
+    firsts = [at, *compress(range(at + 1, stop), map(ne, numbers[at : stop - 1], numbers[at + 1 : stop]))]
+    if len(firsts) == stop - at:
+        return None
+    columns, extra = (
+        {name: array(each.typecode, [each[first] for first in firsts]) for name, each in of.items()}
+        for of in (steps.columns, steps.extra)
+    )
+    for name in columns.keys() & {*_NUMBERS}:
+        for place, (start, end) in enumerate(pairwise((*firsts, stop))):
+            value = steps.columns[name][start]
+            for other in steps.columns[name][start + 1 : end]:
+                if other != value and _is_rounded_from(value, other):
+                    value = other
+                elif name == "loss" and other != value and not _is_rounded_from(other, value):
+                    return None
+            columns[name][place] = value
+    return PackedSteps(columns, extra, len(firsts), whole=steps.whole)
 
 
 def _is_rounded_from(short: float, full: float) -> bool:

@@ -100,8 +100,10 @@ def finite_total(total: int | None) -> int | None:
 
 def parse_seconds(clock: str) -> int | None:
     """Parse `mm:ss` or `hh:mm:ss` to seconds."""
-    parts = _DURATION.findall(clock)
-    return sum(60**at * int(part) for at, part in enumerate(reversed(parts))) if 1 <= len(parts) <= 3 else None
+    parts, seconds = _DURATION.findall(clock), 0
+    for part in parts:
+        seconds = 60 * seconds + int(part)
+    return seconds if 1 <= len(parts) <= 3 else None
 
 
 def reciprocal(value: float | None) -> float | None:

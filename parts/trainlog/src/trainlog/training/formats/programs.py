@@ -309,6 +309,10 @@ def parse_known_program(text: str) -> StepReport | None:
 # progress alone, for every line of every rank
 
 _TQDM = lazy_pattern(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
+_PLAIN_BAR = lazy_pattern(
+    rb"\s*\d{1,3}%\|[^|A-Za-z=]{0,1200}\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[\d:?]{1,30}"
+    rb", *([\d.?]{1,12})(it/s|s/it)\]\s*"
+)
 _TRAINS = lazy_pattern(
     r"(?i)\btrain(?:ing)?$|\]$|\bpid=\d{1,10}[^()]{0,100}\)$"
 )  # what stands before the bar of training, if anything does
@@ -330,7 +334,16 @@ def _parse_bar_at(text: str, start: int) -> ProgressBar | None:
     name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
     if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINS.search(name):
         return None
-    at, total, clock, rate, unit = found.groups()
+    return _make_bar(*found.groups())
+
+
+def parse_plain_bar(line: bytes) -> ProgressBar | None:
+    """The bar in a line that holds nothing else."""
+    found = _PLAIN_BAR.fullmatch(line)
+    return _make_bar(*map(bytes.decode, found.groups())) if found else None
+
+
+def _make_bar(at: str, total: str, clock: str, rate: str, unit: str) -> ProgressBar:
     speed = parse_positive(rate)
     return ProgressBar(int(at), int(total), parse_seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
 
