@@ -33,7 +33,7 @@ from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Shar
 from screens.cli.job import health_code
 from screens.cli.wait import _over, conditions
 from screens.cli.why import _words
-from screens.columns.job_page import head, told
+from screens.columns.job_page import head, told, training_waits
 from screens.columns.jobs import JobLine, last_cell, state_cell
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import RUNS, outcome_cell
@@ -223,6 +223,7 @@ async def test_every_place_tells_the_same(case: Case) -> None:
     holds = case.reason.startswith("pods kept")  # once they are stopped no more
     named = {place: words for place, words in found.items() if not (place == "stopped" and holds)}
     assert {place: words for place, words in named.items() if case.reason not in words} == {}
+    assert case.fault != "hang:1" or case.reason in training_waits(by_tail)
 
     alarms = {each.kind for each in listen(job, fleet, measures, lines).active}
     assert case.alarm is None or case.alarm in alarms
