@@ -40,6 +40,9 @@ LONGEST = 6 << 20
 """Bytes that are printed."""
 QUERY = b"set format json\nverbose status\n"
 
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, subprocess.SubprocessError)
+"""What asking, and answers that are none, raise."""
+
 Process = Tuple[str, int, int]
 BehindCounts = Dict[Process, int]
 ParsedAnswer = Tuple[
@@ -233,7 +236,7 @@ def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int
             text = query_service()
             teller.print_answer(text, asked - began, time.monotonic() - asked)
             answered += 1
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, subprocess.SubprocessError) as error:
+        except UNREADABLE as error:
             why = getattr(error, "strerror", None) or str(error)
             break
         often = (seconds if gone < seconds else most) / MAX_QUESTIONS

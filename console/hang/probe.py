@@ -25,7 +25,7 @@ import termios
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 PROC = os.environ.get("A4_PROC", "/proc")
 RDMA = "/sys/class/infiniband"
@@ -255,15 +255,45 @@ KEPT, UNDONE = 8, 4
 """Operations of a group that are told: the last ones, and the first ones that have not ended."""
 MOST_HISTORY, MOST_KINDS = 500, 100
 """Collectives of a group of which is told what they were, and how many kinds of them."""
-MOST_TENSORS = 2000
-"""Characters that tell the tensors of a collective: about 100 tensors of two dimensions."""
+MOST_TENSORS, MOST_DIMENSIONS = 2000, 64
+"""Characters that tell the tensors of a collective: about 100 tensors of two dimensions; PyTorch has 64 at most."""
+
+
+HASHING = pickle.DICT, pickle.ADDITEMS, pickle.FROZENSET
+"""Codes that no dump has, and that hash what they are given."""
+
+
+def with_text_keys(code: bytes, keys: slice) -> Callable[[Any], None]:
+    """The function of a code that puts into a dict, for `keys` of the stack that are texts."""
+    add = pickle._Unpickler.dispatch[code[0]]
+
+    def add_checked(reader: Any) -> None:
+        if not all(isinstance(key, str) for key in reader.stack[keys]):
+            raise pickle.UnpicklingError("it has a key that is no text")
+        add(reader)
+
+    return add_checked
 
 
 class NoClasses(pickle._Unpickler):
-    """In Python: the one in C reserves as much memory as the pickle tells it to."""
+    """In Python: the one in C reserves as much memory as the pickle tells it to.
+
+    Keys are texts, and there are no sets: the hash of tuples within tuples takes twice as long with each level.
+    """
+
+    dispatch: ClassVar = {
+        **{code: read for code, read in pickle._Unpickler.dispatch.items() if bytes([code]) not in HASHING},
+        pickle.SETITEMS[0]: with_text_keys(pickle.SETITEMS, slice(None, None, 2)),
+        pickle.SETITEM[0]: with_text_keys(pickle.SETITEM, slice(-2, -1)),
+    }
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it names {module[:80]}.{name[:80]}, and a dump has no classes")
+
+
+def short(value: Any, most: int) -> str:
+    """The text of a plain value; empty for one that holds others, whose text may have no end."""
+    return str(value)[:most] if isinstance(value, (str, int, float)) else ""
 
 
 def recorder(each: dict[str, Any], read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
@@ -326,10 +356,10 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
             raise ValueError(f"it has more than {MOST_DUMP >> 20} MiB")
         found = NoClasses(file).load()
     groups = {
-        str(name)[:200]: {"desc": str(each["desc"])[:200], "ranks": [int(one) for one in NUMBER.findall(each["ranks"])]}
+        name[:200]: {"desc": short(each["desc"], 200), "ranks": [int(one) for one in NUMBER.findall(each["ranks"])]}
         for name, each in found["pg_config"].items()
     }
-    return groups, found["entries"], str(found.get("version", ""))[:20]
+    return groups, found["entries"], short(found.get("version", ""), 20)
 
 
 def read_times(path: str, seconds: float) -> dict[str, Any]:
@@ -346,7 +376,7 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
         took, launched = each.get("duration_ms"), int(each["time_created_ns"]) - since
         if launched < 0 or each.get("is_p2p"):
             continue
-        name = str(each["process_group"][0])[:200]
+        name = short(each["process_group"][0], 200)
         over = each.get("time_discovered_completed_ns")
         seen.setdefault(name, []).append((int(over) - since if over else math.inf, launched))
         if took is not None:
@@ -386,7 +416,7 @@ def read_dump(path: str) -> dict[str, Any]:
     groups, entries, version = load_dump(path)
     several: dict[str, list[dict[str, Any]]] = {}
     for place, each in enumerate(entries):
-        known = several.setdefault(str(each["process_group"][0])[:200], [])
+        known = several.setdefault(short(each["process_group"][0], 200), [])
         known.append(dict(operation(each), place=place, tensors=tensors(each)))
     told = []
     for known in several.values():
@@ -422,29 +452,33 @@ NUMBER = re.compile(r"\d{1,7}")
 def operation(each: dict[str, Any]) -> dict[str, Any]:
     """One entry of a dump, in short."""
     p2p, frames = bool(each.get("is_p2p")), each.get("frames") or [{}]
-    own = [frame for frame in frames if "/torch/" not in str(frame.get("filename"))]
+    own = [frame for frame in frames if "/torch/" not in short(frame.get("filename"), 4096)]
     frame = (own or frames)[0]
-    over = each.get("retired") and str(each["profiling_name"]).startswith("gloo:")  # gloo sets no other state
+    over = each.get("retired") and short(each["profiling_name"], 100).startswith("gloo:")  # gloo sets no other state
     sizes = [
         "x".join(str(int(read_number)) for read_number in one[:8]) or "scalar"
         for one in each.get("input_sizes", [])[:4]
     ]
     return {
-        "group": str(each["process_group"][0])[:200],
+        "group": short(each["process_group"][0], 200),
         "seq": int(each["p2p_seq_id" if p2p else "collective_seq_id"]),
-        "op": str(each["profiling_name"])[:100],
-        "state": "completed" if over else str(each["state"])[:20],
-        "sizes": ", ".join(sizes + [str(one)[:20] for one in each.get("input_dtypes", [])[:1]]),
-        "frame": f"{os.path.basename(str(frame['filename']))[:200]}:{int(frame['line'])}" if "line" in frame else "",
+        "op": short(each["profiling_name"], 100),
+        "state": "completed" if over else short(each["state"], 20),
+        "sizes": ", ".join(sizes + [short(one, 20) for one in each.get("input_dtypes", [])[:1]]),
+        "frame": f"{os.path.basename(short(frame['filename'], 4096))[:200]}:{int(frame['line'])}"
+        if "line" in frame
+        else "",
         "p2p": p2p,
     }
 
 
 def tensors(each: dict[str, Any]) -> str:
     """Sizes of the inputs and the outputs of an entry, then their types, as JSON; empty where these are too many."""
-    sizes = [[[int(size) for size in one] for one in each.get(name, [])[:MOST_TENSORS]]
+    sizes = [[[int(size) for size in one[:MOST_DIMENSIONS]] for one in each.get(name, [])[:MOST_TENSORS]]
              for name in ("input_sizes", "output_sizes")]  # fmt: skip
-    kinds = [[str(one)[:20] for one in each.get(name, [])[:MOST_TENSORS]] for name in ("input_dtypes", "output_dtypes")]
+    kinds = [
+        [short(one, 20) for one in each.get(name, [])[:MOST_TENSORS]] for name in ("input_dtypes", "output_dtypes")
+    ]
     told = json.dumps(sizes + kinds, separators=(",", ":"))
     return told if len(told) <= MOST_TENSORS else ""
 

@@ -6,9 +6,7 @@ Random bytes rarely get past the parser; what these tell is judged to the end.
 from __future__ import annotations
 
 import json
-import pickle
 import random
-import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -166,29 +164,3 @@ def samples(chance: random.Random) -> bytes:
         "ranks": [{"rank": rank, "stacks": some(source, 5, lambda: [number(source, 60), source.choice(calls)])}
                   for rank in (0, number(source, 3))],
     })  # fmt: skip
-
-
-def header(chance: random.Random) -> bytes:
-    """The beginning of a file of safetensors."""
-    source = Source(chance)
-    table = {name: {"dtype": "BF16", "shape": [4], "data_offsets": some(source, 2, lambda: number(source, 99))}
-             for name in NAMES}  # fmt: skip
-    claimed = packed(table)
-    return struct.pack("<Q", source.choice((len(claimed), number(source, 999) % (1 << 64)))) + claimed
-
-
-def metadata(chance: random.Random) -> bytes:
-    """A DCP's metadata: places by indices, written as some protocol does, with keys that only look like keys."""
-    source = Source(chance)
-    from tests.fuzz import grammar_classes as made
-
-    key: Any = 1
-    for _ in range(source.choice((0, 0, 3, 60))):
-        key = (key, key)
-    places: dict[Any, Any] = {
-        made.Index(source.choice(NAMES)): made.Place(source.choice(("__0_0.distcp", *NAMES)), number(source, 99),
-                                                     number(source, 99))
-        for _ in range(source.choice((0, 1, 9)))
-    }  # fmt: skip
-    return pickle.dumps(made.Metadata({"a": [key], "b": {1, 2}, "c": 0.5, "d": b"x", "e": None}, places),
-                        source.choice((2, 3, 4, 5)))  # fmt: skip

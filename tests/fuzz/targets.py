@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import tempfile
-from collections.abc import Callable, Mapping  # of the dataclass below
+from collections.abc import Callable, Mapping, Sequence  # of the dataclass below
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,17 +21,20 @@ from typing import Any
 from rich.cells import cell_len
 
 from console.attach.files import scripts
+from console.attach.files.copies import EntryKind
 from console.attach.ssh.pod_facts import parse_probe
 from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_checkpoints
+from console.checkpoints.saved import SavedState, list_faults, starting_values
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
+from console.hang import poll_ras, probe, read_comma
 from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, read_samples
 from console.hang.flight_recorder import describe_dumps, judge
-from console.hang.nccl_ras import parse_ras
+from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.peer_times import read_peer_times
 from console.hang.pod_answers import PodAnswer, list_processes, parse_answer, parse_or_explain, refuse_foreign_ranks
-from console.hang.report import HangReport
+from console.hang.report import NO_REPORT, HangReport
 from console.hang.report_lines import format_report, format_slow_report, report_to_json, slow_report_to_json
 from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport, add_peer_times, add_times, find_slow_ranks, parse_polls
@@ -58,7 +63,7 @@ from console.scheduling.why_job import why_jobset
 from practice.api.spdy import FrameReader as SpdyReader
 from screens.sanitize import for_terminal, one_line
 from screens.widgets.line import fit, wrap
-from tests.fuzz import grammar
+from tests.fuzz import grammar, grammar_files
 from tests.hostile.payloads import PAYLOADS, RAW
 from trainlog import LogResults, Redactor, looks_confidential
 
@@ -202,8 +207,10 @@ def _release(data: bytes) -> None:
 
 
 def _copy(data: bytes) -> None:
-    scripts.parse_tree(data)
     scripts.parse_checksums(data)
+    entries = scripts.parse_tree(data)
+    files = [StoredFile(each.path, each.size, each.modified) for each in entries if each.kind is EntryKind.FILE]
+    _survey(files, _Folder(dict.fromkeys((each.path for each in files), b"{}")))
 
 
 def _answers(data: bytes) -> None:
@@ -211,21 +218,87 @@ def _answers(data: bytes) -> None:
     exit_code(data, "run a command")
 
 
-def _hang(data: bytes) -> None:
-    """The whole way from what two pods print to the page: the second tells the recording."""
-    other = PodAnswer([])
-    answers = refuse_foreign_ranks([(Rank(0, "w", 0, 0, 8), parse_or_explain(data)), (Rank(1, "w", 0, 1, 8), other)])
+def _hang(data: bytes, ras: RasReport = NO_REPORT) -> None:
+    """The whole way from what two pods print to the page; the first is asked for stacks, too."""
+    first, other = parse_or_explain(data), PodAnswer([])
+    if isinstance(first, PodAnswer):
+        first = first.add_stacks(first, range(8))
+    answers = refuse_foreign_ranks([(Rank(0, "w", 0, 0, 8), first), (Rank(1, "w", 0, 1, 8), other)])
     pods, processes = list_processes(answers)
     dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
     question, groups = build_question(dumps)
     assert question
     read_answer(b'{"found":[{"group":0,"seq":1,"op":"x","missing":[0,1]}]}', groups)
+    ras = ras.with_job_ranks({(each.node, each.pid): number for number, each in enumerate(ras.odd)})
     report = HangReport(
-        "job", tuple(pods), tuple(processes), recorded=judge(dumps), recorder_words=describe_dumps(dumps)
-    )
+        "job", tuple(pods), tuple(processes), ras.with_node_names({}), recorded=judge(dumps),
+        recorder_words=describe_dumps(dumps),
+    )  # fmt: skip
     assert report.verdict
-    report_to_json(report)
+    _strict_json(report_to_json(report))
     format_report(report, stacks=True)
+
+
+def _strict_json(tree: object) -> None:
+    json.dumps(tree, allow_nan=False)
+
+
+def _ras(data: bytes) -> None:
+    report = parse_ras(data.decode(errors="replace"))
+    report = report.compare_with(report)
+    assert report.words or not report.odd or not report.version
+    assert len(report.odd) <= 100_000
+    report.covers_all(8)
+    _hang(b'{"processes": [{"pid": 1, "rank": 0}]}', report)
+
+
+def _stacks(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    told = [{"pid": number, "rank": number, "dump": text} for number in range(2)]
+    _hang(json.dumps({"processes": told, "py_spy": "/usr/bin/py-spy"}).encode())
+
+
+_ASKED = grammar.hang(random.Random(5))
+
+
+def _analysis(data: bytes) -> None:
+    dumps = parse_answer(_ASKED).recorder
+    found = read_answer(data, build_question(dumps)[1])
+    assert found.compare((0, 1))
+    _strict_json(report_to_json(HangReport("job", (), (), dumps=tuple(dumps), analysis=found)))
+
+
+def _recording(data: bytes) -> None:
+    """What the script in the pod reads of a dump, and what is judged by that; it passes over those that are none."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        with suppress(Exception):  # as probe.recorder
+            dumped = dict(probe.read_dump(file.name), rank=0)
+            said = json.dumps({"processes": [], "recorder": [dumped, dict(dumped, rank=1)]}).encode()
+            timed = json.dumps({"ranks": [dict(probe.read_times(file.name, 20.0), rank=0)]}).encode()
+        if "said" in locals():
+            _hang(said)
+        if "timed" in locals():
+            _times(timed)
+
+
+def _ras_in_pod(data: bytes) -> None:
+    """What the script in the pod prints of NCCL's answers, which it ends with words about what it cannot read."""
+    printed = poll_ras.PollPrinter()
+    try:
+        for at in range(3):
+            printed.print_answer(data.decode(errors="replace"), at / 10, 0.001)
+    except poll_ras.UNREADABLE as error:
+        printed.print_end(str(error))
+    _polls("\n".join(printed.lines).encode())
+
+
+def _comma(data: bytes) -> None:
+    """What the script in the pod makes of a file."""
+    read = read_comma.RankFile()
+    read.read(data, math.inf)
+    _peers(json.dumps({"ranks": [dict(read.told(), pid=1, rank=0)]}).encode())
 
 
 def _polls(data: bytes) -> None:
@@ -248,28 +321,41 @@ def _samples(data: bytes) -> None:
 
 def _show_slow(report: SlowReport) -> None:
     assert report.words
-    json.dumps(slow_report_to_json(report))
+    _strict_json(slow_report_to_json(report))
     format_slow_report(report)
 
 
-class _Folder:
-    """A checkpoint folder in which every file begins and ends with the input."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+class _Folder(dict[str, bytes]):
+    """A checkpoint folder: what its files hold."""
 
     async def read_heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
-        return {path: self.data[:size] for path, size in wanted.items()}
+        return {path: self[path][:size] for path, size in wanted.items()}
 
     async def read_tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
-        return {path: self.data[-size:] for path, size in wanted.items()}
+        return {path: self[path][-size:] for path, size in wanted.items()}
 
 
 def _checkpoint(data: bytes) -> None:
+    """Every file begins and ends with the input."""
     names = ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "a.pt", ".metadata", "latest")
     files = [StoredFile(f"checkpoint-{number}/{name}", len(data), 1.0) for number in (1, 2) for name in names]
-    for each in asyncio.run(survey_checkpoints(files, _Folder(data), 1e9, "run")).checkpoints:
-        assert len(each.problems) < 2000
+    _survey(files, _Folder(dict.fromkeys((each.path for each in files), data)))
+
+
+def _folder(data: bytes) -> None:
+    files, contents = [], _Folder()
+    with suppress(ValueError, TypeError):  # of the form in which the input describes a folder, not of a decoder
+        for path, size, when, content in json.loads(data)[:20_000]:
+            files.append(StoredFile(str(path), min(max(0, int(size)), 1 << 60), float(when)))
+            contents[str(path)] = str(content).encode("latin-1", "replace")
+    _survey([each for each in files if each.path in contents], contents)
+
+
+def _survey(files: Sequence[StoredFile], contents: _Folder) -> None:
+    found = asyncio.run(survey_checkpoints(files, contents, 1e9, "run"))
+    assert sum(len(each.problems) for each in found.checkpoints) <= 1000 + 3 * len(files) + len(found.checkpoints)
+    list_faults(found)
+    starting_values(SavedState(1.0, "/runs", found), ("recipe.train.checkpoint",))
 
 
 def _metadata(data: bytes) -> None:
@@ -326,7 +412,9 @@ TARGETS: dict[str, Target] = {
     "redaction": Target(_redacted, texts(*SECRETS)),
     "text width": Target(_width, texts(*PAYLOADS.values(), "plain words", "日本語 🙂")),
     "exec answers": Target(_answers, [*fixtures("h200/hang_rank*.json", 4000), STATUS.encode()]),
-    "copy listings": Target(_copy, texts(TREE, "0" * 64 + "  ./a\n", "\\" + "0" * 64 + "  ./a\\nb\n")),
+    "copy listings": Target(
+        _copy, texts(TREE, "0" * 64 + "  ./a\n", "\\" + "0" * 64 + "  ./a\\nb\n"), grammar_files.tree
+    ),
     "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE)),
     "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x")),
     "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG)),
@@ -337,9 +425,15 @@ TARGETS: dict[str, Target] = {
     "times": Target(_times, [grammar.times(random.Random(1))], grammar.times),
     "CoMMA": Target(_peers, [grammar.peers(random.Random(1))], grammar.peers),
     "samples": Target(_samples, [grammar.samples(random.Random(1))], grammar.samples),
-    "checkpoints": Target(_checkpoint, [grammar.header(random.Random(1))], grammar.header),
-    "metadata": Target(_metadata, [grammar.metadata(random.Random(1))], grammar.metadata),
-    "RAS": Target(partial(_text, parse_ras), fixtures("h200/hang_ras*.txt")),
+    "stacks": Target(_stacks, fixtures("h200/hang_rank*.txt", 4000), grammar_files.stacks),
+    "analyses": Target(_analysis, [grammar_files.analysis(random.Random(1))], grammar_files.analysis),
+    "recordings": Target(_recording, [grammar_files.recording(random.Random(2))], grammar_files.recording),
+    "headers": Target(_checkpoint, [grammar_files.header(random.Random(1))], grammar_files.header),
+    "metadata": Target(_metadata, [grammar_files.metadata(random.Random(1))], grammar_files.metadata),
+    "checkpoints": Target(_folder, [grammar_files.folder(random.Random(1))], grammar_files.folder),
+    "RAS": Target(_ras, fixtures("h200/hang_ras*.txt"), grammar_files.ras),
+    "RAS in pods": Target(_ras_in_pod, fixtures("h200/hang_ras*.txt"), grammar_files.ras_json),
+    "CoMMA in pods": Target(_comma, [grammar_files.comma(random.Random(1))], grammar_files.comma),
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ import pytest
 from console.checkpoints.judge import CheckpointState, read_needed_sizes, survey_checkpoints
 from console.decoding import decode_apart
 from console.errors import NotFound, Unreadable
+from console.hang import probe
 from console.hang.collective_times import read_times
 from console.hang.flight_recorder import judge
 from console.hang.pod_answers import parse_or_explain
@@ -64,6 +67,25 @@ def judge_recorder(output: bytes) -> str:
     return "" if found is None else found.what
 
 
+def read_dump(data: bytes) -> str:
+    """What the script in a pod reads of a file that a rank wrote."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        try:
+            return str(probe.read_dump(file.name)["groups"])
+        except pickle.UnpicklingError as error:
+            return str(error)
+
+
+def shared(levels: int) -> bytes:
+    """A dump whose names are lists of the same list twice, and so on: their text doubles with each level."""
+    name: object = "x"
+    for _ in range(levels):
+        name = [name, name]
+    return pickle.dumps({"version": name, "pg_config": {"0": {"desc": name, "ranks": "[0, 1]"}}, "entries": []}, 2)
+
+
 def survey_of(files: dict[str, tuple[int, bytes]]) -> str:
     found = asyncio.run(Lies(files).survey())
     assert all(each.state is CheckpointState.INCOMPLETE and each.problems for each in found.checkpoints)
@@ -89,6 +111,8 @@ INPUTS: dict[str, tuple[Callable[[], str], str]] = {
     ),
     "4,000 folders that lack 99,998 shards each": (lambda: survey_of(flood_of_shards(4000)), "is missing"),
     "300,000 ranks and 4,000 operations": (lambda: judge_recorder(recorder(300_000, 4000)), ""),
+    "tuples within tuples as a key of a dump": (lambda: read_dump(nested_key(45)), "it has a key that is no text"),
+    "lists within lists as names in a dump": (lambda: read_dump(shared(45)), "{'0': {'desc': '', 'ranks': [0, 1]}}"),
     "a load of 1e308 %": (
         lambda: str(parse_or_explain(b'{"processes":[{"pid":1,"cpu":1e308}]}')), "cannot be parsed"
     ),

@@ -70,7 +70,7 @@ def test_what_no_index_tells_of_is_not_known_and_no_pass(
 
 def test_every_promise_has_a_test_and_the_page_is_one() -> None:
     text = (ROOT / "SECURITY.md").read_text()
-    assert len(text.splitlines()) <= 110
+    assert len(text.splitlines()) <= 115
     promises = re.split(r"\n- (?=\*\*)", text.partition("## What is promised\n")[2].partition("\n## ")[0])[1:]
     assert len(promises) > 9
     for promise in promises:

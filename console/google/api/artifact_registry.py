@@ -9,7 +9,7 @@ from google.cloud import artifactregistry_v1 as api
 
 from console.errors import Unreachable
 from console.google.api import members_by_role
-from console.google.api.calls import GoogleSession, name_of, seconds_of, translate_errors
+from console.google.api.calls import GoogleSession, list_all, name_of, seconds_of, translate_errors
 from console.google.builds import Image, Repository
 
 TIMEOUT = 30.0
@@ -22,13 +22,8 @@ class ArtifactRegistry:
 
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
         request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
-        with translate_errors(f"list the image repositories of {project} in {location}"):
-            return tuple(
-                [
-                    _parse_repository(each)
-                    async for each in await self._client.list_repositories(request, timeout=TIMEOUT)
-                ]
-            )
+        doing, asked = f"list the image repositories of {project} in {location}", self._client.list_repositories
+        return tuple(await list_all(doing, asked(request, timeout=TIMEOUT), _parse_repository))
 
     async def repository(self, project: str, location: str, name: str) -> Repository:
         path = f"projects/{project}/locations/{location}/repositories/{name}"
@@ -40,7 +35,7 @@ class ArtifactRegistry:
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read the IAM policy of repository {name}"):
             policy = await self._client.get_iam_policy({"resource": path}, timeout=TIMEOUT)
-        return members_by_role((each.role, each.members) for each in policy.bindings)
+            return members_by_role((each.role, each.members) for each in policy.bindings)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
         """Create a Docker repository and wait until it exists."""
@@ -61,11 +56,10 @@ class ArtifactRegistry:
     async def images(self, repository: Repository) -> tuple[Image, ...]:
         parent = f"projects/{repository.project}/locations/{repository.location}/repositories/{repository.name}"
         request = api.ListDockerImagesRequest(parent=parent, page_size=1000)
-        with translate_errors(f"list the images of {repository.address}"):
-            found = [
-                _parse_image(repository.address, each)
-                async for each in await self._client.list_docker_images(request, timeout=TIMEOUT)
-            ]
+        doing, asked = f"list the images of {repository.address}", self._client.list_docker_images
+        found = await list_all(
+            doing, asked(request, timeout=TIMEOUT), lambda each: _parse_image(repository.address, each)
+        )
         return tuple(sorted(found, key=lambda each: -each.uploaded))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from google.cloud.logging_v2.types import ListLogEntriesRequest
 from google.protobuf.json_format import ParseError
 
 from console.errors import BadInput, NotAllowed
-from console.google.api.calls import GoogleSession, name_of, seconds_of, translate_errors
+from console.google.api.calls import LISTING_SECONDS, GoogleSession, list_all, name_of, seconds_of, translate_errors
 from console.google.builds import Build, BuildLine, BuildPlan
 from console.google.storage import GcsPlace, parse_gcs_address
 
@@ -40,13 +41,10 @@ class CloudBuild:
 
     async def list_latest(self, most: int) -> tuple[Build, ...]:
         request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
-        found: list[Build] = []
-        with translate_errors(f"list the builds of {self.project} in {self.location}"):
-            async for each in await self._client.list_builds(request, timeout=TIMEOUT):
-                found.append(parse_build(self.location, each))
-                if len(found) >= most:
-                    break
-        return tuple(found)
+        doing, asked = f"list the builds of {self.project} in {self.location}", self._client.list_builds
+        return tuple(
+            await list_all(doing, asked(request, timeout=TIMEOUT), lambda each: parse_build(self.location, each), most)
+        )
 
     async def read_build(self, number: str) -> Build:
         request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
@@ -61,7 +59,7 @@ class CloudBuild:
         with translate_errors(f"build {plan.image}"):
             # Not tried again by itself: what was lost on the way back may have begun.
             begun = await self._client.create_build(request, timeout=TIMEOUT)
-        return parse_build(self.location, begun.metadata.build)
+            return parse_build(self.location, begun.metadata.build)
 
     async def cancel(self, number: str) -> Build:
         request = api.CancelBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
@@ -136,9 +134,12 @@ class BuildEntries:
             resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE_SIZE
         )
         with translate_errors(f"read the log of build {self._number}"):
-            async for entry in await self._client.list_log_entries(request, timeout=TIMEOUT):
-                if self._is_new(entry):
+            until = time.monotonic() + LISTING_SECONDS
+            async for page in (await self._client.list_log_entries(request, timeout=TIMEOUT)).pages:
+                for entry in filter(self._is_new, page.entries):
                     yield BuildLine(entry.timestamp.timestamp(), entry.text_payload)
+                if time.monotonic() > until:
+                    break  # the next look goes on from there
 
     def _is_new(self, entry: Any) -> bool:
         if entry.insert_id in self._seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,7 +34,11 @@ LOGIN_COMMAND = "Log in with `gcloud auth application-default login`, or set GOO
 RENEW_TIMEOUT = 20.0  # seconds that a renewal may take
 RENEW_BEFORE = 300.0  # seconds before its end at which a token is renewed
 
+LISTING_SECONDS, MAX_LISTED = 60.0, 100_000  # in which all pages of a list have come, and what they may hold
+MAX_SAID = 1000  # characters of what Google says of an error
+
 ClientT = TypeVar("ClientT")
+ItemT = TypeVar("ItemT")
 
 
 @dataclass(slots=True)
@@ -173,6 +177,7 @@ def translate_errors(doing: str) -> Iterator[None]:
     """Turn exceptions of Google's libraries into this program's errors; `doing` continues "Could not ..."."""
     from google.api_core import exceptions as api
     from google.auth.exceptions import GoogleAuthError
+    from google.protobuf.message import DecodeError
     from grpc.aio import UsageError
 
     try:
@@ -185,7 +190,7 @@ def translate_errors(doing: str) -> Iterator[None]:
         raise google_error(error, doing) from error
     except GoogleAuthError as error:
         raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND) from error
-    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, DecodeError) as error:
         why = " ".join(str(error).split())[:80]
         raise Unreadable(f"Could not {doing}: what Google answers cannot be read ({why}).", TRY_AGAIN) from error
 
@@ -210,10 +215,25 @@ async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[N
         raise Unreachable(f"Could not {doing}: Google did not answer within {seconds:.0f} s.", TRY_AGAIN) from error
 
 
+async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], ItemT], most: int = 0) -> list[ItemT]:
+    """What all pages of a list hold, parsed, or its first `most`; Unreachable, or Unreadable where it has no end."""
+    found: list[ItemT] = []
+    async with translate_errors_within(doing, LISTING_SECONDS):
+        async for each in await pages:
+            found.append(parse(each))
+            if len(found) == most:
+                break
+            if len(found) > MAX_LISTED:
+                raise ValueError(f"it has more than {MAX_LISTED:,} entries")
+            if not len(found) % 500:
+                await asyncio.sleep(0)  # a page of thousands takes seconds
+    return found
+
+
 def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
     from google.api_core import exceptions as api
 
-    said = _REQUEST.sub("", error.message or type(error).__name__).strip().rstrip(".")
+    said = _REQUEST.sub("", error.message or type(error).__name__).strip()[:MAX_SAID].rstrip(".")
     text = f"Could not {doing}: {said}."
     if _NO_LOGIN in said:
         return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND)

@@ -26,7 +26,7 @@ from console.google.storage import Bucket, GcsPlace, StoredObject
 TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY = DEFAULT_RETRY.with_timeout(60.0)
 LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY}
-PAGE_SIZE = 1000  # objects in one answer
+PAGE_SIZE, MAX_PAGES = 1000, 2000  # objects in one answer, and answers of one list
 MAX_SIZE = 1 << 50  # bytes of an object; Cloud Storage takes 5 TiB
 AnswerT = TypeVar("AnswerT")
 
@@ -67,7 +67,11 @@ class Buckets:
     async def list_buckets(self) -> tuple[Bucket, ...]:
         return await self.run_in_thread(
             f"list the buckets of {self.project}",
-            lambda client: tuple(map(_parse_bucket, client.list_buckets(page_size=PAGE_SIZE, **LIMITS))),
+            lambda client: tuple(
+                _parse_bucket(each)
+                for page in _pages(client.list_buckets(page_size=PAGE_SIZE, **LIMITS))
+                for each in page
+            ),
         )
 
     async def read_bucket(self, name: str) -> Bucket:
@@ -100,7 +104,9 @@ class Buckets:
         return await self.run_in_thread(
             f"list the buckets of {self.project}",
             lambda client: any(
-                each.name == name for each in client.list_buckets(prefix=name, page_size=PAGE_SIZE, **LIMITS)
+                each.name == name
+                for page in _pages(client.list_buckets(prefix=name, page_size=PAGE_SIZE, **LIMITS))
+                for each in page
             ),
         )
 
@@ -117,7 +123,7 @@ class Buckets:
                 **LIMITS,
             )
             objects: list[StoredObject] = []
-            for page in found.pages:
+            for page in _pages(found):
                 objects += [_parse_object(each) for each in page if each.name != place.folder]
                 if len(objects) + len(found.prefixes) >= most:
                     break
@@ -134,7 +140,7 @@ class Buckets:
                 one = client.bucket(place.bucket).get_blob(place.path, **LIMITS)
                 if one is not None:
                     return iter([[one]])
-            return client.list_blobs(place.bucket, prefix=place.folder, page_size=PAGE_SIZE, **LIMITS).pages
+            return _pages(client.list_blobs(place.bucket, prefix=place.folder, page_size=PAGE_SIZE, **LIMITS))
 
         pages = await self.run_in_thread(f"list {place}", begin)
         while (page := await self.run_in_thread(f"list {place}", lambda _: _parse_page(next(pages, None)))) is not None:
@@ -164,6 +170,14 @@ class Buckets:
             if isinstance(error.__cause__, PreconditionFailed):
                 raise Conflict(f"{place} already exists.", "Choose another place, or replace it.") from error
             raise
+
+
+def _pages(found: Any) -> Iterator[Any]:
+    """The pages of a list, which may be empty; ValueError where they have no end."""
+    for number, page in enumerate(found.pages):
+        if number == MAX_PAGES:
+            raise ValueError(f"it has more than {MAX_PAGES:,} pages")
+        yield page
 
 
 def _parse_bucket(found: Any) -> Bucket:

@@ -12,7 +12,7 @@ from google.auth.transport.requests import AuthorizedSession
 from requests import RequestException
 
 from console.errors import TRY_AGAIN, ApiDisabled, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.google.api.calls import LOGIN_COMMAND, GoogleSession, quota_project_error
+from console.google.api.calls import LOGIN_COMMAND, GoogleSession, quota_project_error, translate_errors
 from console.google.clusters import Firewall, Nat, Reservation
 from console.google.node_pools import InstanceGroup
 
@@ -24,30 +24,31 @@ _PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[Nat, ...]:
     path = f"/compute/v1/projects/{project}/regions/{region}/routers"
-    found = await asyncio.to_thread(_list_items, reach, path, f"list the Cloud NATs in {region}")
-    return tuple(
-        Nat(
-            name=str(nat.get("name", "")),
-            network=_last_segment(router.get("network")),
-            subnets=tuple(_last_segment(each.get("name")) for each in nat.get("subnetworks", ())),
+    with translate_errors(doing := f"list the Cloud NATs in {region}"):
+        found = await asyncio.to_thread(_list_items, reach, path, doing)
+        return tuple(
+            Nat(
+                name=str(nat.get("name", "")),
+                network=_last_segment(router.get("network")),
+                subnets=tuple(_last_segment(each.get("name")) for each in nat.get("subnetworks", ())),
+            )
+            for router in found
+            for nat in router.get("nats", ())
         )
-        for router in found
-        for nat in router.get("nats", ())
-    )
 
 
 async def list_firewalls(reach: GoogleSession, project: str, network: str) -> tuple[Firewall, ...]:
     """Enabled ingress firewall rules of a network."""
     path = f"/compute/v1/projects/{project}/global/firewalls"
-    found = await asyncio.to_thread(_list_items, reach, path, f"list the firewall rules of {project}")
-    rules = (
-        _parse_firewall(each)
-        for each in found
-        if _last_segment(each.get("network")) == network
-        and each.get("direction") == "INGRESS"
-        and not each.get("disabled")
-    )
-    return tuple(sorted(rules, key=lambda rule: (rule.priority, rule.name)))
+    with translate_errors(doing := f"list the firewall rules of {project}"):
+        rules = (
+            _parse_firewall(each)
+            for each in await asyncio.to_thread(_list_items, reach, path, doing)
+            if _last_segment(each.get("network")) == network
+            and each.get("direction") == "INGRESS"
+            and not each.get("disabled")
+        )
+        return tuple(sorted(rules, key=lambda rule: (rule.priority, rule.name)))
 
 
 def _parse_firewall(found: dict[str, Any]) -> Firewall:
@@ -117,7 +118,8 @@ def get_json(
 async def read_reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
     """One reservation by NAME or projects/P/reservations/NAME, perhaps followed by a block; NotFound."""
     owner, name = split_reservation(name)
-    return await asyncio.to_thread(_read_reservation, reach, owner or project, zone, name)
+    with translate_errors(doing := f"read reservation {name} in {zone}"):
+        return await asyncio.to_thread(_read_reservation, reach, owner or project, zone, name, doing)
 
 
 def split_reservation(text: str) -> tuple[str, str]:
@@ -128,10 +130,9 @@ def split_reservation(text: str) -> tuple[str, str]:
     return "", parts[0]
 
 
-def _read_reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
+def _read_reservation(reach: GoogleSession, project: str, zone: str, name: str, doing: str) -> Reservation:
     path = f"/compute/v1/projects/{project}/zones/{zone}/reservations/{name}"
     with authorized_session(reach) as session:
-        doing = f"read reservation {name} in {zone}"
         found: dict[str, Any] = get_json(session, reach, path, doing, role="Compute Viewer")
     specific = found.get("specificReservation", {})
     return Reservation(
@@ -148,7 +149,8 @@ _GROUPS_API = "https://www.googleapis.com"
 
 async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> InstanceGroup:
     """The managed instance groups of one node pool, added up."""
-    found = await asyncio.gather(*(asyncio.to_thread(_read_group, reach, url) for url in urls))
+    with translate_errors("count the instances of the node pool"):
+        found = await asyncio.gather(*(asyncio.to_thread(_read_group, reach, url) for url in urls))
     return InstanceGroup(
         sum(each.target for each in found),
         sum(each.creating for each in found),
@@ -157,6 +159,8 @@ async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> Ins
 
 
 def _read_group(reach: GoogleSession, url: str) -> InstanceGroup:
+    if not url.startswith(f"{_GROUPS_API}/"):  # the login goes where the address leads
+        raise ValueError("an instance group of a host that is not Google's")
     address = url.removeprefix(_GROUPS_API) if reach.practice_http else url
     with authorized_session(reach) as session:
         told = get_json(session, reach, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer")

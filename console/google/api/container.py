@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from google.cloud import container_v1 as api
 
@@ -15,6 +16,8 @@ from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
 TIMEOUT = 30.0  # seconds for one call, retries of the library within
+MAX_ENTRIES = 10_000  # of a list: a cluster takes half a millisecond
+ParsedT = TypeVar("ParsedT")
 _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
     "gcsFuse": lambda c: c.addons_config.gcs_fuse_csi_driver_config.enabled,
     "filestore": lambda c: c.addons_config.gcp_filestore_csi_driver_config.enabled,
@@ -35,7 +38,7 @@ class Gke:
             async with translate_errors_within(doing := f"list the clusters of {project}", TIMEOUT):
                 answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=TIMEOUT)
             with translate_errors(doing):  # half a millisecond each: thousands of them would hold up the keys
-                found = await asyncio.to_thread(lambda: [parse_cluster(project, each) for each in answer.clusters])
+                found = await asyncio.to_thread(_parse_all, answer.clusters, partial(parse_cluster, project))
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
             enable = f"Enable it: `a4 clusters enable {project}`, or E on its row in the console's ctrl+g."
             raise ApiDisabled(error.message, enable, service=error.service) from error
@@ -51,7 +54,7 @@ class Gke:
         async with translate_errors_within(f"list the operations in {location}", TIMEOUT):
             parent = f"projects/{project}/locations/{location}"
             answer = await self._client.list_operations(parent=parent, timeout=TIMEOUT)
-            found = [parse_operation(project, each) for each in answer.operations]
+            found = await asyncio.to_thread(_parse_all, answer.operations, partial(parse_operation, project))
         return tuple(sorted(found, key=lambda operation: -operation.started))
 
     async def read_operation(self, project: str, location: str, name: str) -> GkeOperation:
@@ -71,7 +74,7 @@ class Gke:
         request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
         async with translate_errors_within(f"set the limits of node pool {pool}", TIMEOUT):
             answer = await self._client.set_node_pool_autoscaling(request, timeout=TIMEOUT)
-        return parse_operation(cluster.project, answer)
+            return parse_operation(cluster.project, answer)
 
     async def enable_addon(self, cluster: GkeCluster, addon: str) -> GkeOperation:
         """Enable an add-on by its name in `GkeCluster.addons`; "lustreLegacyPort" enables both of Lustre's."""
@@ -79,7 +82,13 @@ class Gke:
         path = cluster_path(cluster.project, cluster.location, cluster.name)
         async with translate_errors_within(f"enable {addon} in cluster {cluster.name}", TIMEOUT):
             answer = await self._client.update_cluster(name=path, update=update, timeout=TIMEOUT)
-        return parse_operation(cluster.project, answer)
+            return parse_operation(cluster.project, answer)
+
+
+def _parse_all(found: Sequence[Any], parse: Callable[[Any], ParsedT]) -> list[ParsedT]:
+    if len(found) > MAX_ENTRIES:
+        raise ValueError(f"it has more than {MAX_ENTRIES:,} entries")
+    return [parse(each) for each in found]
 
 
 def cluster_path(project: str, location: str, name: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from google.cloud import filestore_v1, lustre_v1
 
-from console.google.api.calls import GoogleSession, name_of, translate_errors
+from console.google.api.calls import GoogleSession, list_all, name_of
 from console.google.storage import FilestoreInstance, LustreInstance
 
 TIMEOUT = 30.0
@@ -15,8 +16,8 @@ TIMEOUT = 30.0
 async def list_lustre(reach: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
     client = reach.client(lustre_v1.LustreAsyncClient)
     request = lustre_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
-    with translate_errors(f"list the Lustre instances of {project}"):
-        found = [_parse_lustre(each) async for each in await client.list_instances(request, timeout=TIMEOUT)]
+    doing = f"list the Lustre instances of {project}"
+    found = await list_all(doing, client.list_instances(request, timeout=TIMEOUT), _parse_lustre)
     return tuple(sorted(found, key=lambda each: (each.location, each.name)))
 
 
@@ -40,10 +41,8 @@ def _parse_lustre(found: Any) -> LustreInstance:
 async def list_filestore(reach: GoogleSession, project: str) -> tuple[FilestoreInstance, ...]:
     client = reach.client(filestore_v1.CloudFilestoreManagerAsyncClient)
     request = filestore_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
-    found: list[FilestoreInstance] = []
-    with translate_errors(f"list the Filestore instances of {project}"):
-        async for each in await client.list_instances(request, timeout=TIMEOUT):
-            found += _parse_shares(each)
+    doing = f"list the Filestore instances of {project}"
+    found = chain(*await list_all(doing, client.list_instances(request, timeout=TIMEOUT), _parse_shares))
     return tuple(sorted(found, key=lambda each: (each.location, each.name, each.share)))
 
 

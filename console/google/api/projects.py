@@ -9,7 +9,7 @@ from google.cloud import resourcemanager_v3 as api
 from google.cloud import service_usage_v1 as services_api
 
 from console.google.api import members_by_role
-from console.google.api.calls import GoogleSession, translate_errors, translate_errors_within
+from console.google.api.calls import GoogleSession, list_all, translate_errors_within
 from console.google.clusters import Project
 
 TIMEOUT = 30.0
@@ -19,9 +19,10 @@ async def search_projects(reach: GoogleSession) -> AsyncGenerator[Project, None]
     """Yield projects visible to the login."""
     client = reach.client(api.ProjectsAsyncClient)
     request = api.SearchProjectsRequest(query="state:ACTIVE")
-    with translate_errors("list the projects"):
-        async for each in await client.search_projects(request, timeout=TIMEOUT):
-            yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
+    for each in await list_all(
+        "list the projects", client.search_projects(request, timeout=TIMEOUT), lambda each: each
+    ):
+        yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
 
 
 async def read_number(reach: GoogleSession, project: str) -> str:

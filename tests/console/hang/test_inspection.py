@@ -18,6 +18,7 @@ import pytest
 from msgspec import structs
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
+from console.hang import inspection
 from console.hang.inspection import PY_SPY, PY_SPY_HASHES, HangProbe
 from console.hang.report import TracedProcess
 from console.hang.stack_location import Activity
@@ -462,6 +463,8 @@ def test_pip_takes_no_other_py_spy_than_the_one_that_is_locked() -> None:
     locked = (Path(__file__).parents[3] / "uv.lock").read_text()
     assert all(f'hash = "sha256:{each}"' in locked for each in PY_SPY_HASHES)
     assert f"py_spy-{PY_SPY}-py2.py3-none-manylinux" in locked
+    assert "--require-hashes" in inspection._INSTALL
+    assert all(f" --hash=sha256:{each}" in inspection._INSTALL for each in PY_SPY_HASHES)
 
 
 async def test_what_keeps_py_spy_from_looking_is_said() -> None:
