@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from console.scheduling.ranks import Rank
 
 
+MAX_STACK_LINES = 300_000  # of all processes of a pod, as many as fit into its answer: of calls they are long
+
+
 class ProcessAnswer(msgspec.Struct):
     pid: Count
     command: Text = ""
@@ -154,7 +157,10 @@ def list_spared(answers: Answers) -> set[int]:
 
 def parse_answer(output: bytes) -> PodAnswer:
     """Parse the output of the probe in a pod; Unreadable if it has no answer."""
-    return decode_answer(output, PodAnswer, "The answer of the pod")
+    answer = decode_answer(output, PodAnswer, "The answer of the pod")
+    if sum(each.dump.count("\n") for each in answer.processes) > MAX_STACK_LINES:
+        raise Unreadable(f"The stacks of the pod have more than {MAX_STACK_LINES:,} lines.")
+    return answer
 
 
 def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:

@@ -113,6 +113,10 @@ INPUTS: dict[str, tuple[Callable[[], str], str]] = {
     "300,000 ranks and 4,000 operations": (lambda: judge_recorder(recorder(300_000, 4000)), ""),
     "tuples within tuples as a key of a dump": (lambda: read_dump(nested_key(45)), "it has a key that is no text"),
     "lists within lists as names in a dump": (lambda: read_dump(shared(45)), "{'0': {'desc': '', 'ranks': [0, 1]}}"),
+    "8 MB of empty lines as stacks": (
+        lambda: str(parse_or_explain(b'{"processes":[{"pid":1,"dump":"' + b"\\n" * (4 << 20) + b'"}]}')),
+        "have more than 300,000 lines",
+    ),
     "a load of 1e308 %": (
         lambda: str(parse_or_explain(b'{"processes":[{"pid":1,"cpu":1e308}]}')), "cannot be parsed"
     ),
