@@ -112,6 +112,8 @@ async def survey_checkpoints(
 ) -> Survey:
     """Judge the checkpoints among these files; `name` is that of the folder looked through, `folders` those in it."""
     what = "What the folder holds"
+    if any(len(each.path) > MAX_NAME for each in files):
+        raise Unreadable(f"The folder holds a file whose path has more than {MAX_NAME:,} characters.")
     homes = await decode_apart(what, lambda: _group_by_checkpoint(files, name, folders), JUDGING_SECONDS)
     contents = await _read_ends(homes, files, reader)
     return await decode_apart(what, lambda: _judge_all(homes, files, contents, now, name), JUDGING_SECONDS)

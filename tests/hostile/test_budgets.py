@@ -113,6 +113,9 @@ INPUTS: dict[str, tuple[Callable[[], str], str]] = {
     "300,000 ranks and 4,000 operations": (lambda: judge_recorder(recorder(300_000, 4000)), ""),
     "tuples within tuples as a key of a dump": (lambda: read_dump(nested_key(45)), "it has a key that is no text"),
     "lists within lists as names in a dump": (lambda: read_dump(shared(45)), "{'0': {'desc': '', 'ranks': [0, 1]}}"),
+    "a path of 3 MB": (
+        lambda: refused(lambda: survey_of({"a/" * 1_500_000 + "checkpoint-1/a.pt": (10, b"PK")})), "4,096 characters"
+    ),
     "8 MB of empty lines as stacks": (
         lambda: str(parse_or_explain(b'{"processes":[{"pid":1,"dump":"' + b"\\n" * (4 << 20) + b'"}]}')),
         "have more than 300,000 lines",
