@@ -20,13 +20,13 @@ from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Un
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.failures import StatusWire, error_from_status
 from console.kube.http import HttpRequest
-from console.kube.kinds import JOBSET, KUEUE, Kind, next_token
+from console.kube.kinds import JOBSET, KUEUE, Kind, WatchEvent, next_token
 from console.kube.snapshot import WatchState
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client
-    from console.kube.kinds import Key, KindReader, ListPage, WatchEvent
+    from console.kube.kinds import Key, KindReader, ListPage
 
 
 M = TypeVar("M")
@@ -119,10 +119,11 @@ async def follow(
                 retries.begin()
                 if storm is None:
                     yield Heartbeat()
-                async for text in lines:
-                    line = reader.read_event(text)
-                    change, version, storm = _change(line), line.version or version, None
-                    yield change
+                async with aclosing(_lasting(lines, backoff.settled if storm else None)) as texts:
+                    async for text in texts:
+                        line = reader.read_event(text) if text else WatchEvent("BOOKMARK")
+                        change, version, storm = _change(line), line.version or version, None
+                        yield change
             if not retries.lasted():
                 raise _EndedAtOnce("Could not watch for changes: the server ended the watch within seconds.")
         except ConsoleError as error:
@@ -135,6 +136,22 @@ async def follow(
                 storm = disconnected if lasts_not else None
                 yield disconnected
                 await asyncio.sleep(backoff.wait(error, failures))
+
+
+async def _lasting(lines: AsyncIterator[bytes], settled: float | None) -> AsyncGenerator[bytes, None]:
+    """The lines of a watch, and an empty one where none has come until it was `settled`."""
+    if settled is not None:
+        coming = asyncio.ensure_future(anext(lines, None))
+        try:
+            if not (await asyncio.wait({coming}, timeout=settled))[0]:
+                yield b""
+            if (text := await coming) is not None:
+                yield text
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+    async for text in lines:
+        yield text
 
 
 class _Length:

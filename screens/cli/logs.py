@@ -394,7 +394,10 @@ async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> 
     async with aclosing(log.iter_lines(wanted)) as lines:
         tail = lines if options.tail is None else tail_then_follow(lines, log, options.tail, follow=options.follow)
         async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:
+            trouble = ""
             async for batch in batches:
+                if options.follow and not trouble and (trouble := log.kept.trouble):
+                    warn(f"{trouble}.")
                 printer.take([line for line in batch if picks(line)] if picks.needed else batch)
                 printer.release(batch)
     printer.end()

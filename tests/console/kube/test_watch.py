@@ -255,6 +255,14 @@ async def test_watches_that_do_not_last_are_made_less_and_less_often_and_said(wa
     assert why in changes[-1].error.message
 
 
+async def test_after_a_storm_a_list_and_a_watch_that_last_are_live_though_nothing_changes() -> None:
+    script = Script([page("a", version=each) for each in range(1, 6)], [[GONE_LINE]] * 4)
+    async with gathered(follow(script, PODS, Recorded(settled=0.3))) as changes:
+        await eventually(lambda: len(script.versions) == 5)
+        assert isinstance(changes[-1], Disconnected)
+        await eventually(lambda: isinstance(changes[-1], Heartbeat))
+
+
 async def test_410_after_a_watch_that_lasted_costs_no_wait() -> None:
     backoff = Recorded(settled=0.0)
     script = Script([page("a", version=each) for each in range(1, 6)], [[BOOKMARK, GONE_LINE]] * 4)

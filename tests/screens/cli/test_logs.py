@@ -228,7 +228,11 @@ async def followed_by_consensus(
 
     monkeypatch.setattr("sys.stdout", SimpleNamespace(write=write, flush=lambda: None))
     log = SimpleNamespace(
-        gaps=(), iter_lines=lambda _: lines(), ranks=2, coverage=Coverage(total=2, live=2 - waiting, waiting=waiting)
+        kept=SimpleNamespace(trouble="Not saved to disk: no space left on device; following continues"),
+        gaps=(),
+        iter_lines=lambda _: lines(),
+        ranks=2,
+        coverage=Coverage(total=2, live=2 - waiting, waiting=waiting),
     )
     options = parse(["logs", "llama", "--all", "-f", "--consensus"])
     task = asyncio.create_task(logs.print_all(cast("JobLog", log), options, logs.LineSelection(options)))
@@ -240,11 +244,14 @@ async def followed_by_consensus(
     return printed, clock.now
 
 
-async def test_a_last_line_of_one_rank_is_printed_though_nothing_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_last_line_of_one_rank_is_printed_though_nothing_else_comes_nor_the_disk_takes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     batches = [[RankLine(0, 1000.0, "step 1"), RankLine(1, 1000.0, "step 1")], [RankLine(1, 1001.0, "CUDA error")]]
     printed, at = await followed_by_consensus(monkeypatch, batches, "CUDA error")
     assert printed == ["[2/2] step 1\n", "[pod 1] CUDA error\n"]
     assert at >= log_printers.SETTLES
+    assert capsys.readouterr().err == "a4: Not saved to disk: no space left on device; following continues.\n"
 
 
 @pytest.mark.parametrize("waiting", [0, 1])
