@@ -6,7 +6,6 @@ Importing this is cheap: the network's libraries and Google's are imported where
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from console.config import config_in_force
 from console.errors import BadKubeconfig, NotAllowed
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import WatchedCluster
@@ -272,7 +272,7 @@ class Session:
         """What the log of a watched job told of its time, and when a slow rank was found."""
         from console.metrics.seen_time import SHARES, Span, SpanKind
 
-        found = self.alarms.list_spans(namespace, name, time.time()) if self.alarms_enabled else []
+        found = self.alarms.list_spans(namespace, name, CLOCK.now()) if self.alarms_enabled else []
         report = self.slow_report((namespace, name))
         late = report.slow if report else ()
         named = [

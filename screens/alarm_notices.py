@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload, WorkloadState
@@ -52,7 +53,7 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 def _planned(app: ConsoleApp, key: tuple[str, str]) -> str:
     """What was announced to happen to a job by itself."""
     plan = app.automatic.pending.get(key)
-    return plan.soon(time.time()) if plan is not None else ""
+    return plan.soon(CLOCK.now()) if plan is not None else ""
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:

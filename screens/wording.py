@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from math import isclose
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from console.durations import DAY, HOUR, MINUTE, format_duration
+from console.kube.arrivals import CLOCK
 from console.metrics.alarm import GLYPH
 from console.settings import YOU
 from screens.sanitize import one_line
@@ -275,7 +275,7 @@ def job_glyph(state: str) -> Span:
 
 def since(when: float | None) -> str:
     """How long ago a time was, for a column; "" if unknown."""
-    return age(time() - when) if when else ""
+    return age(CLOCK.now() - when) if when else ""
 
 
 def loss_words(run: RunRecord) -> str:
@@ -303,7 +303,7 @@ def quotation(why: Why, told: str, otherwise: str = "") -> str:
     if not own or own in told or why.agrees:
         return ""
     if why.differs:
-        when = f"{age(time() - why.said_at)} ago" if why.said_at else "earlier"
+        when = f"{age(CLOCK.now() - why.said_at)} ago" if why.said_at else "earlier"
         return f"Kueue said {when}, before the cluster was as it is now: “{own}”"
     return f"In the cluster's words: “{own}”"
 

@@ -257,7 +257,15 @@ class ApiServer:
             yaml.safe_dump(
                 {
                     "current-context": "test",
-                    "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+                    "clusters": [
+                        {
+                            "name": "c",
+                            "cluster": {
+                                "server": self.url,
+                                "certificate-authority-data": self.target().cluster.certificate_authority_data,
+                            },
+                        }
+                    ],
                     "users": [{"name": "u", "user": user}],
                     "contexts": contexts,
                 }

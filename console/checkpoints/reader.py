@@ -16,6 +16,7 @@ from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
 from console.checkpoints.saved import SavedState
 from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
 from console.google.storage import CloudStorage, GcsPlace, parse_gcs_address
+from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.metrics.lost_work import saved_folder
 from console.scheduling.ranks import ranks
@@ -65,7 +66,7 @@ class CheckpointReader:
         """Read a job's checkpoints, by commands in its first pod or from the bucket; `problem` is why that failed."""
         key = namespace, name
         async with self._one:
-            begun, found = time.monotonic(), SavedState(time.time())
+            begun, found = time.monotonic(), SavedState(CLOCK.now())
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
                     found = replace(found, place=await self.find_folder(*key))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from msgspec import structs
 from console.decoding import UNREADABLE
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
+from console.kube.arrivals import CLOCK
 from console.kube.find_job import require_listed
 from console.kube.objects.meta import parse_time
 from console.kube.objects.node import Node, Provisioning
@@ -312,7 +312,7 @@ class NodePools:
             asyncio.gather(*counts),
         )
         groups = {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
-        now = time.time()
+        now = CLOCK.now()
         pools = join_pool_data(cluster, operations, groups, self._watched.fleet, now)
         mine = tuple(each for each in operations if each.cluster == cluster.name)
         picture = PoolsSnapshot(cluster, pools, mine, found, now, tuple(sorted(unread.items())))
@@ -348,7 +348,7 @@ class NodePools:
             else None
             for each in picture.pools
         }
-        pools = join_pool_data(picture.cluster, picture.operations, groups, self._watched.fleet, time.time())
+        pools = join_pool_data(picture.cluster, picture.operations, groups, self._watched.fleet, CLOCK.now())
         return replace(picture, pools=pools)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:

@@ -58,6 +58,7 @@ from console.hang.slow_ranks import (
 )
 from console.hang.stack_location import Activity
 from console.hang.torch_analysis import ask_torch_analyser
+from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.scheduling.ranks import Rank, ranks
 
@@ -166,7 +167,7 @@ class HangProbe:
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
         """
-        asked = time.time()
+        asked = CLOCK.now()
         async with self._looks.setdefault((namespace, name), asyncio.Lock()):
             last = self.reports.get((namespace, name))
             return (
@@ -211,7 +212,7 @@ class HangProbe:
         dumps = list_dumps(answers)
         found = await decode_apart(WHAT, partial(_judge, dumps, processes))
         report = HangReport(
-            name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
+            name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, CLOCK.now(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
             else "not asked, which would halt ranks of a job that is not known to be yours", tuple(dumps),
             describe_ways(said, len(able), len(every)),
@@ -314,7 +315,7 @@ class HangProbe:
         if not only_nccl:
             report = add_peer_times(report, await ask_peer_times(self._run, every))
             report = await self._add_data_waits(report, every, seconds / 2)
-        report, known = replace(report, job=name, at=time.time()), reports.get((namespace, name))
+        report, known = replace(report, job=name, at=CLOCK.now()), reports.get((namespace, name))
         if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells
             reports[namespace, name] = report
         if self._keep is not None:

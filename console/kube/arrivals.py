@@ -13,6 +13,7 @@ QUIET = 12.0  # seconds without a byte of the server after which what came befor
 
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
 MAX_SKEW = 5.0  # seconds that this machine's clock may differ from the server's
 
 
@@ -20,7 +21,7 @@ class Clock:
     """The time of the servers, where that of this machine is wrong, or is set while the console runs."""
 
     def __init__(self) -> None:
-        self._started: float | None = None  # by the server's time, when the monotonic clock was 0; None: not known
+        self._started: float | None = None  # by the server's time, when the steady clock was 0; None: not known
 
     def note(self, date: str) -> None:
         """Take the time of an answer, as its head has it."""
@@ -28,11 +29,11 @@ class Clock:
             _, day, month, year, clock, _ = date.split()
             hour, minute, second = map(int, clock.split(":"))
             at = datetime(int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=UTC)
-            self._started = at.timestamp() - time.monotonic()
+            self._started = at.timestamp() - time.clock_gettime(_STEADY)
 
     def now(self) -> float:
         wall = time.time()
-        server = wall if self._started is None else self._started + time.monotonic()
+        server = wall if self._started is None else self._started + time.clock_gettime(_STEADY)
         return server if abs(server - wall) > MAX_SKEW else wall
 
 
@@ -59,7 +60,7 @@ class Arrivals:
 
 def complete_until(links: Sequence[WatchStatus], arrivals: Arrivals) -> float:
     """The moment up to which these watches are complete; now, where none was quiet."""
-    now, shift = time.time(), time.time() - time.monotonic()
+    shift = (now := CLOCK.now()) - time.monotonic()
     known = [link for link in links if link.state in {WatchState.LIVE, WatchState.STALE}]
     complete = [arrivals.complete_until(link.received) + shift for link in known]
     return min([now, *complete, *(link.since for link in known if link.state is WatchState.STALE)])

@@ -209,6 +209,7 @@ class Login:
         self._renewing = asyncio.Lock()
         self._ready = False
         self._asked: tuple[str, float] | None = None  # the plugin that runs, and since when
+        self._answered = float("-inf")  # when one ended
         self._failed: tuple[float, NotLoggedIn] | None = None  # when it failed last, and how
 
     def unanswered(self, seconds: float = 0.0) -> NotLoggedIn | None:
@@ -218,6 +219,10 @@ class Login:
         program, since = self._asked
         words = f"The credential plugin {program} has not answered for {self._clock() - since:.0f} s."
         return NotLoggedIn(words, AGAIN)
+
+    def idle(self) -> float:
+        """Seconds since a credential plugin ended; 0 while one runs."""
+        return 0.0 if self._asked else self._clock() - self._answered
 
     def __repr__(self) -> str:
         return f"<Login {self.target.context} {self.server}>"
@@ -308,7 +313,7 @@ class Login:
                 self._failed = self._clock(), error
                 raise
             finally:
-                self._asked = None
+                self._asked, self._answered = None, self._clock()
         else:
             given = await _ask_provider(user.auth_provider or {})
         self._authorization = Secret(given.authorization)

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet, Key, WatchState, WatchStatus
 
 PAUSE = 0.25  # seconds between two snapshots
@@ -34,7 +35,7 @@ FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fleet
 class Store:
     """The objects of each kind as the watches report them, and the state of each watch."""
 
-    def __init__(self, kinds: Iterable[str] = FIELDS, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, kinds: Iterable[str] = FIELDS, *, clock: Callable[[], float] = CLOCK.now) -> None:
         self._clock = clock
         self._woken: set[asyncio.Event] = set()
         self._failure: BaseException | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
-from console.kube.arrivals import complete_until
+from console.kube.arrivals import CLOCK, complete_until
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import ContextName, Fleet, WatchState
 from console.kube.store import Store
@@ -280,7 +280,7 @@ class WatchedCluster:
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109
         """Wait for these kinds (or all), listed, forbidden or absent; Unreachable after `timeout` or `silent` s."""
-        wanted, loop = kinds or self._kinds, asyncio.get_running_loop()
+        wanted, loop, login = kinds or self._kinds, asyncio.get_running_loop(), self.current_connection.client.login
         ends, before = loop.time() + timeout, None
         try:
             async with asyncio.timeout(min(timeout, silent)) as clock, aclosing(self._store.changes()) as changes:
@@ -294,13 +294,17 @@ class WatchedCluster:
                         break
                     if slow != before:
                         before = slow
-                        quiet = time.time() - max(max(link.since, link.last_seen) for link in slow)
-                        clock.reschedule(min(ends, loop.time() + max(0.0, silent - quiet)))
+                        quiet = CLOCK.now() - max(max(link.since, link.last_seen) for link in slow)
+                        clock.reschedule(min(ends, loop.time() + max(0.0, silent - min(quiet, login.idle()))))
         except TimeoutError as error:
             from console.kube.failures import CHECK, unreachable_error
 
-            if (asked := self.current_connection.client.login.unanswered()) is not None:
-                raise asked from error
+            if login.idle() < silent:  # the server was not asked while a credential plugin ran
+                while not login.idle():
+                    if (slow_plugin := self.slow_plugin) is not None:
+                        raise slow_plugin from error
+                    await asyncio.sleep(0.05)
+                return await self.wait_until_listed(*kinds, timeout=timeout, silent=silent)
             late = ", ".join(
                 kind for kind in dict.fromkeys(wanted) if self._store.link(kind).state is WatchState.LISTING
             )
@@ -313,7 +317,7 @@ class WatchedCluster:
     def missing_seconds(self, *kinds: str) -> float:
         """Seconds up to now of which changes of these kinds may not have come yet."""
         links = [self.fleet.links[kind] for kind in kinds if kind in self._kinds]
-        return time.time() - complete_until(links, self.current_connection.client.arrivals)
+        return CLOCK.now() - complete_until(links, self.current_connection.client.arrivals)
 
     async def cordon(self, node: str, *, on: bool = True, reason: str = "") -> None:
         from console.kube import actions

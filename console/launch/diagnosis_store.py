@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.kube.arrivals import CLOCK
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Diagnoses:
 
     async def take_pace(self, uid: str, words: str, since: float) -> None:
         """Keep that the steps of a job, slower since then, are its pace from now on."""
-        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, time.time()), words))
+        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, CLOCK.now()), words))
 
     def find_consent(self, uid: str) -> bool | None:
         """What a person answered to whether the pods of that job may be looked into; None: nobody was asked."""

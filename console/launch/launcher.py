@@ -21,6 +21,7 @@ from msgspec import structs
 from console.config import Actions, HangAction
 from console.durations import format_duration
 from console.errors import BadInput, ConsoleError
+from console.kube.arrivals import CLOCK
 from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
 from console.kube.objects.on_demand import AdmissionCheckWire, read_object
@@ -133,7 +134,7 @@ class LaunchService:
 
     async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
         """The work that ending a job now would lose, by its log, which is read if nobody follows it, and its folder."""
-        fleet, now = self._cluster.fleet, time.time()
+        fleet, now = self._cluster.fleet, CLOCK.now()
         jobset = fleet.jobsets.get((namespace, name))
         folder = self._folder(namespace, name)
         if jobset is None or find_lost_work(jobset, fleet, (), now, folder=folder) is None:
@@ -154,7 +155,7 @@ class LaunchService:
     async def find_unsaved(self, namespace: str, name: str) -> str:
         """The same as a sentence without its end; empty: it would lose nothing."""
         loss = await self.find_lost_work(namespace, name)
-        return loss.sentence(time.time()) if loss is not None else ""
+        return loss.sentence(CLOCK.now()) if loss is not None else ""
 
     async def list_unsaved(self, node: str) -> list[str]:
         """Of each job with pods on a node what its end would lose: "NAME: the work since step 40 …"."""
@@ -260,7 +261,7 @@ class LaunchService:
             pods_of = f"{name}-workload-"
             ours = [each for each in fresh if each.object_name == name or each.object_name.startswith(pods_of)]
             if (refused := latest_refusal(ours)) is not None:
-                return why_refused(refused, time.time())
+                return why_refused(refused, CLOCK.now())
             if any(each.reason == "SuccessfulCreate" and each.kind == "Job" for each in ours):
                 return None
             if any(each.kind == "Workload" and each.reason == "Pending" and f"-{name}-" in each.object_name

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
+from console.kube.arrivals import CLOCK
 from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -160,7 +161,7 @@ class RunHistory:
                 f"ON CONFLICT (uid, kind) DO UPDATE SET {changes} WHERE excluded.at > at",
                 tuple(row.values()),
             )
-            connection.execute("DELETE FROM diagnoses WHERE at < ?", (time.time() - _KEPT_SECONDS,))
+            connection.execute("DELETE FROM diagnoses WHERE at < ?", (CLOCK.now() - _KEPT_SECONDS,))
 
         await self._run_in_thread(work, None, writes=True)
 

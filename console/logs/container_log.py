@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from http import HTTPStatus
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
 from console.kube.actions import pod_path
+from console.kube.arrivals import CLOCK
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
@@ -320,7 +321,7 @@ class LogStream:
             yield batch
         if self._trouble.broke:
             # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
-            self.state, now = StreamState.CUT, time()
+            self.state, now = StreamState.CUT, CLOCK.now()
             self.gaps.append((self.memory.last or now, now))
 
     def _on_connection_lost(self) -> None:
@@ -440,7 +441,7 @@ async def follow_log(
             for moment, raw in batch:
                 yield LogLine(moment, decode_line(raw).decode("utf-8", errors="replace"))
             if drawn and stream.open:
-                yield LogLine(time(), stream.open.decode("utf-8", errors="replace"), open=True)
+                yield LogLine(CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True)
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:

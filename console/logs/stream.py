@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from tempfile import TemporaryFile
-from time import time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotAllowed
+from console.kube.arrivals import CLOCK
 from console.kube.backoff import DEFAULT_BACKOFF
 from console.logs.line import Coverage, Gap, StreamState
 from console.scheduling.ranks import Rank
@@ -46,7 +46,7 @@ class FollowedContainer(Struct):
     again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
     tail: int = 0  # how many last lines it is opened with, until it is known whether there were more; 0: with all
     fresh: bool = False  # whether nothing of it was kept before
-    opened: float = field(default_factory=time)
+    opened: float = field(default_factory=CLOCK.now)
 
     def append_batch(self, batch: list[TimedLine]) -> None:
         self.part.append_lines(batch)

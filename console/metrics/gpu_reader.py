@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.kube.actions import pod_path
+from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.metrics.gpu_metrics import DCGM, SMI, Gpu, GpuBoard, RankGpus, Source
 from console.scheduling.ranks import Rank, ranks
@@ -205,7 +206,7 @@ class GpuReader:
                 said.reset()
                 rates = [(gpu, *counters.rates_of(gpu.index)) for gpu in parser.gpus]
                 gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
-                reader.take(replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=time.time(), source=SMI))
+                reader.take(replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=CLOCK.now(), source=SMI))
 
         client = self._cluster.connection_for_change(f"run nvidia-smi in pod {pod.name}").client
         argv = ("sh", "-c", executing.BEGUN + _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
@@ -234,7 +235,7 @@ class GpuReader:
         for number in range(rounds):
             gpus = await self.scrape_exporter(exporter)
             own = tuple(gpu for gpu in gpus if gpu.pod == key)
-            reader.take(replace(reading, gpus=own or gpus, at=time.time(), source=DCGM))
+            reader.take(replace(reading, gpus=own or gpus, at=CLOCK.now(), source=DCGM))
             if number + 1 < rounds:
                 await asyncio.sleep(max(reader.every, DCGM_EVERY))
 

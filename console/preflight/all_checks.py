@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
+from console.kube.arrivals import CLOCK
 from console.kube.kinds import kind_named
 from console.kube.nested_values import Value
 from console.preflight import cluster, images, machines, storage
@@ -384,7 +385,7 @@ class Preflight:
             command=command,
             repair=verdict.repair,
             looks=tuple(looking.looks),
-            at=time.time(),
+            at=CLOCK.now(),
             seconds=round(time.monotonic() - started, 3),
         )
 

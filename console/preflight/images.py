@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
 from console.google.builds import ImageFacts, ImageReference
+from console.kube.arrivals import CLOCK
 from console.kube.objects.on_demand import PodObjectWire
 from console.kube.objects.pod import Pod
 from console.preflight.check import (
@@ -340,7 +340,7 @@ async def _check_build_quota(context: CheckContext, project: str) -> Verdict:
     waiting = [
         each
         for each in latest
-        if each.status in {"QUEUED", "PENDING"} and time.time() - each.created > _LONG_QUEUE_SECONDS
+        if each.status in {"QUEUED", "PENDING"} and CLOCK.now() - each.created > _LONG_QUEUE_SECONDS
     ]
     refused = [each for each in latest[:_RECENT_BUILDS] if "quota" in each.why.lower()]
     running = sum(each.status == "WORKING" for each in latest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotThere
+from console.kube.arrivals import CLOCK
 from console.kube.objects.meta import short_name
 from console.launch.run_record import RunRecord, compare_values, find_run, is_run_of_job, last_success, running_runs
 from console.metrics.alarm import GLYPH
@@ -64,7 +64,7 @@ async def history(options: HistoryOptions) -> int:
         elif options.run:
             code = show_run(pick(runs, options.run), runs, as_json=options.json)
         else:
-            told = {"kind": "history", "note": kept.note, "items": [as_item(run, time.time()) for run in runs]}
+            told = {"kind": "history", "note": kept.note, "items": [as_item(run, CLOCK.now()) for run in runs]}
             where = f" in namespace {options.namespace}" if options.namespace else ""
             code = print_listing(options.json, told, RUNS, runs, f"No runs{where} in the history.")
         if kept.note and not options.json:
@@ -152,7 +152,7 @@ def as_item(run: RunRecord, now: float) -> dict[str, Any]:
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
     """Print one run: facts, values, and differences from the last successful one."""
     before = last_success(runs, run)
-    now = time.time()
+    now = CLOCK.now()
     if as_json:
         told = compare_values(before, run) if before else ()
         print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
@@ -237,7 +237,7 @@ async def ledger(options: LedgerOptions) -> int:
     if options.job and options.by:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
     since = moment(options.since)
-    now = time.time()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
+    now = CLOCK.now()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
     async with remembered(options, read_logs=True) as (kept, asks, _):
         runs = await kept.list_runs()
         me = short_name(await asks()) if options.by == "owner" else ""

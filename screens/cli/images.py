@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
@@ -14,6 +13,7 @@ import msgspec
 
 from console.errors import BadInput
 from console.google.builds import MACHINES, Build
+from console.kube.arrivals import CLOCK
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
 from screens.cli.ask import confirm
@@ -121,14 +121,14 @@ async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
     if options.json:
         print_json(as_item(ended))
     elif ended.succeeded:
-        print_line(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(time.time()))}.")
+        print_line(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(CLOCK.now()))}.")
     else:
         warn(f"The build ended as {ended.status}. {ended.why}".rstrip())
     return 0 if ended.succeeded else 1
 
 
 def as_item(build: Build) -> dict[str, Any]:
-    return {**asdict(build), "seconds": build.seconds(time.time())}
+    return {**asdict(build), "seconds": build.seconds(CLOCK.now())}
 
 
 async def builds(options: BuildsOptions) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
+from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.metrics.export import (
     draw_curve_svg,
@@ -85,7 +85,7 @@ async def training(options: TrainingOptions) -> int:
         track = job.track
         if track is None or track.last is None:
             raise _no_results_error(options.job, job, "training", "step of training")
-        now = time.time()
+        now = CLOCK.now()
         jobset = session.fleet.jobsets.get((session.namespace, options.job))  # None: it is not there any more
         progress = progress_of_runs([track], now)
         await read_diagnoses(session)
@@ -324,7 +324,7 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
     print_line(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
-    left, share, where = track.eta(time.time()), track.mfu(job.accelerator), track.position()
+    left, share, where = track.eta(CLOCK.now()), track.mfu(job.accelerator), track.position()
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
         (health.state, health.words) if health else ("diverged", where.nan_words),

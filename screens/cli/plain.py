@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool, pools
 from screens import wording
@@ -86,7 +87,7 @@ def _pool(pool: Pool, now: float) -> Line:
 
 
 def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], Line]]:
-    now = time.time()
+    now = CLOCK.now()
     fresh = [run.text for run in freshness_runs(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
     yield ("cluster", ""), Line(f"{session.context}: {state}", _without_age(state))

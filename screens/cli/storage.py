@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from console.checkpoints.reader import find_saved_folder, survey_bucket, survey_
 from console.checkpoints.saved import SavedState
 from console.errors import BadInput, NotFound, NotThere
 from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
+from console.kube.arrivals import CLOCK
 from console.metrics.lost_work import LostWork
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
@@ -136,7 +136,7 @@ def _keys(own: str) -> str:
 
 
 async def checkpoints(options: CheckpointsOptions) -> int:
-    now = time.time()
+    now = CLOCK.now()
     if options.place.strip().startswith("gs:"):
         async with google_of(options) as google:
             return _print_survey(

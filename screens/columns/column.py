@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
+from console.kube.arrivals import CLOCK
 from screens.wording import Cell, Span, age, plain_text
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def since(
 
     def cell(row: RowT) -> Cell:
         start = moment(row)
-        return Span(age(time.time() - start), "dim") if start else ""
+        return Span(age(CLOCK.now() - start), "dim") if start else ""
 
     return Column(title, cell, key, meaning, lambda row: moment(row) or None, width=6, right=True, sort=moment,
                   down=True, drop=drop, ages=True)  # fmt: skip

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, ConsoleError
+from console.kube.arrivals import CLOCK
 from screens import wording
 from screens.columns.column import COMMAND, PAGE, Column, since
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Cell, Span, sentence
@@ -114,7 +114,7 @@ OPERATIONS: tuple[Column[GkeOperation], ...] = (
     Column("POOL", lambda each: each.pool),
     Column("STATE", operation_state),
     Column("NODES", lambda each: f"{each.done or 0}/{each.total}" if each.total else "", right=True),
-    Column("STARTED", lambda each: wording.moment(each.started, time.time()), right=True),
+    Column("STARTED", lambda each: wording.moment(each.started, CLOCK.now()), right=True),
     Column("WHY", lambda each: each.error or each.detail),
 )
 
@@ -129,7 +129,7 @@ def _build_status(build: Build) -> Cell:
 
 
 def _seconds_of(build: Build) -> float:
-    return build.seconds(time.time())
+    return build.seconds(CLOCK.now())
 
 
 BUILDS: tuple[Column[Build], ...] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
@@ -129,7 +129,7 @@ def _place(line: WorkloadLine) -> Cell:
 
 
 def _wait(line: WorkloadLine) -> Cell:
-    since = wording.age(time.time() - line.since) if line.since else ""
+    since = wording.age(CLOCK.now() - line.since) if line.since else ""
     return Span(since, "waits" if line.position else "dim")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from console.kube.arrivals import CLOCK
 from console.launch.run_record import STALLED, Outcome, RunRecord
 from console.metrics.ledger import format_gpu_time
 from console.settings import YOU
@@ -149,8 +149,8 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("NAME", lambda run: run.name, least=10, most=43, sort=True, ink="strong", cut="middle"),
     since("WHEN", lambda run: run.launched),
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
-    Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
-           sort=lambda run: run.seconds(time.time()) or 0.0, down=True),
+    Column("TOOK", lambda run: took_cell(run, CLOCK.now()), width=6, right=True, ages=True, drop=3,
+           sort=lambda run: run.seconds(CLOCK.now()) or 0.0, down=True),
     Column("RESULT", measure_cell, least=7, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
     Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),

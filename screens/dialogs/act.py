@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -20,6 +19,7 @@ from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle,
 from console.hang.diagnose import diagnose_hang
 from console.hang.report import HangReport
 from console.hang.slow_ranks import SlowReport
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet
 from console.metrics.blame import Blame, find_blame
 from console.metrics.diagnosis import DiagnosisKind
@@ -222,7 +222,7 @@ def _wait(screen: LiveScreen, jobset: JobSet) -> None:
     planned = screen.app.automatic.pending.get(jobset.key)
     said = "Nothing is done, and nothing was announced to happen by itself."
     if planned is not None and screen.app.automatic.cancel(jobset.key):
-        said = f"Cancelled: {planned.soon(time.time())}. It is left alone for as long as this hang lasts."
+        said = f"Cancelled: {planned.soon(CLOCK.now())}. It is left alone for as long as this hang lasts."
     screen.notify(said, title=jobset.name, timeout=5, markup=False)
 
 

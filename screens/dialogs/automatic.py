@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from console.config import Actions
 from console.errors import ConsoleError, NotThere
+from console.kube.arrivals import CLOCK
 from console.launch.launcher import stop_and_relaunch
 from console.launch.recipes import LaunchPlan
 from screens.alarm_notices import announce
@@ -27,7 +27,7 @@ def follow_hangs(app: ConsoleApp) -> None:
         return
     if settings.on_hang == "nothing" and not app.automatic.pending:
         return
-    now = time.time()
+    now = CLOCK.now()
 
     def may_act(key: Key) -> bool:
         job = app.fleet.jobsets.get(key)

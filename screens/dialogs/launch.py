@@ -18,6 +18,7 @@ from textual.widgets import Static, TextArea
 
 from console.checkpoints.saved import STARTING_WEIGHTS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
+from console.kube.arrivals import CLOCK
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet
 from console.launch.launcher import avoid_nodes
@@ -375,7 +376,7 @@ def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
 
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
     """Open the launch form with a run's values, `at_once` its review too; differences are shown against `other`."""
-    now = time.time()
+    now = CLOCK.now()
     against = run if other is None or other.recipe != run.recipe else other
     wish = LaunchRequest(
         run.recipe, run.values, run.name, against.values, spoken(against, now), said=_values_words(run), at_once=at_once
@@ -385,7 +386,7 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
 
 def _values_words(run: RunRecord) -> str:
     left = f" Not kept, because secret: {', '.join(run.left_out)}." if run.left_out else ""
-    return one_line(f"Values of {run.name}, launched {wording.moment(run.launched, time.time())}.{left}")
+    return one_line(f"Values of {run.name}, launched {wording.moment(run.launched, CLOCK.now())}.{left}")
 
 
 async def launch_like_job(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +14,7 @@ from textual.widgets import Input, Static
 
 from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import ConsoleError
+from console.kube.arrivals import CLOCK
 from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.ranks import Rank, ranks
 from screens.base import LiveScreen
@@ -217,7 +217,7 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         def grown(test: NcclTest) -> None:
             nodes, accelerator = (pod.node,), node.accelerator if node else ""
             job, space, number = jobset.name, jobset.namespace, rank.number
-            take(MeasuredTest(test, job, space, rank=number, at=time.time(), nodes=nodes, accelerator=accelerator))
+            take(MeasuredTest(test, job, space, rank=number, at=CLOCK.now(), nodes=nodes, accelerator=accelerator))
 
         await screen.session.container_exec.run_quick_nccl_test(pod, test, heard=heard, grown=grown, limit=120.0)
 

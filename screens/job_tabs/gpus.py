@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.metrics.gpu_metrics import (
     DCGM,
@@ -226,7 +226,7 @@ class GpusTab(JobTab):
     @on(GpuTable.Highlighted, "GpuTable")
     def _tell_row(self) -> None:
         row = self.table.row
-        self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, time.time())) if row else ()
+        self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, CLOCK.now())) if row else ()
 
 
 def row_words(rank: RankGpus, now: float) -> list[Span]:

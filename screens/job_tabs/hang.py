@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +19,7 @@ from console.hang.report_lines import MAX_STACKS, format_member_lines, format_po
 from console.hang.slow_rank_words import DUMPS_HALT
 from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.hang.stack_location import Activity
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.launch.ownership import Proof
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -170,7 +170,7 @@ class HangTab(JobTab):
         kept = find_unasked_bundle(watch, jobset, found.at - BUNDLE_WRITTEN)
         place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
         words = wording.short_nodes(f"{found.words}.")
-        at = wording.clock_time(found.at, time.time())
+        at = wording.clock_time(found.at, CLOCK.now())
         self._show_summary("bad", "✗ ", f"{words} Another console found that at {at}.{place} H inspects it again.")
         self._show_advice(found.advice)
 
@@ -215,7 +215,7 @@ class HangTab(JobTab):
             self._agreed = await self.live.app.push_screen_wait(Confirm(question, more, verb="Look", keep="Cancel"))
             if proof is Proof.LABEL:
                 answer = "yes" if self._agreed else "no"
-                await diagnoses.record(Diagnosis(jobset.uid, DiagnosisKind.CONSENT, time.time(), answer))
+                await diagnoses.record(Diagnosis(jobset.uid, DiagnosisKind.CONSENT, CLOCK.now(), answer))
         if not self._agreed:
             self._show_summary("dim", "○ ", f"Not inspected: {doubt}. H asks again.")
         return self._agreed
@@ -282,7 +282,7 @@ class HangTab(JobTab):
 
     def _show_slow_rank(self, found: Diagnosis) -> None:
         """Show what another console measured, which has the whole report."""
-        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(found, time.time())}."))
+        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(found, CLOCK.now())}."))
         self._show_advice(found.advice)
 
     def _show_advice(self, advice: Sequence[str]) -> None:

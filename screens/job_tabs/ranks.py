@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,6 +20,7 @@ from textual.widgets import Static
 
 from console.hang.slow_rank_words import LateRank, describe_slow_rank, format_share
 from console.hang.slow_ranks import SlowReport
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
@@ -175,7 +175,7 @@ class PodMatrix(Inked, can_focus=True):
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
 
     def render_line(self, y: int) -> Strip:
-        ground, now = self.rich_style, time.time()
+        ground, now = self.rich_style, CLOCK.now()
         count = self.ranks_per_line(self.size.width)
         first = y * count
         segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.ink("dim"))]
@@ -338,7 +338,7 @@ class RanksTab(JobTab):
         if line.jobset.state is JobState.PENDING:
             whose, known = self.live.app.whose, line.start is not None and line.start.at > 0
             lines = [
-                *start_lines(line.start, width, time.time()),
+                *start_lines(line.start, width, CLOCK.now()),
                 *waiting_lines(line.why, width, whose, start_known=known),
             ]
         self.waits.lines = tuple(map(tuple, lines))
@@ -350,7 +350,7 @@ class RanksTab(JobTab):
         lines = Lines()
         if line.slow is not None and _slow_ranks(line):
             gpus = line.ranks[self.rank].gpus if self.rank < len(line.ranks) else 0
-            lines = slow_lines(line.slow, self.rank, gpus, self.live.size.width - 3, time.time())
+            lines = slow_lines(line.slow, self.rank, gpus, self.live.size.width - 3, CLOCK.now())
         self.slow.lines = tuple(map(tuple, lines))
         self.slow.styles.height = len(lines)
         self.slow.display = bool(lines)

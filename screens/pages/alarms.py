@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -11,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.hang.bundle import find_unasked_bundle
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
 from screens.alarm_notices import line_of
@@ -117,7 +117,7 @@ class AlarmsScreen(LiveScreen):
         for each in self._possible_remedies(trouble):
             runs += [Span(f"{each.key}\u00a0", "accent"), Span(f"{each.title.replace(' ', NARROW)}  ")]
         plan = self.app.automatic.pending.get(trouble.jobset.key)
-        return [*runs, *([Span(f"{plan.words(time.time())}.", "waits")] if plan is not None else [])]
+        return [*runs, *([Span(f"{plan.words(CLOCK.now())}.", "waits")] if plan is not None else [])]
 
     def _possible_remedies(self, trouble: Trouble) -> list[Remedy]:
         return [each for each, does in list_remedies(self, trouble) if not does.startswith(NOT_POSSIBLE)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -13,6 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.google.node_pools import merge_google_pools
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import ranks
 from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
@@ -212,7 +212,7 @@ class FleetScreen(PoolsScreen):
 
     def _about_host(self, host: Host) -> list[Span]:
         node, fleet = host.node, self.app.fleet
-        runs = [Span(f"{node.name}  ", "strong"), *node_state(node, time.time()), Span("  ")]
+        runs = [Span(f"{node.name}  ", "strong"), *node_state(node, CLOCK.now()), Span("  ")]
         for pod in fleet.pods_by_node.get(node.name, ()):
             jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
             if pod.holds_gpus and jobset is not None:
@@ -221,7 +221,7 @@ class FleetScreen(PoolsScreen):
                 runs += [mark, Span(f" {jobset.name}{number}  ")]
             elif pod.holds_gpus:
                 runs += [Span(f"{pod.name}  ")]
-        measured = busbw_words(self.bandwidth_of_nodes().get(node.name), time.time())
+        measured = busbw_words(self.bandwidth_of_nodes().get(node.name), CLOCK.now())
         if measured:
             runs += [*measured, Span("  ")]
         elif node.last_busbw is not None:

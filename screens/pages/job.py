@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import ClassVar
 
@@ -12,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import Rank, first_failure
@@ -159,18 +159,18 @@ class JobScreen(LiveScreen):
         plan = self.app.automatic.pending.get(self.key)
         runs = told(self._line, gone=gone, ended=self._ended)
         if plan is not None:
-            runs = [Span(f"{plan.words(time.time())}; X, then w, cancels that. ", "waits"), *runs]
+            runs = [Span(f"{plan.words(CLOCK.now())}; X, then w, cancels that. ", "waits"), *runs]
         self.reason.runs = tuple(runs)
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         short = self.size.width < 125
         known = gone and bool(self._line or self._ended)
-        self.header.runs = tuple(head(self._line, self.key, gone=known, short=short, now=time.time()))
+        self.header.runs = tuple(head(self._line, self.key, gone=known, short=short, now=CLOCK.now()))
 
     def _show_saved(self) -> None:
         """Show what is saved and would be lost; no line for a job that trains nothing."""
-        line, now = self._line, time.time()
+        line, now = self._line, CLOCK.now()
         runs: list[Span] = []
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
             measures = self.session.measures.find_followed(self.key)

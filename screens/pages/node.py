@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.event import Event
 from console.kube.objects.node import Node, NodeFault
 from console.kube.snapshot import Fleet
@@ -115,7 +115,7 @@ class NodeScreen(NodeActions, PodActions):
 
     def show_fleet(self, fleet: Fleet) -> None:
         node = fleet.nodes.get(("", self._node_name))
-        now = time.time()
+        now = CLOCK.now()
         gone = (("State", Span("gone: the node was removed", "waits")),)
         facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
         self.facts.facts = (("Name", self._node_name), *facts)

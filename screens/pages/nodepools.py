@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -20,6 +19,7 @@ from console.google.node_pools import (
     format_operation_kind,
     format_operation_of,
 )
+from console.kube.arrivals import CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool, format_gpu_sum, host, pools
@@ -139,7 +139,7 @@ class NodepoolsScreen(PoolSizes):
         if self.pools is None or not self.app.connected:
             return
         found = self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
-        cluster, now = found.cluster, time.time()
+        cluster, now = found.cluster, CLOCK.now()
         self.table.show_rows({(each.pool.name,): each for each in found.pools})
         runs = [Span(f"{cluster.path}  ", "strong"), Span(f"{cluster.status.lower()} · {cluster.version}", "text")]
         runs.append(Span(f" · maintenance {cluster.maintenance or 'at any time'}", "dim"))
@@ -220,7 +220,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             return
         self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
         facts = self.pools.find_pool(self._pool)
-        now = time.time()
+        now = CLOCK.now()
         if facts is None:
             self.google.runs = (Span("Google has no pool of this name in the cluster.", "dim"),)
             self.progress.show([])

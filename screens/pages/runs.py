@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Difference, RunRecord, compare_values, find_run, last_success, running_runs
@@ -177,7 +177,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         runs = [run for run in runs if run not in going]
         if not runs:
             return
-        lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, time.time())}" for run in runs[:8]]
+        lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, CLOCK.now())}" for run in runs[:8]]
         lines += [f"and {len(runs) - 8} more"] if len(runs) > 8 else []
         lines.append("Their values and figures are deleted from the history. The jobs and their output stay.")
         question = f"Forget {wording.count(len(runs), 'run')}?"
@@ -317,7 +317,7 @@ class RunScreen(RunRecordsScreen):
         self.crumb = run.name
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
-        now = time.time()
+        now = CLOCK.now()
         self.facts.facts = (*run_facts(run, now, by=_owner(self, run)), ("GPU-time", cost_words(run.ledger(now))))
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
@@ -334,7 +334,7 @@ class RunScreen(RunRecordsScreen):
             return
         how = "compared with" if self._other_number else "compared with the last that succeeded:"
         self.against.runs = (
-            Span("── ", "faint"), Span(f"{how} ", "head"), Span(spoken(other, time.time()), "head"),
+            Span("── ", "faint"), Span(f"{how} ", "head"), Span(spoken(other, CLOCK.now()), "head"),
         )  # fmt: skip
         if self._named != (other.number, run.number):
             self._named = other.number, run.number
@@ -422,7 +422,7 @@ class RunScreen(RunRecordsScreen):
         run = self.run
         if run is None:
             return
-        now = time.time()
+        now = CLOCK.now()
         others = [each for each in self._runs if each.number != run.number]
         others.sort(key=lambda each: each.recipe != run.recipe)
         choices = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from textual.strip import Strip
 from textual.widgets import Input, Static
 
 from console.folders import atomic_write, make_private, read_own, state_folder
+from console.kube.arrivals import CLOCK
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.live import freshness_runs
 from screens.widgets.line import Inked, cut_name, fit_runs
@@ -134,7 +134,7 @@ class TitleBar(Inked):
             runs += [Span("  TLS unverified", "bad")]
         if title.read_only and width >= 80:
             runs += [Span("  read-only", "waits")]
-        fresh = freshness_runs(title.links, time.time(), trouble=title.trouble)
+        fresh = freshness_runs(title.links, CLOCK.now(), trouble=title.trouble)
         if brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.event import Event
 from screens import wording
 from screens.widgets.line import SnapshotText, as_last_known, dimmed, line
@@ -134,7 +134,7 @@ class Pane(SnapshotText):
         """Get the lines again and repaint if they changed; a hidden pane does nothing."""
         width, height = self.content_size
         if self.display and width and height:
-            before, lines = self.lines, self._ask(width, height - self.stale, time.time())
+            before, lines = self.lines, self._ask(width, height - self.stale, CLOCK.now())
             if self.stale and lines:
                 lines = [[*as_last_known(())], *map(dimmed, lines)]
             self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "dim")]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -38,6 +39,7 @@ FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 LOGS = FIXTURES.parents[1] / "parts" / "trainlog" / "tests" / "data"
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+EXEC = "client.authentication.k8s.io/v1"
 MINE = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train"
 
 
@@ -285,6 +287,26 @@ async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
                 await session.watch.wait_until_listed("pods", "pods", timeout=0.2)
             with pytest.raises(Unreachable, match=r"it listed nothing for 0\.2 s"):
                 await session.watch.wait_until_listed(silent=0.2)
+
+
+@pytest.mark.slow(reason="a credential plugin runs longer than a silent list is waited for")
+async def test_while_a_credential_plugin_runs_no_list_is_missed(tmp_path: Path) -> None:
+    os.mkfifo(go_on := tmp_path / "go-on")
+    answer = json.dumps({"apiVersion": EXEC, "kind": "ExecCredential", "status": {"token": "t"}})
+    script = f"read _ < {go_on}; echo '{answer}'"
+    async with ApiServer(secure=True) as server:
+        path = server.kubeconfig(
+            tmp_path, exec={"apiVersion": EXEC, "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
+        )
+        session = await Session.open(Settings(kubeconfig=path), kinds=["pods"])
+        try:
+            waiting = asyncio.create_task(session.watch.wait_until_listed(silent=1.0))
+            await eventually(lambda: session.watch.current_connection.client.login.unanswered(1.5))
+            assert not waiting.done()
+            await asyncio.to_thread(go_on.write_text, "\n")
+            assert (await waiting).links["pods"].state is WatchState.LIVE
+        finally:
+            await session.close()
 
 
 async def test_another_context_and_namespace(tmp_path: Path) -> None:

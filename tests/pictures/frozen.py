@@ -10,7 +10,6 @@ import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -43,8 +42,6 @@ READ = ("stalled", "loss is NaN", "step time up", "peak 657 GB/s", "peak 700 GB/
 TOLD = "|".join(READ)
 LAST_STEP = "4113/"
 """What the last line of the longest log says, which a pane shows."""
-OWN_CLOCKS = ("console.logs.stream", "console.logs.container_log", "screens.wording")
-"""Modules that have their own name of the clock."""
 THEMES = {"dark": DARK.name, "light": LIGHT.name}
 
 
@@ -62,8 +59,7 @@ def stopped_clock(folder: Path) -> Iterator[None]:
         stack.callback(time.tzset)
         stack.enter_context(patch.dict(os.environ, {**homes, "TZ": "UTC", "USER": "you"}))
         time.tzset()
-        for place in (time, *map(import_module, OWN_CLOCKS)):
-            stack.enter_context(patch.object(place, "time", stands_still))
+        stack.enter_context(patch.object(time, "time", stands_still))
         stack.enter_context(patch.object(CLOCK, "now", stands_still))  # else that of the practice cluster's answers
         stack.enter_context(patch.dict(Store.__init__.__kwdefaults__, clock=stands_still))
         # by a clock that stands still no second passes after the last of the lines from before

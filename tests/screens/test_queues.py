@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 from msgspec import structs
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
@@ -86,7 +87,7 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
         await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         assert "3d0h" not in screen_text(app)
         later = time.time() + 86400 * 3
-        monkeypatch.setattr("screens.columns.queues.time.time", lambda: later)
+        monkeypatch.setattr(CLOCK, "now", lambda: later)
         app.tick()
         await until(pilot, lambda: text_of(cast("QueuesScreen", app.screen).workloads).count("3d0h") == 2)
 

@@ -1,7 +1,16 @@
 from __future__ import annotations
 
+import time
+from email.utils import formatdate
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
+import screens
+from console.kube.arrivals import CLOCK
+from console.kube.store import Store
+from screens.columns.column import since as since_column
 from screens.sanitize import one_line
 from screens.wording import (
     JobColors,
@@ -17,6 +26,7 @@ from screens.wording import (
     pod_glyph,
     sentence,
     short_nodes,
+    since,
     size,
     sparkline,
 )
@@ -129,3 +139,24 @@ def test_the_rounding_of_means_is_no_trend() -> None:
     assert sparkline([loss, loss + 1e-18, loss - 1e-18]) == "▁▁▁"
     assert sparkline([-loss, 1e-18 - loss]) == "▁▁"
     assert sparkline([2.0, 2.00001]) == "▁█"
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0, 3.2e8, -3.2e8])
+def test_ages_follow_the_clock_of_the_api_server_whatever_that_of_this_machine_does(
+    jump: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(CLOCK, "_started", None)
+    CLOCK.note(formatdate(now, usegmt=True))
+    monkeypatch.setattr(time, "time", lambda: now + jump)
+    cell = since_column("AGE", lambda row: row.created).cell(SimpleNamespace(created=now - 630))
+    assert (since(now - 630), getattr(cell, "text", cell), Store().fleet.at) == (
+        "10m",
+        "10m",
+        pytest.approx(now, abs=2),
+    )
+
+
+def test_no_page_and_no_command_has_another_now() -> None:
+    here = Path(screens.__file__).parent
+    assert not [file for file in here.rglob("*.py") if "time.time" in file.read_text()]

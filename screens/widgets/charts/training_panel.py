@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.durations import DAY
+from console.kube.arrivals import CLOCK
 from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.health import Health
 from console.metrics.log_search import SAME_MOMENT, names_number
@@ -372,7 +372,7 @@ class TrainingPanel(MeasuresPanel):
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
             told = self._read_so_far(track) or summary(
-                track, self.gpu, now=time.time(), late=late, over=over, short=self.size.width < 100
+                track, self.gpu, now=CLOCK.now(), late=late, over=over, short=self.size.width < 100
             )
             self.sentence.runs = (*self.which("run"), *told)
         letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")

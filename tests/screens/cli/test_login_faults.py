@@ -31,7 +31,7 @@ FAULTS: dict[str, tuple[dict[str, str], dict[str, Any], str, int, str, str]] = {
         {"tls-server-name": "kubernetes.default"}, {"token": "t0"}, "", 4, "certificate is not for kubernetes.default",
         "tls-server-name",
     ),
-    "a plugin that hangs": ({}, {}, "exec sleep 300", 3, "/plugin has not answered for 7 s", "Run it by hand"),
+    "a plugin that hangs": ({}, {}, "exec sleep 300", 3, "/plugin has not answered for 10 s", "Run it by hand"),
     "a plugin of another version": ({}, {}, f"echo '{OTHER}'", 3, "/plugin speaks " + V1 + "beta1; the", "Run it by"),
     "a certificate without its key": (
         {}, {"client-certificate-data": PEM}, "", 2, 'User "u" has a client certificate without its key', "Write",
