@@ -162,8 +162,9 @@ class Session:
     def preflight(self) -> Preflight:
         """The checks before a launch."""
         from console.preflight.all_checks import Preflight
+        from console.preflight.check import CheckedCluster
 
-        return Preflight(self)
+        return Preflight(CheckedCluster(self.watch, self.google), lambda plan: self.launch.plan_texts.values(plan))
 
     @cached_property
     def google(self) -> GoogleServices:

@@ -130,6 +130,18 @@ class PoolStatus:
         return f"{self.pool.least} to {self.pool.most}" if self.pool.autoscaling else ""
 
 
+class GooglePool(Pool, frozen=True, kw_only=True):
+    """A pool of the fleet with what Google says of it."""
+
+    facts: PoolStatus
+    requests: int = 0  # requests to DWS that wait for machines of such a pool
+
+    @property
+    def nodes_total(self) -> int:
+        """Number of nodes, including those that Google is still creating."""
+        return max(len(self.nodes), self.facts.target or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class PoolsSnapshot:
     cluster: GkeCluster
@@ -240,7 +252,7 @@ def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> 
     here = {pool.name for pool in pools if pool.labelled}
     asked = sum(each.state in {"pending", "accepted"} for each in picture.requests)
     more = [
-        Pool(
+        GooglePool(
             name=name,
             machine_type=each.pool.machine_type,
             zones=each.pool.zones,
@@ -255,7 +267,7 @@ def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> 
     ]
     more.sort(key=lambda pool: (not pool.accelerator, pool.name))
     known = [
-        structs.replace(pool, facts=facts[pool.name]) if pool.labelled and pool.name in facts else pool
+        GooglePool(**structs.asdict(pool), facts=facts[pool.name]) if pool.labelled and pool.name in facts else pool
         for pool in pools
     ]
     return (*known, *more)

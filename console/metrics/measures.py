@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, structs
 
@@ -33,11 +33,12 @@ from trainlog import PASS_LINE
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.runs import Runs
     from console.logs.follow import LogService
     from console.logs.job_log import JobLog
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
+    from console.metrics.nccl.results import NcclTest
+    from console.metrics.training.steps import RunPosition
     from console.scheduling.launch_forecast import LaunchDemand
 
     Key = tuple[str, str]
@@ -53,6 +54,18 @@ BATCH_LINES = 32  # lines that are read before others get their turn
 RETRY_SECONDS = 15.0  # seconds after which tests that other consoles keep are looked for
 READ_HOLDS = 30.0  # seconds for which a log that was read to its end is not read again
 MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
+
+
+class RunMemory(Protocol):
+    """What the history of runs knows of earlier ones, and takes of those that run."""
+
+    async def past(self, server: str) -> list[PastRun]: ...
+    async def earlier_speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]: ...
+    async def earlier_phases(self, job: JobSet) -> Mapping[str, float]: ...
+    async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None: ...
+    async def record_training(
+        self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]
+    ) -> None: ...
 
 
 def _beside(record: Path) -> Path:
@@ -110,7 +123,7 @@ class MeasureService:
         self,
         cluster: WatchedCluster,
         logs: Callable[[], LogService],
-        runs: Callable[[], Runs],
+        runs: Callable[[], RunMemory],
         *,
         place: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,

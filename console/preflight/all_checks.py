@@ -20,6 +20,7 @@ from console.preflight import cluster, images, machines, storage
 from console.preflight.check import (
     Check,
     CheckContext,
+    CheckedCluster,
     LaunchNeeds,
     Repair,
     RepairKind,
@@ -32,7 +33,8 @@ from console.preflight.check import (
 
 if TYPE_CHECKING:
     from console.launch.recipes import LaunchPlan
-    from console.session import Session
+
+    PlanValues = Callable[[LaunchPlan], Mapping[str, Value]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ ADDON_TIMEOUT = 900.0  # seconds that GKE may take for an add-on
 _OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 
 
-async def _repair_addon(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_addon(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
     """Enable a GKE add-on; returns nothing to add to the repair's own words."""
     project, location, name, addon = target
     gke = await cluster.google.cloud.gke()
@@ -221,20 +223,20 @@ async def _repair_addon(cluster: Session, target: tuple[str, ...]) -> str:
     return ""
 
 
-async def _repair_services(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_services(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
     project, *services = target
     for service in services:
         await cluster.google.cloud.enable_service(project, service)
     return f"Enabled {', '.join(services)} in project {project}."
 
 
-async def _repair_repository(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_repository(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
     project, location, name = target
     await cluster.google.images.create_repository(project, location, name)
     return f"Created repository {name} in {location} of project {project}."
 
 
-async def _repair_queue(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_queue(cluster: CheckedCluster, target: tuple[str, ...]) -> str:
     namespace, name, above = target
     connection = cluster.watch.connection_for_change(f"create LocalQueue {name}")
     kind = kind_named("localqueues")
@@ -268,18 +270,16 @@ KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourcefla
 
 
 class Preflight:
-    def __init__(self, cluster: Session, *, limit: float = CHECK_TIMEOUT) -> None:
-        self._cluster = cluster
-        self._limit = limit
+    def __init__(self, cluster: CheckedCluster, values: PlanValues, *, limit: float = CHECK_TIMEOUT) -> None:
+        self._cluster, self._values, self._limit = cluster, values, limit
 
     def launch_needs(
         self, plan: LaunchPlan | None = None, *, namespace: str = "", bucket: str = "", registry: str = ""
     ) -> LaunchNeeds:
         """What a plan needs; without a plan the cluster as a whole is checked."""
         if plan is None:
-            return LaunchNeeds(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
-        values: Mapping[str, Value] = self._cluster.launch.plan_texts.values(plan)
-        return LaunchNeeds(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
+            return LaunchNeeds(namespace or self._cluster.watch.namespace, bucket=bucket, registry=registry)
+        return LaunchNeeds(plan.namespace, plan.recipe, plan.name, self._values(plan), bucket, registry)
 
     def pending_checks(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
         """The checks as rows that are still pending; BadInput for an unknown id."""

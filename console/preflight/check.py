@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed, NotFound, Unreachable
 from console.kube.kinds import ListWire
@@ -27,7 +27,8 @@ from console.scheduling.topology import MACHINE_GPUS
 if TYPE_CHECKING:
     from console.google.api.calls import GoogleSession
     from console.google.clusters import GkeCluster, Place
-    from console.session import Session
+    from console.google.services import GoogleServices
+    from console.kube.watched_cluster import WatchedCluster
 
     CheckFunction = Callable[["CheckContext"], Awaitable["Verdict"]]
 
@@ -321,10 +322,15 @@ SILENCE_TIMEOUT = 3.0  # seconds for which the API server may say nothing
 LIST_TIMEOUT = 20.0  # seconds for which a kind that is still being listed is waited for
 
 
+class CheckedCluster(NamedTuple):
+    watch: WatchedCluster
+    google: GoogleServices
+
+
 class SharedRequests:
     """The requests of one preflight run and their answers; each is sent once."""
 
-    def __init__(self, cluster: Session) -> None:
+    def __init__(self, cluster: CheckedCluster) -> None:
         self.cluster = cluster
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
 
@@ -346,16 +352,12 @@ class CheckContext:
     """Sends the requests of one check and logs them."""
 
     def __init__(self, requests: SharedRequests, needs: LaunchNeeds) -> None:
-        self.questions, self.wish = requests, needs
+        self.questions, self.cluster, self.wish = requests, requests.cluster, needs
         self.looks: list[Observation] = []
 
     @property
     def fleet(self) -> Fleet:
-        return self.questions.cluster.fleet
-
-    @property
-    def cluster(self) -> Session:
-        return self.questions.cluster
+        return self.cluster.watch.fleet
 
     async def send_request(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Send a request once for all checks, and log the outcome."""

@@ -53,7 +53,7 @@ _ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", 
 async def check_api_server(context: CheckContext) -> Verdict:
     running = (await context.get("/version", on_demand.BuildWire)).git_version or "of an unknown version"
     server = context.cluster.watch.current_connection.target.cluster.server
-    found = ok(f"The API server {running} at {server} answers (context {context.cluster.context}).")
+    found = ok(f"The API server {running} at {server} answers (context {context.cluster.watch.context}).")
     return combine_verdicts(
         combine_verdicts(found, await verdict_of(_check_nodes_listed(context))),
         await verdict_of(_check_cluster_status(context)),

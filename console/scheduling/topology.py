@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -18,10 +17,6 @@ from console.kube.objects.node import GKE, MAX_GPUS, Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, per_snapshot
 from kueue_rules import HOSTNAME
-
-if TYPE_CHECKING:
-    from console.google.node_pools import PoolStatus
-
 
 MACHINE_GPUS = 8  # GPUs of one A4 machine, and what a pod of a training job asks for
 
@@ -235,13 +230,10 @@ class Pool(Struct, frozen=True):
     starting: tuple[str, ...] = ()  # nodes that are on their way
     maintenance: tuple[Node, ...] = ()  # nodes whose maintenance is announced or under way
     floor: Floor = field(default_factory=lambda: Floor(""))
-    facts: PoolStatus | None = None  # what Google says of it; None: it was not asked
-    requests: int = 0  # requests to DWS that wait for machines of such a pool
 
     @property
     def nodes_total(self) -> int:
-        """Number of nodes, including those that Google is still creating."""
-        return max(len(self.nodes), (self.facts.target or 0) if self.facts else 0)
+        return len(self.nodes)
 
     @property
     def slots64(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.durations import HOUR
+from console.google.node_pools import GooglePool
 from console.kube.arrivals import CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
@@ -71,9 +72,9 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
 
 def _google(pool: Pool) -> list[Span]:
     """Google's state of a pool, if known: in full for pools without nodes."""
-    facts = pool.facts
-    if facts is None or (pool.nodes and facts.state == "ok"):
+    if not isinstance(pool, GooglePool) or (pool.nodes and pool.facts.state == "ok"):
         return []  # what failed and is over stands on the pool's page
+    facts = pool.facts
     glyph = {"ok": IDLE, "busy": UNDER_WAY, "bad": BAD}[facts.state]
     ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     said = [sentence(text).rstrip(".") for text in facts.sentences]
@@ -82,8 +83,7 @@ def _google(pool: Pool) -> list[Span]:
     return [glyph, Span(f" {'; '.join(said)}  ", ink)] if said else []
 
 
-def _empty(pool: Pool) -> str:
-    assert pool.facts is not None
+def _empty(pool: GooglePool) -> str:
     google = pool.facts.pool
     if pool.requests:
         return f"no machine yet: {count(pool.requests, 'request')} to DWS {'waits' if pool.requests == 1 else 'wait'}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import NotLoggedIn
-from console.google.node_pools import merge_google_pools
+from console.google.node_pools import GooglePool, merge_google_pools
 from console.kube.objects.node import Provisioning
 from console.scheduling.topology import pools
 from screens.pages.nodepools import PoolScreen
@@ -83,5 +83,5 @@ def test_the_lists_become_one() -> None:
     assert [each.name for each in found] == ["a4-pool", "e2", "a4-broken", "a4-flex", "a4-new", "a4-zero"]
     assert [each.nodes_total for each in found] == [3, 1, 2, 0, 0, 0]
     assert found[3].provisioning is Provisioning.QUEUED
-    assert found[1].facts is None
+    assert not isinstance(found[1], GooglePool)
     assert merge_google_pools(found, None) == found

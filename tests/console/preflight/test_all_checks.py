@@ -12,7 +12,7 @@ import yaml
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
 from console.preflight.all_checks import CHECKS, KINDS, Preflight
-from console.preflight.check import RepairKind, Result, Verdict, combine_verdicts, fail, ok, tally, warn
+from console.preflight.check import CheckedCluster, RepairKind, Result, Verdict, combine_verdicts, fail, ok, tally, warn
 from console.preflight.cluster import BETTER, FLOOR
 from console.session import Session
 from console.settings import Settings
@@ -55,7 +55,9 @@ async def test_what_may_not_be_seen_is_not_missing() -> None:
 async def test_no_answer_in_time_and_a_service_that_is_away() -> None:
     async with ground() as here:
         here.world.faults.append(Fault("GetCluster", grpc.StatusCode.OK, delay=3.0))
-        (late,) = await Preflight(here.session, limit=0.2).run_all(here.wish(), ("P03",))
+        cluster = CheckedCluster(here.session.watch, here.session.google)
+        impatient = Preflight(cluster, here.session.launch.plan_texts.values, limit=0.2)
+        (late,) = await impatient.run_all(here.wish(), ("P03",))
         assert late.result is Result.COULD_NOT
         assert "within" in late.reason
         assert late.looks[-1].outcome == "no answer in time"
