@@ -33,6 +33,7 @@ class Span(NamedTuple):
 
 
 Cell = str | Span | list[Span]  # what one cell of a table shows: plain text, text in one ink, or several runs
+Fact = tuple[str, Cell]  # a name and what it is
 
 
 def runs_of(cell: Cell, ink: str = "") -> list[Span]:

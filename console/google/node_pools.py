@@ -25,7 +25,6 @@ from console.scheduling.topology import Pool
 if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.google.api.container import Gke
-    from console.google.clusters import GkeCluster, GkeOperation, GkePool
     from console.kube.client import Client
     from console.kube.watched_cluster import WatchedCluster
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from console.launch.runs import Runs
     from console.launch.stop import JobStopper
     from console.launch.value_checks import MeasuredSaves
-    from console.metrics.alarm import Alarm
     from console.metrics.job_measures import JobMeasures
     from console.metrics.lost_work import LostWork, SeenFolder
     from console.metrics.seen_time import Span

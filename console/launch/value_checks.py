@@ -22,7 +22,6 @@ from console.metrics.seen_time import SpanKind, decode_seen_time
 if TYPE_CHECKING:
     Values = Mapping[str, Value]
     FieldProblems = Iterator[tuple[str, str]]  # path of a field, and what is wrong with it
-    from console.kube.nested_values import Value
     from console.launch.run_record import RunRecord
 
 

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from console.logs.job_log import JobLog
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
-    from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.steps import RunPosition
     from console.scheduling.launch_forecast import LaunchDemand
+    from trainlog import NcclTest, RunPosition
 
     Key = tuple[str, str]
 

@@ -35,7 +35,6 @@ from screens.wording import alarm_words, count, loss_words, percent
 
 if TYPE_CHECKING:
     from console.launch.run_database import RunHistory
-    from console.launch.run_record import RunRecord
     from console.metrics.health import Health
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
 RowT = TypeVar("RowT")
+RowKey = tuple[str, ...]  # what a row stays itself by, whatever is shown: usually namespace and name
 PAGE: Literal["page"] = "page"
 COMMAND: Literal["command"] = "command"
 

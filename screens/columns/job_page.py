@@ -11,20 +11,12 @@ from console.metrics.alarm import GLYPH, AlarmKind
 from console.metrics.health import HealthLevel
 from console.scheduling.ranks import first_failure
 from screens import wording
-from screens.columns.jobs import (
-    JobLine,
-    attempt_cell,
-    failure_words,
-    place_words,
-    ranks_cell,
-    reasons,
-    state_cell,
-)
+from screens.columns.column import RowKey
+from screens.columns.jobs import JobLine, attempt_cell, failure_words, place_words, ranks_cell, reasons, state_cell
 from screens.wording import Cell, Span, runs_of
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event
-    from screens.widgets.table.listing import RowKey
 
 
 def head(

@@ -14,14 +14,13 @@ from screens import wording
 from screens.columns.column import COMMAND, Column, since
 from screens.columns.jobs import health_runs
 from screens.sanitize import one_line
-from screens.wording import Cell, Span, alarm_words, loss_words
+from screens.wording import Cell, Fact, Span, alarm_words, loss_words
 from trainlog import find_nan_since
 
 if TYPE_CHECKING:
     from console.launch.recipes import Release
     from console.launch.stop import OrphanedResource, StopPlan
     from console.metrics.ledger import Ledger
-    from screens.widgets.pane import Fact
 
 _GLYPHS = {
     Outcome.WAITING: wording.IDLE,

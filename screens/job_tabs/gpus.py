@@ -29,11 +29,10 @@ from console.metrics.gpu_metrics import (
     sum_rates,
 )
 from console.metrics.job_monitor import gpu_faults
-from screens.columns.column import Column
+from screens.columns.column import Column, RowKey
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span, heat

@@ -26,13 +26,12 @@ from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, HealthLevel
 from console.scheduling.ranks import format_processes
 from screens import wording
-from screens.columns.column import Column
+from screens.columns.column import Column, RowKey
 from screens.columns.jobs import JobLine, slow_rank_words
 from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
 from screens.job_tabs.tab import JobTab
 from screens.sanitize import one_line
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import RULE, OutputText

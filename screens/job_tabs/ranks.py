@@ -27,7 +27,7 @@ from console.metrics.job_measures import RankProgress
 from console.scheduling.failure import FailureCard, rank_failures
 from console.scheduling.ranks import Rank
 from screens import wording
-from screens.columns.column import Column, since
+from screens.columns.column import Column, RowKey, since
 from screens.columns.job_page import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
@@ -37,7 +37,6 @@ from screens.widgets.log.lines import printable
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.events import EventTable
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span

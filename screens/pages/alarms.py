@@ -16,10 +16,10 @@ from console.metrics.alarm import GLYPH, Alarm
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.alarms import ALARMS
+from screens.columns.column import RowKey
 from screens.columns.live import alarms_of_session
 from screens.dialogs.act import ACT, NOT_POSSIBLE, REMEDIES, Remedy, Trouble, act_on_trouble, list_remedies, trouble_of
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, short_path

@@ -16,11 +16,11 @@ from console.google.clusters import Clusters, GkeCluster
 from console.google.services import GoogleServices
 from console.kube.snapshot import Fleet
 from screens.base import error_notice, error_runs
+from screens.columns.column import RowKey
 from screens.columns.google import CLUSTERS, ClusterRow
 from screens.dialogs.question import Prompt
 from screens.google_base import AskingScreen, enable_service
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, count, sentence

@@ -17,6 +17,7 @@ from console.scheduling.ranks import Rank
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
+from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.attach import open_editor_in_rank
@@ -25,7 +26,6 @@ from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_j
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines
 from screens.widgets.pane import Lines
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import MINE, Span, runs_of

@@ -21,6 +21,7 @@ from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand, Verdict, choose_queue, forecast
 from screens.base import LiveScreen
+from screens.columns.column import RowKey
 from screens.dialogs.launch import (
     PasteDialog,
     apply_paste,
@@ -45,7 +46,6 @@ from screens.widgets.form.launch_words import (
 )
 from screens.widgets.form.model import NAME, LaunchDraft
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.table import ResourceTable
 from screens.wording import count
 

@@ -18,10 +18,10 @@ from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.pages.pods import PodTable
-from screens.widgets.pane import Fact, Facts
+from screens.widgets.pane import Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
-from screens.wording import Span, clock, duration, moment, sentence, short_node
+from screens.wording import Fact, Span, clock, duration, moment, sentence, short_node
 
 
 def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | None = None) -> tuple[Fact, ...]:

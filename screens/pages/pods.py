@@ -19,7 +19,7 @@ from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.paned import PanedScreen
-from screens.widgets.pane import Fact, Facts, Lines, event_lines, fact_lines, whole_lines
+from screens.widgets.pane import Facts, Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
@@ -30,6 +30,7 @@ from screens.wording import (
     OK,
     UNDER_WAY,
     Cell,
+    Fact,
     Span,
     clock,
     count,

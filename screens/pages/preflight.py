@@ -15,10 +15,9 @@ from console.launch.recipes import LaunchPlan
 from console.preflight.check import WORST_FIRST, Check, Result, tally
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.column import Column
+from screens.columns.column import Column, RowKey
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span

@@ -18,6 +18,7 @@ from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, WHAT_IF
+from screens.columns.column import RowKey
 from screens.columns.jobs import JobLine, start_time
 from screens.columns.queues import (
     LOCAL_QUEUES,
@@ -33,7 +34,6 @@ from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span

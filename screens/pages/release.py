@@ -19,10 +19,10 @@ from console.launch.releases import ObjectFate, ReleaseChange
 from console.launch.stop import OrphanedResource
 from screens import wording
 from screens.base import LiveScreen
+from screens.columns.column import RowKey
 from screens.columns.runs import ORPHANED, REVISIONS
 from screens.dialogs.question import Confirm, Question
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs

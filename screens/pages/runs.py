@@ -17,7 +17,7 @@ from console.settings import YOU
 from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
-from screens.columns.column import Column
+from screens.columns.column import Column, RowKey
 from screens.columns.runs import RUNS, cost_lines, cost_words, outcome_cell, run_facts, run_sentence, spoken
 from screens.dialogs.launch import launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
@@ -29,7 +29,6 @@ from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
 from screens.widgets.pane import Facts, Lines, fact_lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText

@@ -15,14 +15,13 @@ from console.errors import BadInput, Conflict, ConsoleError
 from console.google.storage import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
 from screens.base import error_notice, error_runs
-from screens.columns.column import Column, since
+from screens.columns.column import Column, RowKey, since
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
 from screens.sanitize import one_line
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span

@@ -13,11 +13,11 @@ from console.kube.rank_address import RankAddress
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.base import LiveScreen
+from screens.columns.column import RowKey
 from screens.columns.tunnels import TUNNELS, open_now, ports_cell
 from screens.dialogs.attach import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span

@@ -16,9 +16,8 @@ from screens import wording
 from screens.widgets.line import SnapshotText, as_last_known, dimmed, line
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
-from screens.wording import Cell, Span, runs_of
+from screens.wording import Fact, Span, runs_of
 
-Fact = tuple[str, Cell]
 GAP = 3
 
 

@@ -18,10 +18,9 @@ from textual.reactive import reactive
 from console.metrics.export import REFERENCE_BAND, format_message_size
 from console.metrics.nccl_history import MeasuredTest, UsualBandwidth, comparable_tests, mean_speedup, usual_bandwidth
 from screens import wording
-from screens.columns.column import Column
+from screens.columns.column import Column, RowKey
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, MeasuresPanel, Plot, round_ticks
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span

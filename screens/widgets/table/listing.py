@@ -9,9 +9,7 @@ from itertools import chain, compress, islice
 from operator import is_not
 from typing import Any, Generic
 
-from screens.columns.column import RowT
-
-RowKey = tuple[str, ...]  # what a row stays itself by, whatever is shown: usually namespace and name
+from screens.columns.column import RowKey, RowT
 
 MANY = 2000
 """Rows from which on values to sort by are kept of those that have not changed; of fewer all are asked for anew, as

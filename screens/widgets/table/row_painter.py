@@ -12,9 +12,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
-from screens.columns.column import Column, RowT
+from screens.columns.column import Column, RowKey, RowT
 from screens.widgets.line import Inked, InkOf, cut_name, fit_runs, joined, line, wrap
-from screens.widgets.table.listing import RowKey
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth

@@ -28,9 +28,9 @@ from textual.strip import Strip
 
 from console.config import ListConfig
 from console.kube.snapshot import WatchState, WatchStatus
-from screens.columns.column import PAGE, Column, RowT
+from screens.columns.column import PAGE, Column, RowKey, RowT
 from screens.widgets.line import PaintedLines
-from screens.widgets.table.listing import Listing, RowKey
+from screens.widgets.table.listing import Listing
 from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
 

@@ -48,12 +48,8 @@ def test_a_message_of_the_rules_is_read_as_what_they_decided(
         Node(f"n{n}", {"block": "b", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110_000}) for n in range(nodes)
     ]
     tree = TopologyTree("net", ("block", HOSTNAME), flavor, machines, {})
-    queue = QueueNode(
-        "team",
-        quotas={("a4", GPU): Quota(16_000)},
-        groups=(ResourceGroup((GPU,), ("a4",)),),
-        within_queue="LowerPriority",
-    )
+    quotas, groups = {("a4", GPU): Quota(16_000)}, (ResourceGroup((GPU,), ("a4",)),)
+    queue = QueueNode("team", quotas=quotas, groups=groups, within_queue="LowerPriority")
     holding = [workload(held, holds=True)] if held else []
     (found,) = admission_cycle([asked], Snapshot([queue], (), [flavor], {"a4": tree}, holding))
     assert found.reason(Release(19, observability=True)) == token
