@@ -28,19 +28,25 @@ class Log(NamedTuple):
 # beginning of the file's name: what it holds
 LOGS = {
     "f01": Log([("nccl-timeout", 0, ""), ("nccl-timeout", 7, "")], ("ALLREDUCE", "SeqNum 96120"), steps=[32040]),
-    "f03": Log([("nccl-timeout", 3, ""), ("nccl-timeout", 2, "")], ("ALLREDUCE", "SeqNum 1132079")),
+    "f03": Log([("nccl-timeout", 3, ""), ("nccl-timeout", 2, ""), ("peer", None, "")], ("ALLREDUCE", "SeqNum 1132079")),
     "f05": Log(
         [("torchrun", 1, "notebook-29219ac6-fe8a-414b-ae0b-745c049baa37.notebook-29219ac6-fe8a-414b-ae0b-745c049baa37-"
           "distributed.default.svc.cluster.local")],
         ("exit code 1",), "torchrun: rank 1 failed, exit code 1; which rank failed first is not reported.",
     ),
     "f07": Log([("cuda-out-of-memory", None, "")], ("GPU 0", "1.70 GiB"), steps=[3237]),
-    "f09": Log([("time-limit", None, "node-7")], ("494583",), "Slurm: job 494583 was cancelled due to time limit."),
+    "f09": Log(
+        [("slurm", None, ""), ("time-limit", None, "node-7")], ("494583",),
+        "Slurm: job 494583 was cancelled due to time limit.",
+    ),
     "f11": Log([("xid", None, "")] * 5, ("Xid 149 on 0000:dc:00", "Xid 45 on 0000:97:00")),
     "f13": Log([("xid", None, "")], ("Xid 79 on 0000:44:00",)),
     "f15": Log([], depths=[0, 0, 0, 0, 0, 1, 2]),
     "f17": Log([("nccl-warning", None, "job-1111-2222-2")], ("AllGather : invalid root 0",)),
-    "f19": Log([("nccl-warning", None, "server1"), ("nccl-test", None, "")], ("unhandled system error",)),
+    "f19": Log(
+        [("nccl-warning", None, "server1"), ("nccl-test", None, ""), ("mpirun", None, "")], ("unhandled system error",),
+        "mpirun: a process failed: Primary job terminated.",
+    ),
     "n13": Log(
         [*(("nccl-test", None, f"HCA-{host}") for host in (14, 28, 111, 19)), ("mpirun", 251, "")],
         ("unhandled cuda error", "exit code 3"), "mpirun: rank 251 failed first, exit code 3.",

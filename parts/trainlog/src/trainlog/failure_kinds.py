@@ -23,7 +23,8 @@ FAILURE_WORDS = (  # a line without any of these names no failure; they are rare
     b"Watchdog caught collective", b"collective timeout from", b"failure detected by watchdog",
     b"NCCL WARN", b"NCCL failure", b"Test failure",
     b"Test CUDA failure", b"Test timeout", b"out of memory", b"Out of memory", b"OutOfMemoryError", b"OUT_OF_MEMORY",
-    b"Out Of Memory", b"oom_kill event", b"oom-kill event", b"xceeded memory limit", b"xceeded job memory limit",
+    b"Out Of Memory", b"to allocate request for",
+    b"oom_kill event", b"oom-kill event", b"xceeded memory limit", b"xceeded job memory limit",
     b"xceeded step memory limit", b"exits with return code", b" CANCELLED AT ",
     b"srun: error:", b"exited with non-zero status", b"noticed that process rank", b"ChildFailedError",
     b"failed (exitcode:", b"SignalException", b"Xid (", b"fallen off the bus", b"Traceback (most recent",
@@ -39,7 +40,8 @@ class LogFailure(Struct, frozen=True):
     kind: str
     """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
     torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or stage (of a launcher); and those of
-    the forms: cuda-error, driver, jax-task, rendezvous, peer (another process ended), storage."""
+    the forms: cuda-error, driver, jax-task, jax-error, rendezvous, peer (another process ended), data-loader, limits,
+    ray, engine (of inference), pod, node, checkpoint, nan, import, download, storage."""
     text: str  # what happened, in a sentence, without rank and host
     line: int  # number of the first line that names it, from 1
     rank: int | None = None
@@ -88,25 +90,41 @@ HINTS = {
     "mpirun": "What that rank printed last says why.",
     "gpu-lost": "The node has to be repaired or restarted: keep it out of the next launch.",
     "killed": "SIGKILL comes mostly from the kernel, when the container's memory runs out, or from a scheduler.",
+    "xid": "NVIDIA's list of Xid errors says what this number asks for; if it comes back, keep the node out of "
+    "the next launch.",
+    "cancelled": "Somebody, a failed node or a job of more priority cancelled it: the scheduler says which.",
+    "slurm": "What that task printed last says why.",
+    "deepspeed": "What that process printed before it ended says why.",
+    "crash": "A fault in native code: PYTHONFAULTHANDLER=1 prints the line of Python that called it.",
+    "signal": "Somebody or the node asked it to end: a preemption, a drain, a stop, or another node that failed first.",
+    "exception": "Its traceback stands before it, or in the log of the process that printed it.",
     "bus-error": "Mostly /dev/shm is full: mount a larger one, or use fewer data loader workers.",
 }
+_NVLINK = "An NVLink error: reset the GPUs of the node, and look at SXid lines of the switches."
+_RESET = "Reset the GPU; if it comes back, keep the node out of the next launch and have it repaired."
+_PROGRAM = "The program failed; the GPU keeps working. If it comes back on this GPU only, the GPU is faulty."
+SWITCH = "A fault of a switch between GPUs: a fatal one ends NVLink there, so restart the node; it may need repair."
 XIDS = {  # what an Xid mostly asks for
+    **dict.fromkeys((8, 32, 43, 69), _PROGRAM),
+    **dict.fromkeys((38, 46, 61, 62, 109, 110, 123, 143, 158), _RESET),
+    **dict.fromkeys((74, 136, 137, *range(144, 151), 155), _NVLINK),
     13: "The program used memory that is not its own, or the GPU is faulty: run it again on another one.",
     31: "The program used memory that is not its own; if it comes back on this GPU only, the GPU is faulty.",
-    43: "The program failed; the GPU keeps working.",
     45: "Cleanup after a program that ended: the error before it is the cause.",
     48: "An uncorrected memory error: drain the node, reset the GPU.",
     63: "A memory row is marked for remapping: reset the GPU when it is free.",
     64: "A memory row could not be remapped: the GPU has to be replaced.",
-    74: "An NVLink error: reset the GPUs of the node, and look at SXid lines of the switches.",
     79: "The GPU cannot be reached any more: keep the node out of the next launch and have it repaired.",
+    92: "Many corrected memory errors: watch the GPU; it may have to be replaced.",
     94: "An uncorrected memory error that ended only the programs it touched: reset the GPU when it is free.",
     95: "An uncorrected memory error that may touch every program on the GPU: drain the node and reset the GPU.",
     119: "The GPU's own processor does not answer: reset the GPU, restart the node if that does not help.",
     120: "The GPU's own processor failed: reset the GPU, restart the node if that does not help.",
-    144: "An NVLink error: reset the GPUs of the node.",
-    145: "An NVLink error: reset the GPUs of the node.",
-    149: "An NVLink error: reset the GPUs of the node.",
+    121: "An error of the link between the GPU and the processor (C2C): reset the GPU, look whether it comes back.",
+    140: "An uncorrected memory error: drain the node, reset the GPU.",
+    154: "What the driver asks for stands in its text; the Xid before it is the cause.",
+    156: "A faulty part of the GPU is retired: reset the GPU when it is free.",
+    157: "A faulty part of the GPU could not be retired: the GPU has to be replaced.",
 }
 WARNINGS = (  # words of a warning of libnccl, and what they mostly mean
     ("unhandled cuda error", "The CUDA error named there is the cause: look for Xid errors on that node."),
@@ -116,16 +134,25 @@ WARNINGS = (  # words of a warning of libnccl, and what they mostly mean
     ("Call to ibv", "The RDMA device refuses: look at the pod's networks, its limits (memlock) and the NIC's link."),
     ("async event: port error", "The link of that NIC went down."),
     ("No space left on device", "/dev/shm is full: mount a larger one."),
+    ("Duplicate GPU detected", "Two ranks use one GPU: look at LOCAL_RANK, set_device and CUDA_VISIBLE_DEVICES."),
+    (
+        "Got completion",
+        "A transfer between the hosts failed: the peer ended, or the link of a NIC or switch port is bad.",
+    ),
+    ("shared memory segment", "/dev/shm is full or cannot be used: mount a larger one."),
+    ("no socket interface found", "NCCL_SOCKET_IFNAME names no interface of the pod."),
+    ("ailed to find", "What it looks for is not in the pod: the networks, the plugin, or NCCL_SOCKET_IFNAME."),
+    ("out of memory", "The memory of the GPU ran out: use a smaller micro batch, or shard over more GPUs."),
+    ("Cuda failure", "The CUDA error named there is the cause: look for Xid errors on that node."),
+    ("imeout", "The other side does not answer: look at its pod, its last lines and the network between the two."),
+    ("timed out", "The other side does not answer: look at its pod, its last lines and the network between the two."),
+    ("invalid usage", "The ranks call NCCL in different ways: different sizes, types, versions or GPUs."),
+    ("mismatch", "The ranks call NCCL in different ways: different sizes, types, versions or GPUs."),
+    ("reset by peer", "Another rank ended first: its last lines tell why."),
 )
 EXCEPTIONS = (  # words of an exception and what they mostly mean
-    ("No space left on device", "A file system is full: the message names the path, or /dev/shm is meant."),
-    ("DataLoader worker", "Mostly the memory or /dev/shm ran out: use fewer workers, or mount a larger /dev/shm."),
-    ("Address already in use", "Another program listens on that port: choose another MASTER_PORT."),
     ("Connection refused", "The master was not there yet or has ended: look at rank 0."),
-    ("401 Client Error", "The token for downloads is missing or wrong (HF_TOKEN)."),
-    ("GatedRepoError", "The token's owner has not been given access to that model (HF_TOKEN)."),
     ("NCCL", "NCCL_DEBUG=WARN says what NCCL could not do."),
-    ("ModuleNotFoundError", "The image lacks that package."),
 )
 
 

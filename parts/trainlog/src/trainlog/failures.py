@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from trainlog.failure_forms import FailureForm, find_form
+from trainlog.failure_forms import GOES_ON, FailureForm, find_form
 from trainlog.failure_kinds import (
     EXCEPTIONS,
     FAILURE,
     FAILURE_WORDS,
     HINTS,
+    SWITCH,
     WARNINGS,
     XIDS,
     LogFailure,
@@ -33,7 +34,7 @@ from trainlog.word_search import LineBlocks, WordSearch, iter_spans_with
 MAX_LINE = 1 << 13  # bytes of a line that are kept
 MAX_FAILURES = 1000  # failures that are kept; of more only their number
 TAIL = 32 << 10  # bytes at the end of a log in which a launcher says how it ended: little comes after it
-WORDS = WordSearch(*FAILURE_WORDS)
+WORDS = WordSearch(*FAILURE_WORDS, b"Error: ", b"Exception: ")
 _REPORTED = 40  # lines of which a report may consist for each process that it names
 _MAX_TEXT = 300  # letters of a log's own words that are kept
 
@@ -59,10 +60,14 @@ _FLIGHT = lazy_pattern(
 )
 _CUDA_OOM = lazy_pattern(
     r"(?:CUDA|HIP)(?: error:)? out of memory\b(?P<said>[^\n]{0,200})|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|RESOURCE_EXHAUSTED: Out of memory (?P<jax>[^\n]{0,120})|torch(?:\.cuda)?\.OutOfMemoryError: (?P<other>.{0,200})"
+    r"|(?i:RESOURCE[_ ]EXHAUSTED): (?:XLA:TPU.{0,60})?(?i:Out of memory|Failed to allocate request|Ran out of memory)"
+    r"|Allocator \(GPU_\d{1,3}_bfc\) ran out of memory(?!.{0,400}not a failure)"
+    r"|torch(?:\.cuda)?\.OutOfMemoryError: (?P<other>.{0,200})"
 )
-_TRIED = lazy_pattern(r"(?i:tried|trying) to allocate (?:([\d.]{1,12} ?[KMGT]?i?B)\b|(\d{1,18}) ?bytes)")
-_GPU = lazy_pattern(r"\bGPU (\d{1,3})\b")
+_TRIED = lazy_pattern(
+    r"(?i:tried|trying|failed) to allocate (?:request for )?(?:([\d.]{1,12} ?[KMGT]?i?B)\b|(\d{1,18}) ?bytes)"
+)
+_GPU = lazy_pattern(r"\bGPU[ _](?P<gpu>\d{1,3})(?:\b|_bfc)|device ordinal (?P<device>\d{1,3})")
 _HOST_OOM = lazy_pattern(
     r"oom[_-]kill event|Out of memory: Kill|cgroup out of memory: Kill|[Ee]xceeded (?:job |step )?memory limit"
 )
@@ -97,6 +102,11 @@ _EXCEPTION_LINE = lazy_pattern(
     r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?<!Group)(?:Error|Exception|Exit|Interrupt)(?::|\s*$)"
 )
 _EXCEPTION = lazy_pattern(r"\s{0,4}((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:: (.{0,2000}))?\s*$")
+_UNTRACED = lazy_pattern(  # an exception with its message at the beginning of what is printed, without its traceback
+    r"(?:^|(?<=[\])}>|])|(?<=[\])}>|] )|(?<=\]: )|(?<=\d )|(?<=(?:ERROR|FATAL)[: ])|(?<=ERROR: ))"
+    r"(?:[A-Za-z_]\w{0,80}\.){0,8}(?:[A-Z]\w{0,80}Error|(?:[A-Z]\w{0,80})?Exception): (?:\S{1,120} \S|['\"]).{0,2000}"
+)
+_MILD = lazy_pattern(r"\bWARN|[Ww]arning\b|\b(?:INFO|DEBUG)\b")
 _ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-memory", "slurm", "signal")
 """Kinds that say how a launcher or a scheduler ended a job, the one that says most first."""
 
@@ -214,6 +224,9 @@ class FailureParser:
             hint = HINTS.get(named.hint, named.hint)
             words = raised.text if raised is not None and named.text in raised.text else named.text
             found = [LogFailure(named.kind, words[:_MAX_TEXT], line, named.rank, named.host, hint)]
+        mild = found or raised is not None or GOES_ON.search(text) or _MILD.search(text)
+        if not mild and (alone := _UNTRACED.search(bare)) and (untraced := _parse_exception(alone.group(), number)):
+            found = [untraced]
         for each in found:
             self._add_failure(each, text, at)
         return bool(found)
@@ -401,7 +414,7 @@ def _parse_cuda_error(text: str, line: int) -> Iterator[LogFailure]:
     tried, gpu = _TRIED.search(text), _GPU.search(text, found.start())
     size = (tried.group(1) or f"{int(tried.group(2)) / 2**30:.2f} GiB") if tried else ""
     more = f", tried to allocate {size}" if size else ""
-    where = f" on GPU {gpu.group(1)}" if gpu else ""
+    where = f" on GPU {gpu[1] or gpu[2]}" if gpu else ""
     yield LogFailure("cuda-out-of-memory", f"CUDA out of memory{where}{more}", line)
 
 
@@ -465,7 +478,7 @@ def _parse_xid_fault(text: str, line: int) -> Iterator[LogFailure]:
     if found := parse_xid(text):
         what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
         said = f"{what}: {found.text}" if found.text else what
-        hint = "" if found.switch else XIDS.get(found.number, "")
+        hint = SWITCH if found.switch else XIDS.get(found.number, "")
         yield LogFailure("xid", said[:_MAX_TEXT], line, hint=hint)
 
 
@@ -500,7 +513,7 @@ _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
     ("Watchdog caught collective", _parse_watchdog), ("collective timeout from", _parse_flight_recorder),
     ("failure detected by watchdog", _parse_flight_recorder),
     ("out of memory", _parse_cuda_error), ("OutOfMemoryError", _parse_cuda_error), ("OUT_OF_MEMORY", _parse_cuda_error),
-    ("RESOURCE_EXHAUSTED", _parse_cuda_error),
+    ("RESOURCE_EXHAUSTED", _parse_cuda_error), ("to allocate request for", _parse_cuda_error),
     ("oom_kill event", _parse_host_oom), ("oom-kill event", _parse_host_oom), ("ut of memory: Kill", _parse_host_oom),
     (" memory limit", _parse_host_oom), ("exits with return code", _parse_deepspeed), (" CANCELLED AT ", _parse_slurm),
     ("srun: error:", _parse_srun), ("noticed that process rank", _parse_mpirun_notice),
