@@ -129,6 +129,13 @@ def _kept_health(jobset: JobSet, fleet: Fleet, job_progress: JobProgress, alarms
     return Health(state, level, words, alarmed and not end.code, code=end.code, culprit=culprit, kept=True)
 
 
+def open_end(health: Health) -> str:
+    """The verdict on a job that ends when somebody stops it, whatever earlier ones took; empty: it ends by itself."""
+    if health.kept:
+        return f"{health.state}, pods kept"
+    return health.state if health.state in NO_STEPS or health.state == "diverged" else ""
+
+
 def kept_words(jobset: JobSet, job_progress: JobProgress, now: float) -> str:
     """Since when the pods of an ended job hold their GPUs for nothing: "pods kept, 16 GPUs idle since 12 min"."""
     end = job_progress.end

@@ -18,6 +18,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine
+from console.metrics.health import job_health, open_end
 from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from console.logs.job_log import JobLog
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
+    from console.metrics.job_progress import JobProgress
     from console.scheduling.launch_forecast import LaunchDemand
     from trainlog import NcclTest, RunPosition
 
@@ -72,13 +74,27 @@ def _beside(record: Path) -> Path:
 
 
 def _forecast(
-    fleet: Fleet, left: Mapping[str, float], past: Iterable[PastRun], record: Path, server: str
+    fleet: Fleet, known: Mapping[str, JobProgress], past: Iterable[PastRun], record: Path, server: str
 ) -> tuple[Mapping[Key, ExpectedStart], StartWindows]:
     times, seen = PastTimes(fleet, past), read_seen_workloads(_beside(record))
     arrivals = expected_arrivals(fleet, seen, server, times)
-    windows = start_windows(fleet, left, run_times(fleet, times), arrivals=arrivals)
+    left, open_ends = foreseen_ends(fleet, known)
+    windows = start_windows(fleet, left, run_times(fleet, times), arrivals=arrivals, open_ends=open_ends)
     corrected = correct_windows(windows.by_key, read_recorded_windows(record), server, fleet.at)
-    return with_windows(expected_starts(fleet, left), structs.replace(windows, by_key=corrected)), windows
+    return with_windows(expected_starts(fleet, left, open_ends), structs.replace(windows, by_key=corrected)), windows
+
+
+def foreseen_ends(fleet: Fleet, known: Mapping[str, JobProgress]) -> tuple[dict[str, float], dict[str, str]]:
+    """By uid the seconds after which running jobs end by their progress, and verdicts by which nobody knows it."""
+    left, open_ends = {}, {}
+    for uid, each in known.items():
+        if (jobset := fleet.jobset_by_uid.get(uid)) is None:
+            continue
+        if (seconds := each.seconds_left) is not None:
+            left[uid] = max(0.0, each.at + seconds - fleet.at)
+        if words := open_end(job_health(jobset, fleet, job_progress=each)):
+            open_ends[uid] = words
+    return left, open_ends
 
 
 def _feed_reader(reader: LogReader, batch: Sequence[RankLine]) -> bool:
@@ -186,8 +202,8 @@ class MeasureService:
             fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
             if fleet is not self._forecast[0] and (began := now()) >= self._forecast[1]:
                 past = await self._runs().past(self._cluster.server)
-                left, server = self._remaining_seconds(fleet), self._cluster.server
-                work = asyncio.to_thread(_forecast, fleet, left, past, self._record_path, server)
+                known, server = dict(self.progress_reader.known), self._cluster.server
+                work = asyncio.to_thread(_forecast, fleet, known, past, self._record_path, server)
                 starts, self.windows = await work
                 rest = max(FORECAST_SECONDS, RESTS_FORECAST * (now() - began))
                 self._forecast = fleet, now() + rest, starts
@@ -202,9 +218,9 @@ class MeasureService:
         await self.progress_reader.update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
         past = await self._runs().past(self._cluster.server)
         fleet, key = with_waiting_launch(self._cluster.fleet, ask)
-        left, server = self._remaining_seconds(fleet), self._cluster.server
+        known, server = dict(self.progress_reader.known), self._cluster.server
         async with self._forecasting:
-            starts, _ = await asyncio.to_thread(_forecast, fleet, left, past, self._record_path, server)
+            starts, _ = await asyncio.to_thread(_forecast, fleet, known, past, self._record_path, server)
         return starts.get(key)
 
     async def poll_starts(self) -> bool:
@@ -219,12 +235,6 @@ class MeasureService:
             with suppress(OSError):  # a4 forecast says why
                 await self.record_windows()
         return self.starts != before
-
-    def _remaining_seconds(self, fleet: Fleet) -> dict[str, float]:
-        """Of running jobs whose progress tells it, by uid."""
-        known = self.progress_reader.known
-        left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.seconds_left) is not None}
-        return {uid: max(0.0, seconds) for uid, seconds in left.items() if uid in fleet.jobset_by_uid}
 
     async def record_windows(self) -> Sequence[RecordedWindow]:
         """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""

@@ -28,6 +28,7 @@ MAX_WAITING = 200  # workloads that are tried, of all queues; those further behi
 MAX_ENDS = 200  # ends of running jobs that are looked at
 MAX_ALONE = 24  # jobs of no known end of which it is looked at what would start at once if each of them ended
 _NAMED = 3
+NO_OPEN_ENDS: Mapping[str, str] = {}
 
 
 class ExpectedStart(Struct, frozen=True):
@@ -83,9 +84,15 @@ def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
     return min((each for each in known if each is not None), default=None)
 
 
-def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, ExpectedStart]:
-    """Expected starts by workload key; `left`: remaining seconds of running jobs, by JobSet uid."""
-    found = _Simulation(fleet, left).run()
+def expected_starts(
+    fleet: Fleet, left: Mapping[str, float], open_ends: Mapping[str, str] = NO_OPEN_ENDS
+) -> dict[Key, ExpectedStart]:
+    """Expected starts by workload key.
+
+    `left`: remaining seconds of running jobs, `open_ends`: verdicts on those that may be stopped at any time, such as
+    "stalled"; both by JobSet uid.
+    """
+    found = _Simulation(fleet, left, open_ends).run()
     for key, start in found.items():
         queue = fleet.cluster_queue_of(fleet.workloads[key])
         if queue is not None and queue.checks:
@@ -94,13 +101,13 @@ def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, Expect
 
 
 class _Simulation:
-    def __init__(self, fleet: Fleet, left: Mapping[str, float]) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: Fleet, left: Mapping[str, float], open_ends: Mapping[str, str]) -> None:
+        self._fleet, self._open_ends = fleet, open_ends
         self._flavors = all_gpu_flavors(fleet)
         self._cluster = cluster_of(fleet, self._flavors)
         self._found: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, Workload]] = []
-        self._limited = False  # whether of some only the latest end is known
+        self._limited: list[Workload] = []  # of which only the latest end is known
         self._endless: list[Workload] = []
         self._missing: dict[tuple[str, str], frozenset[str]] = {}  # by queue and shape of a workload
         for queue in fleet.cluster_queues.values():
@@ -109,12 +116,14 @@ class _Simulation:
                 held = self._cluster.snapshot.queues[queue.name].workloads.get(each.key)
                 if held is None or not held.pod_sets:
                     continue
+                is_limited = seconds is None or each.job_uid in open_ends
                 if seconds is None and (limit := time_limit(each, fleet)) is not None:
-                    seconds, self._limited = max(0.0, held.reserved + limit - fleet.at), True
+                    seconds = max(0.0, held.reserved + limit - fleet.at)
                 if seconds is None:
                     self._endless.append(held)
                 else:
                     self._ends.append((fleet.at + seconds, held))
+                    self._limited += [held] * is_limited
         self._ends.sort(key=lambda end: end[0])
         self._restore = self._cluster.checkpoint()
 
@@ -131,7 +140,7 @@ class _Simulation:
                 continue  # it was preempted meanwhile
             self._cluster.end(workload)
             name = job_name(self._fleet.workloads[workload.key])
-            latest = bool(self._endless) or self._limited or any(found.at for found in self._found.values())
+            latest = bool(self._endless or self._limited) or any(found.at for found in self._found.values())
             for started in self._admit():
                 self._found.setdefault(started.key, ExpectedStart(at, name, latest=latest))
         first = [key for key, found in self._found.items() if found.at]
@@ -149,7 +158,7 @@ class _Simulation:
             return
         earliest = self._earliest()
         sooner: dict[Key, list[str]] = defaultdict(list)
-        for each in self._endless[:MAX_ALONE]:
+        for each in (*self._endless, *self._limited)[:MAX_ALONE]:
             self._restore()
             self._cluster.end(each)
             for started in self._cluster.admit(self._fleet.at):
@@ -167,7 +176,7 @@ class _Simulation:
         """The earliest start of each, if all jobs of unknown end ended now, and the jobs that start at once too."""
         self._restore()
         found: dict[Key, float] = {}
-        for each in self._endless:
+        for each in (*self._endless, *self._limited):
             self._cluster.end(each)
         for at, ended in [(self._fleet.at, None), *self._ends[:MAX_ENDS]]:
             if ended is not None and not self._cluster.holds(ended):
@@ -192,23 +201,26 @@ class _Simulation:
 
     def _why_unknown(self, workload: Workload, first: list[Key]) -> str:
         if endless := self._endless_before(workload):
-            names = ", ".join(endless[:_NAMED])
+            verdicts = [self._open_ends.get(each.job_uid, "") for each in endless]
+            named = [job_name(each) + f" ({told})" * bool(told) for each, told in zip(endless, verdicts, strict=True)]
             more = f" and {len(endless) - _NAMED} more" if len(endless) > _NAMED else ""
-            verb = "runs" if len(endless) == 1 else "run"
-            return f"how long {names}{more} still {verb} is not known"
+            who, one = f"{', '.join(named[:_NAMED])}{more}", len(endless) == 1
+            if any(verdicts):  # what is stalled or kept does not run
+                return f"when {who} {'ends' if one else 'end'} is not known"
+            return f"how long {who} still {'runs' if one else 'run'} is not known"
         if first:
             names = ", ".join(job_name(self._fleet.workloads[key]) for key in first[:_NAMED])
             return f"others start before it ({names}), and how long they will run is not known"
         return "it has no room even when all that runs has ended"
 
-    def _endless_before(self, workload: Workload) -> list[str]:
-        """Names of running jobs of no known end whose quota or nodes the workload waits for."""
+    def _endless_before(self, workload: Workload) -> list[ClusterWorkload]:
+        """Running jobs of no known end whose quota or nodes the workload waits for."""
         missing, queues = self._blocking_flavors(workload), self._cluster.snapshot.queues
         trees, root, found = self._cluster.snapshot.trees.keys(), queues[workload.cluster_queue].root, []
         for each in self._endless:
             held = _flavors_of(each) & missing
             if held and (queues[each.cluster_queue].root is root or held & trees):
-                found.append(job_name(self._fleet.workloads[each.key]))
+                found.append(self._fleet.workloads[each.key])
         return found
 
     def _blocking_flavors(self, workload: Workload) -> frozenset[str]:

@@ -23,7 +23,7 @@ from msgspec import Struct, structs
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.expected_starts import ExpectedStart, all_gpu_flavors, cluster_of, time_limit
+from console.scheduling.expected_starts import NO_OPEN_ENDS, ExpectedStart, all_gpu_flavors, cluster_of, time_limit
 from console.scheduling.kueue_snapshot import queue_order
 from console.scheduling.quota_accounts import job_name
 from console.yielding import WorkSlices
@@ -171,9 +171,13 @@ def start_windows(
     budget: float = BUDGET,
     rollouts: int = ROLLOUTS,
     arrivals: Arrivals = NO_ARRIVALS,
+    open_ends: Mapping[str, str] = NO_OPEN_ENDS,
 ) -> StartWindows:
-    """Of those whose start can be known; `left` and `times` by uid of the JobSet. Blocking: as long as the budget."""
-    return _Rollouts(fleet, left, times, arrivals, seed).run(budget, rollouts)
+    """Of those whose start can be known; `left`, `times` and `open_ends` (see `expected_starts`) by uid of the JobSet.
+
+    Blocking: as long as the budget.
+    """
+    return _Rollouts(fleet, left, times, arrivals, seed, open_ends).run(budget, rollouts)
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
@@ -245,7 +249,13 @@ class _SharedCluster:
 
 class _Rollouts:
     def __init__(
-        self, fleet: Fleet, left: Mapping[str, float], times: Mapping[str, RunTime], arrivals: Arrivals, seed: int
+        self,
+        fleet: Fleet,
+        left: Mapping[str, float],
+        times: Mapping[str, RunTime],
+        arrivals: Arrivals,
+        seed: int,
+        open_ends: Mapping[str, str],
     ) -> None:
         self.fleet, self._left, self.times, self.arrivals, self.dice = fleet, left, times, arrivals, Random(seed)
         cluster = cluster_of(fleet, all_gpu_flavors(fleet))
@@ -264,7 +274,8 @@ class _Rollouts:
                 held = cluster.snapshot.queues[queue.name].workloads.get(each.key)
                 if held is None or not held.pod_sets:
                     continue
-                if each.job_uid not in left and each.job_uid not in times:
+                self._endless |= each.job_uid in open_ends
+                if each.job_uid not in left and (each.job_uid not in times or each.job_uid in open_ends):
                     self._endless, limit = True, time_limit(each, fleet)
                     if limit is None:
                         continue

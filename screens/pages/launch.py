@@ -19,7 +19,13 @@ from console.kube.snapshot import Fleet
 from console.launch.choices import FieldChoices
 from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
 from console.scheduling.expected_starts import ExpectedStart
-from console.scheduling.launch_forecast import LaunchDemand, Verdict, choose_queue, forecast
+from console.scheduling.launch_forecast import (
+    LaunchDemand,
+    Verdict,
+    choose_queue,
+    closed_queue_forecast,
+    forecast,
+)
 from screens.base import LiveScreen
 from screens.columns.column import RowKey
 from screens.dialogs.launch import (
@@ -272,8 +278,6 @@ class LaunchScreen(LiveScreen):
         if planned is None or self.draft is None:
             return
         plan, problems = planned
-        found = {problem.path: problem.message for problem in reversed(problems)}
-        self.form.show_problems({**self.draft.server_says, **found})
         self.head.tell_notes(() if problems else self.session.launch.notes(plan), sound=not problems)
         self._tell_fit()
         self._check_soon()
@@ -332,7 +336,11 @@ class LaunchScreen(LiveScreen):
             return
         plan, problems = planned
         self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
-        ask = self._demand()
+        ask, found = self._demand(), {problem.path: problem.message for problem in reversed(problems)}
+        closed = closed_queue_forecast(self.app.fleet, ask) if ask is not None and ask.queue else None
+        if closed is not None and closed.verdict is Verdict.NEVER:
+            found["queue"] = closed.sentence
+        self.form.show_problems({**self.draft.server_says, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.tell_fit(self.app.fleet, ask, start)
         if self._demand_of_any_queue() != self._asked:

@@ -378,7 +378,7 @@ async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_n
 async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
-        await to_form(app, pilot)
+        screen = await to_form(app, pilot)
         await pilot.press("backspace", "2")
         await until(pilot, lambda: "✗ GPUs" in screen_text(app))
         assert "must be 8, 16 or 32." in screen_text(app)
@@ -388,6 +388,10 @@ async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> N
         assert session.called("check") == []
         await pilot.press("x")
         await until(pilot, lambda: "must be a whole number" in screen_text(app))
+        screen.form.put_texts({"gpus": "8", "queue": "nope"})
+        await until(pilot, lambda: "✗ Queue" in screen_text(app))
+        screen.form.put_texts({"queue": "a4"})
+        await until(pilot, lambda: "✗ Queue" not in screen_text(app))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

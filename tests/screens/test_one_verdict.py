@@ -1,11 +1,13 @@
 """A job has one verdict at any moment: every place tells the same state, reason, pod and exit code.
 
+A forecast of what waits for it ends it only where it ends by itself, and else has its verdict too.
 What its pods print is what the practice cluster's programs print with each of its faults; no cluster is started.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,8 +17,9 @@ import pytest
 from msgspec import structs
 
 from console.config import Thresholds
-from console.kube.objects.meta import Condition
+from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.pod import Container
+from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor
 from console.launch.run_record import Outcome, RunRecord, finish_record, update_from_cluster, update_seen
 from console.launch.runs import latest_figures
 from console.logs.line import LogLine, RankLine
@@ -27,6 +30,9 @@ from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import progress_of_measures
 from console.metrics.measured_log import LogReader
+from console.metrics.measures import foreseen_ends
+from console.scheduling.expected_starts import expected_starts
+from console.scheduling.start_windows import FEWEST, RunTime, start_windows, with_windows
 from practice.programs.choice import RECIPES
 from practice.programs.faults import KINDS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts
@@ -34,12 +40,13 @@ from screens.cli.job import health_code
 from screens.cli.wait import _over, conditions
 from screens.cli.why import _words
 from screens.columns.job_page import head, told, training_waits
-from screens.columns.jobs import JobLine, last_cell, state_cell
+from screens.columns.jobs import JobLine, last_cell, start_words, state_cell
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import RUNS, outcome_cell
 from screens.widgets.job_pane import job_lines
 from screens.wording import runs_of
 from tests.fakes import fleet_of
+from tests.screens.queue_scene import claim, cluster_queue
 from tests.screens.scene import jobset, rank
 from trainlog import PASS_LINE
 
@@ -201,6 +208,22 @@ def places(line: JobLine, measures: JobMeasures) -> dict[str, str]:
     return rows
 
 
+def forecast(line: JobLine) -> str:
+    """When a job starts that waits for all that this one holds, of whose kind earlier ones took two hours."""
+    behind = jobset("next", 1, conditions=(Condition("Suspended", "True"),))
+    waits = claim(behind, waits="insufficient unused quota")
+    queue = structs.replace(cluster_queue("a4", line.jobset.gpus), quotas=(Quota("a4", GPU, line.jobset.gpus),))
+    fleet = fleet_of(
+        queue, LocalQueue("default", "a4", cluster_queue="a4"), ResourceFlavor("a4"),
+        line.jobset, claim(line.jobset), behind, waits, *line.fleet.pods.values(),
+    )  # fmt: skip
+    assert line.job_progress is not None
+    left, open_ends = foreseen_ends(fleet, {line.jobset.uid: line.job_progress})
+    earlier = {line.jobset.uid: RunTime(7200, 0.1)}
+    windows = start_windows(fleet, left, earlier, budget=30, rollouts=FEWEST, open_ends=open_ends)
+    return start_words(with_windows(expected_starts(fleet, left, open_ends), windows)[waits.key], fleet.at)
+
+
 def facts(health: Health) -> tuple[str, int | None, int | None, bool]:
     return health.state, health.code, health.culprit, health.kept
 
@@ -233,6 +256,14 @@ async def test_every_place_tells_the_same(case: Case) -> None:
         assert (by_end.kind, case.reason in by_end.words) == (AlarmKind.KEPT, True)
     assert health_code(by_tail.health) == case.why
 
+    starts = {
+        "running": r"(between \d\d:\d\d and|about) \d\d:\d\d(, when train ends)?",
+        "diverged": r"at once if train ends; at the latest \d\d:\d\d, in .*, when train ends",
+    }
+    how = case.state if case.state == "stalled" else f"{case.state}, pods kept"
+    unknown = rf"at once if train ends: when train \({how}\) ends is not known"
+    for line in () if by_tail.health.over else (by_tail, by_log):
+        assert re.fullmatch(unknown if case.kept else starts.get(case.state, unknown), forecast(line))
     ends = progress is not None and progress.eta is not None
     assert ends == (case.state == "running" and case.fault != "hang:1")  # only of what goes on an end is foretold
     watched = cast("Any", SimpleNamespace(progress=progress, complete=True))

@@ -318,6 +318,7 @@ def test_a_time_limit_gives_the_latest_start_of_those_behind(limit: str) -> None
     latest = first.conditions[0].since + 4000.0
     starts = expected_starts(fleet, {})
     assert (starts[behind.key].at, starts[behind.key].latest) == (latest, True)
+    assert (starts[behind.key].earliest, starts[behind.key].sooner) == (0.0, ("first",)), "it may end before"
     found = start_windows(fleet, {}, {}, budget=LONG)
     assert (found.by_key[behind.key].end, found.by_key[behind.key].latest) == (latest, True)
     without = plain_scene(plain("first", 8), behind)
