@@ -1,4 +1,4 @@
-"""What jobs do in one workspace at the same time, and what they load into it."""
+"""Locks and flags of a workspace, and what jobs load into it; jobs beside each other are rehearsed."""
 
 from __future__ import annotations
 
@@ -30,43 +30,13 @@ def script(pod: Sandbox, text: str) -> str:
     return str(file)
 
 
-def of_another_job(pod: Sandbox, name: str, *, namespace: str = "team", run: str = "2") -> Sandbox:
-    pod.environment |= {
-        "JOB_ID": name, "JOB_IDENTIFIER": f"{name}-{run}", "DOMAIN_NAME": f"{name}.{namespace}.svc.cluster.local",
-        "JOB_COMPLETION_INDEX": "0",
-    }  # fmt: skip
-    return pod
-
-
-@pytest.mark.slow(reason="one job waits for another")
-@pytest.mark.parametrize("step", ["clone", "download", "build-data", "convert"])
-def test_two_launches_into_one_workspace_do_each_step_once(launch: Launch, step: str) -> None:
-    first = launch("qwen3-sft", gpus=8)
-    second = of_another_job(launch("qwen3-sft", 1, gpus=8), "bob")
-    program = {
-        "clone": "git", "download": "huggingface-cli", "build-data": "run_build_idxmap_sft_dataset.sh",
-        "convert": "run_8xH20.sh",
-    }[step]  # fmt: skip
-    for pod in (first, second):
-        folder = "scripts" if program.endswith(".sh") else "bin"
-        file = min((pod.root / folder).rglob(program))
-        text = file.read_text()
-        begun = 'mkdir "$A4_ROOT/mnt/busy" || exit 9\nsleep 0.5\nrmdir "$A4_ROOT/mnt/busy"\n'
-        pod.program(file, text.replace("#!/bin/bash\n", f'#!/bin/bash\nif [[ "$1" != -c ]]; then\n{begun}fi\n'))
-        (pod.root / "bin/rmdir").symlink_to("/bin/rmdir")
-    with first.start("qwen3-sft.sh") as one, second.start("qwen3-sft.sh") as other:
-        logged = [process.communicate(timeout=LIMIT)[0] for process in (one, other)]
-        assert (one.returncode, other.returncode) == (0, 0), logged
-    calls = [call for pod in (first, second) for call in pod.calls(program) if call[0] != "-c"]
-    assert len(calls) == 1, calls
-    assert any("waiting for team/" in text for text in logged), logged
-    assert not list((first.root / "mnt").rglob("*.a4-lock*"))
-
-
 @pytest.mark.slow(reason="the dead are noticed by their silence")
 def test_a_holder_that_died_is_noticed_and_one_that_lives_is_not(launch: Launch) -> None:
-    holder, waiter = launch("qwen3-download"), of_another_job(launch("qwen3-download", 1), "bob")
-    waiter.environment["A4_DEAD_SECONDS"] = "2"
+    holder, waiter = launch("qwen3-download"), launch("qwen3-download", 1)
+    waiter.environment |= {
+        "JOB_ID": "bob", "JOB_IDENTIFIER": "bob-2", "DOMAIN_NAME": "bob.team.svc.cluster.local",
+        "JOB_COMPLETION_INDEX": "0", "A4_DEAD_SECONDS": "2",
+    }  # fmt: skip
     with holder.start(script(holder, "lock $share/x work\necho held\nsleep 30\n")) as living:
         assert living.stdout is not None
         assert living.stdout.readline() == "held\n"
@@ -83,30 +53,11 @@ def test_a_holder_that_died_is_noticed_and_one_that_lives_is_not(launch: Launch)
     assert not list((holder.root / "mnt").glob("x.a4-lock*"))
 
 
-@pytest.mark.slow(reason="a download is tried three times")
-def test_a_step_that_fails_gives_its_lock_back(launch: Launch) -> None:
-    pod = launch("qwen3-download")
-    pod.environment["A4_TEST_HUB"] = "1"
-    assert pod.run("qwen3-download.sh")[0] == 1
-    assert not list((pod.root / "mnt").rglob("*.a4-lock"))
-
-
 def test_a_lock_that_cannot_be_made_is_named(launch: Launch) -> None:
     pod = launch("qwen3-download")
     code, lines = pod.run(script(pod, "touch $share/file\nlock $share/file/x work\n"))
     assert code == 1
     assert "file" in lines[-1]
-
-
-def test_two_namespaces_of_equal_names_leave_each_others_flags(launch: Launch) -> None:
-    uid = "5e0c6f1a-0000-4000-8000-00000000000"
-    first, worker = launch("qwen3-to-mcore", gpus=16), launch("qwen3-to-mcore", 1, gpus=16)
-    for pod in (first, worker):
-        pod.environment["JOB_IDENTIFIER"] = f"anna-{uid}1"
-    assert first.run("qwen3-to-mcore.sh")[0] == 0
-    other = of_another_job(launch("qwen3-to-mcore", 2, gpus=8), "anna", namespace="other", run=f"{uid}2")
-    assert other.run("qwen3-to-mcore.sh")[0] == 0
-    assert worker.run("qwen3-to-mcore.sh")[0] == 0
 
 
 @pytest.mark.slow(reason="waits until discovery gives up")

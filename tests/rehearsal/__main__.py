@@ -83,8 +83,12 @@ def tree_of(commit: str, folder: Path) -> Path:
 
 
 def rendered(tree: Path, cases: Sequence[Case]) -> list[Any]:
-    """The manifests of each case, or why it is refused."""
-    launches = [{"recipe": case.recipe, "values": case.values} for case in cases]
+    """The manifests of each job of each case, or why the case is refused."""
+    launches = [
+        {"recipe": case.recipe, "values": case.values, "release": release}
+        for case in cases
+        for release in case.releases
+    ]
     done = subprocess.run(
         [sys.executable, str(tree / RENDER)],
         input=json.dumps(launches), env=os.environ | {"PYTHONPATH": str(tree)}, cwd=tree,
@@ -92,8 +96,9 @@ def rendered(tree: Path, cases: Sequence[Case]) -> list[Any]:
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"The chart cannot be rendered: {done.stderr.strip()}")
-    found: list[Any] = json.loads(done.stdout)
-    return found
+    each = iter(json.loads(done.stdout))
+    found = [[next(each) for _ in case.releases] for case in cases]
+    return [next((job for job in jobs if isinstance(job, str)), jobs) for jobs in found]
 
 
 def keys(folder: Path) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.launchers import documents
-from tests.rehearsal.cases import JSON_AFTER, STAYS
-from tests.rehearsal.pods import DOMAIN, TOKEN
+from tests.rehearsal.cases import JSON_AFTER, MADE_ONCE, STAYS
+from tests.rehearsal.pods import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,21 +14,20 @@ if TYPE_CHECKING:
     from tests.rehearsal.cases import Case
 
 Call = dict[str, Any]
-MASTER = f"anna-workload-0-0.{DOMAIN}"
 GIB = {
     "NCCL_NET": "gIB", "NCCL_IB_TC": "52", "NCCL_SOCKET_IFNAME": "eth0,eth1", "HF_TOKEN": TOKEN,
-    "NCCL_TUNER_CONFIG_PATH": "/usr/local/gib/configs/tuner_config_a4.txtpb", "MASTER_ADDR": MASTER,
+    "NCCL_TUNER_CONFIG_PATH": "/usr/local/gib/configs/tuner_config_a4.txtpb",
     "LD_LIBRARY_PATH": "/usr/local/gib/lib64:/usr/local/nvidia/lib64",
 }  # fmt: skip
 """What a program that trains or tests has in its environment."""
-SMALL = {"HF_TOKEN": TOKEN, "MASTER_ADDR": MASTER, "NCCL_SOCKET_IFNAME": "eth0,eth1"}
+SMALL = {"HF_TOKEN": TOKEN, "NCCL_SOCKET_IFNAME": "eth0,eth1"}
 WHOLE_NODE = 8
 TRAINS = ("run_mcore_qwen3.sh", "run_8xH20.sh", "megatron", "torchrun", "all_reduce_perf", "swift", "accelerate")
 
 
 def problems_of_calls(case: Case, attempt: dict[str, Any], *, first: bool) -> list[str]:
     """What differs, a sentence each; of a repeated attempt only the environment is looked at."""
-    found = []
+    found = made_twice(case, attempt)
     first = first and case.expected[0].outcome != STAYS
     for index, calls in enumerate(attempt["calls"]):
         for call in calls:
@@ -36,7 +35,8 @@ def problems_of_calls(case: Case, attempt: dict[str, Any], *, first: bool) -> li
                 found += [f"pod {index}: {problem}" for problem in environment(case, call, index)]
         if first and case.recipe in EXPECTED:
             program, arguments = EXPECTED[case.recipe]
-            seen = [call["arguments"] for call in calls if call["program"] == program] or [["never called"]]
+            never = [] if len(case.releases) > 1 and program in MADE_ONCE else [["never called"]]
+            seen = [call["arguments"] for call in calls if call["program"] == program] or never
             if case.fault == JSON_AFTER:
                 del seen[1:]  # the second training has other data
             for words in seen:
@@ -51,12 +51,28 @@ def problems_of_calls(case: Case, attempt: dict[str, Any], *, first: bool) -> li
     return found[:12]
 
 
+def made_twice(case: Case, attempt: dict[str, Any]) -> list[str]:
+    """Which programs more than one job has called, of those that make what all jobs share."""
+    if len(case.releases) == 1:
+        return []
+    called = {
+        (" ".join([call["program"], *call["arguments"][:1]]) if call["program"] == "git" else call["program"], job)
+        for job, calls in ((number // case.nodes, calls) for number, calls in enumerate(attempt["calls"]))
+        for call in calls
+    }
+    jobs = {program: sorted(job for each, job in called if each == program) for program in MADE_ONCE}
+    return [f"{program} is called in jobs {found}" for program, found in jobs.items() if len(found) > 1]
+
+
 def numbers(case: Case, index: int) -> dict[str, Any]:
     """What differs from pod to pod and with the number of nodes."""
     gpus = int(case.values["gpus"])
+    job, index = divmod(index, case.nodes)
+    name, _, namespace = case.releases[job].partition(".")
     recipe = case.values.get("recipe", {})
     batch = recipe.get("train", {}).get("globalBatch", 8)
     return {
+        "master": f"{name}-workload-0-0.{name}.{namespace}.svc.cluster.local",
         "index": index, "nodes": case.nodes, "gpus": gpus // case.nodes, "batch": batch,
         "swift": recipe.get("swift", {}).get("globalBatch", 4 if "dpo" in case.recipe else 16),
     }  # fmt: skip
@@ -65,15 +81,16 @@ def numbers(case: Case, index: int) -> dict[str, Any]:
 def environment(case: Case, call: Call, index: int) -> list[str]:
     """What a program's environment lacks."""
     # Fewer GPUs than a node has need no RDMA, and their pods no gIB.
-    wanted = dict(GIB if numbers(case, index)["gpus"] == WHOLE_NODE else SMALL)
+    pod = numbers(case, index)
+    wanted = {"MASTER_ADDR": pod["master"]} | (GIB if pod["gpus"] == WHOLE_NODE else SMALL)
     if call["program"] in ("run_mcore_qwen3.sh", "run_8xH20.sh"):
-        wanted |= {"WORLD_SIZE": str(case.nodes), "RANK": str(index), "MASTER_PORT": "6002"}
-        wanted |= {"KUBERNETES_CONTAINER_RESOURCE_GPU": str(numbers(case, index)["gpus"])}
+        wanted |= {"WORLD_SIZE": str(case.nodes), "RANK": str(pod["index"]), "MASTER_PORT": "6002"}
+        wanted |= {"KUBERNETES_CONTAINER_RESOURCE_GPU": str(pod["gpus"])}
     elif call["program"] == "megatron":
         wanted |= {
             "NNODES": str(case.nodes),
-            "NODE_RANK": str(index),
-            "NPROC_PER_NODE": str(numbers(case, index)["gpus"]),
+            "NODE_RANK": str(pod["index"]),
+            "NPROC_PER_NODE": str(pod["gpus"]),
         }
     given = call["env"]
     return [
@@ -113,7 +130,7 @@ EXPECTED: dict[str, tuple[str, list[str]]] = {
     "ddp-smoke": (
         "torchrun",
         [
-            "--nnodes={nodes}", "--nproc_per_node={gpus}", "--node_rank={index}", f"--master_addr={MASTER}",
+            "--nnodes={nodes}", "--nproc_per_node={gpus}", "--node_rank={index}", "--master_addr={master}",
             "--master_port=6002", "/tmp/ddp_test.py",
         ],
     ),

@@ -46,8 +46,8 @@ class Expected:
     """How one attempt has to end."""
 
     outcome: str = SUCCEEDS
-    says: str = ""
-    """A line in the log of a pod, as a regular expression."""
+    says: tuple[str, ...] = ()
+    """Lines, each in the log of a pod, as regular expressions."""
 
     def __str__(self) -> str:
         return self.outcome
@@ -66,7 +66,10 @@ class Case:
     """Which stand-ins fail in each attempt."""
     there: tuple[str, ...] = ()
     """Folders that an earlier job has left on the shared storage."""
-    late: dict[str, float] = field(default_factory=dict)
+    releases: tuple[str, ...] = ("anna.team",)
+    """Jobs on the same shared storage, name and namespace, each with so many nodes; their pods are numbered through."""
+    late: dict[str, float | str] = field(default_factory=dict)
+    """Pod -> the seconds after which it starts, or the line of another pod."""
     absent: tuple[int, ...] = ()
     killed: dict[str, str] = field(default_factory=dict)
     """Pod -> the line after which it is killed."""
@@ -168,7 +171,7 @@ def timings() -> list[Case]:
         }.get(recipe, r"rehearsal: (torchrun|megatron|run_mcore)")
         if recipe == "own-script":
             values = values | {"recipe": {"script": {"text": "sleep 6\n"}}}
-        late = {"0": 1.5} if recipe == "nccl-all-reduce" else {}
+        late: dict[str, float | str] = {"0": 1.5} if recipe == "nccl-all-reduce" else {}
         found.append(
             Case(recipe, 2, "worker dies", values, (Expected(FAILS),), (slow,), killed={"1": after}, late=late)
         )
@@ -183,24 +186,22 @@ def timings() -> list[Case]:
     ):
         values = offered(recipe, 2) or {}
         values["keepAlive"] = False
-        nobody = (Expected(FAILS, f"^{SECOND} has not answered within 3 s"),)
+        nobody = (Expected(FAILS, (f"^{SECOND} has not answered within 3 s",)),)
         found.append(Case(recipe, 2, "worker never comes", values, nobody, absent=(1,), discovery=3, limit=20))
-        nobody = (Expected(FAILS, "^index 0 has not been heard of within 3 s"),)
+        nobody = (Expected(FAILS, ("^index 0 has not been heard of within 3 s",)),)
         found.append(Case(recipe, 2, "index 0 never comes", values, nobody, absent=(0,), discovery=3, limit=20))
     return found
 
 
 def disks() -> list[Case]:
     """No room, on what the pods share or in the container itself."""
-    full = "No space left on device"
+    full = (Expected(FAILS, ("No space left on device",)),)
     found = [
-        Case(
-            recipe, nodes, "full shared disk", offered(recipe, nodes) or {}, (Expected(FAILS, full),), share_disk="200k"
-        )
+        Case(recipe, nodes, "full shared disk", offered(recipe, nodes) or {}, full, share_disk="200k")
         for recipe, nodes in (("qwen3-sft", 2), ("qwen3-download", 1), ("swift-sft", 2))
     ]
     return found + [
-        Case(recipe, nodes, "full container disk", offered(recipe, nodes) or {}, (Expected(FAILS, full),), disk="4k")
+        Case(recipe, nodes, "full container disk", offered(recipe, nodes) or {}, full, disk="4k")
         for recipe, nodes in (("nccl-all-reduce", 2), ("own-script", 1), ("qwen3-sft", 1))
     ]
 
@@ -219,7 +220,7 @@ def repetitions() -> list[Case]:
     found.append(again("swift-dpo-multinode", 2, "megatron", "git clone"))
     found.append(again("nccl-all-reduce", 2, "all-reduce", "all_reduce_perf"))
     for recipe in ("qwen3-sft", "qwen3-next-sft"):
-        says = (Expected(FAILS, r"step \d+ build-data: failed"), Expected())
+        says = (Expected(FAILS, (r"step \d+ build-data: failed",)), Expected())
         nothing: tuple[Faults, ...] = ({"run_build_idxmap_sft_dataset.sh": {"nothing": True}}, {})
         found.append(Case(recipe, 1, "index build writes nothing, again", offered(recipe, 1) or {}, says, nothing))
     return found
@@ -233,12 +234,15 @@ def endings() -> list[Case]:
         nodes = 2 if offered(recipe, 2) is not None else 1
         values = offered(recipe, nodes) or {}
         saved = (
-            Expected(FAILS, r"^step \d+ train: ended by SIGTERM after saving step [23]\d$"),
-            Expected(SUCCEEDS, r"^from the checkpoint of step [23]\d in [\s\S]*^rehearsal: step 40 "),
+            Expected(FAILS, (r"^step \d+ train: ended by SIGTERM after saving step [23]\d$",)),
+            Expected(SUCCEEDS, (r"^from the checkpoint of step [23]\d in [\s\S]*^rehearsal: step 40 ",)),
         )
         at = "rehearsal: step 20 "
         found.append(Case(recipe, nodes, "told to end, again", values, saved, (trains, trains), told=at))
-        lost = (Expected(FAILS), Expected(SUCCEEDS, r"^from the checkpoint of step 15 in [\s\S]*^rehearsal: step 16 "))
+        lost = (
+            Expected(FAILS),
+            Expected(SUCCEEDS, (r"^from the checkpoint of step 15 in [\s\S]*^rehearsal: step 16 ",)),
+        )
         at = "rehearsal: step 18 "
         found.append(Case(recipe, nodes, "killed at step 18, again", values, lost, (trains, trains), killed={"0": at}))
     return found
@@ -246,7 +250,7 @@ def endings() -> list[Case]:
 
 def again(recipe: str, nodes: int, step: str, program: str) -> Case:
     """A case in which a program fails at first."""
-    says = (Expected(FAILS, rf"^step \d+ {step}: failed with exit code 3$"), Expected())
+    says = (Expected(FAILS, (rf"^step \d+ {step}: failed with exit code 3$",)), Expected())
     return Case(recipe, nodes, f"{step} fails, again", offered(recipe, nodes) or {}, says, ({program: {"code": 3}}, {}))
 
 
@@ -259,9 +263,49 @@ def own() -> list[Case]:
     reach = f"if [[ $JOB_COMPLETION_INDEX == 0 ]]; then sleep 2; ssh {SECOND} hostname; fi\n"
     return [
         Case("own-script", 2, "script reaches the other pod", script(reach),
-             (Expected(SUCCEEDS, "^anna-workload-0-1$"),)),
+             (Expected(SUCCEEDS, ("^anna-workload-0-1$",)),)),
         Case("own-script", 2, "script fails on a worker", script("exit $((4 * JOB_COMPLETION_INDEX))\n"),
-             (Expected(FAILS, "own-script ended with exit code 4"),)),
+             (Expected(FAILS, ("own-script ended with exit code 4",)),)),
+    ]  # fmt: skip
+
+
+MADE_ONCE = ("git clone", "huggingface-cli", "wget", "run_build_idxmap_sft_dataset.sh", "run_8xH20.sh")
+"""What several jobs share once it is there, by the program that makes it."""
+
+
+def beside() -> list[Case]:
+    """Two jobs on one shared storage: each thing is made once, whoever comes first, and nobody's flags are touched."""
+    slow: Faults = {program: {"seconds": 1.5} for program in MADE_ONCE if program != "wget"}
+    clones, downloads = r"^waiting for team/\w+: it clones ", r"^waiting for team/\w+: it downloads into /"
+    builds, converts = r"^waiting for team/\w+: it builds /", r"^waiting for team/\w+: it converts into /"
+    found = [
+        Case(recipe, nodes, "two launches at the same time", offered(recipe, nodes) or {},
+             (Expected(SUCCEEDS, says),), (slow,), releases=("anna.team", "bob.team"), limit=130)
+        for recipe, nodes, says in (
+            ("qwen3-sft", 1, (clones, downloads, builds, converts)),
+            ("qwen3-sft", 2, (clones, downloads, builds, converts)),
+            ("qwen3-next-sft", 1, (clones, downloads, builds, converts)),
+            ("qwen3-to-mcore", 2, (clones, converts)),
+            ("qwen3-download", 1, (downloads,)),
+            ("swift-sft", 2, (clones,)),
+        )
+    ]  # fmt: skip
+    # The second begins while the pods of index 1 have not yet seen the flag that index 0 of the first has just set.
+    comes = r"step \d+ sync: done"
+    return found + [
+        Case(recipe, 2, "equal names in two namespaces", offered(recipe, 2) or {}, releases=("anna.team", "anna.other"),
+             late={"2": comes, "3": comes}, variables={"A4_POLL_SECONDS": "6"}, limit=130)
+        for recipe in ("qwen3-sft", "qwen3-to-mcore")
+    ]  # fmt: skip
+
+
+def kept() -> list[Case]:
+    """A program fails in pods that are to be kept."""
+    stays = r"^\S+ ended with exit code [1-9]\d*; the pod is kept until the job is stopped$"
+    return [
+        Case(recipe, nodes, "fails and is kept", {**(offered(recipe, nodes) or {}), "keepAlive": True},
+             (Expected(STAYS, (stays,)),), ({MAIN.get(recipe, TRAIN)[1]: {"code": 3}},))
+        for recipe, nodes in (("swift-dpo", 1), ("nccl-all-reduce", 2), ("qwen3-sft", 2), ("ddp-smoke", 2))
     ]  # fmt: skip
 
 
@@ -276,12 +320,12 @@ THERE = {
 def all_cases() -> list[Case]:
     """All of them, those that take longest first."""
     found = [*ordinary(), *recorded(), *networks(), *timings(), *disks(), *repetitions(), *endings(), *own()]
+    found += [*beside(), *kept()]
     found = [replace(case, there=THERE.get(case.recipe, ())) for case in found]
     return sorted(found, key=lambda case: -weight(case))
 
 
 def weight(case: Case) -> float:
     """About how many seconds a case takes."""
-    return (
-        case.nodes * len(case.attempts) * (4 if case.recipe in MPI else 1) + case.discovery * 0 + 3 * bool(case.absent)
-    )
+    pods = case.nodes * len(case.releases)
+    return pods * len(case.attempts) * (4 if case.recipe in MPI else 1) + 3 * bool(case.absent)

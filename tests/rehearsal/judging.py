@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.rehearsal.cases import Case
 
 _FAILED = re.compile(r"^step \d+ ([-\w]+): failed with exit code (\d+)$", re.MULTILINE)
+_LEFT = re.compile(r"/\w+/sync_flags_[^/]+|.*\.a4-lock[^/]*")
 _BEGUN = re.compile(r"^step \d+ ([-\w]+): run$", re.MULTILINE)
 
 
@@ -32,7 +33,7 @@ class Row:
         return not self.problems
 
 
-def judged(case: Case, seen: dict[str, Any], manifests: list[dict[str, Any]]) -> Row:
+def judged(case: Case, seen: dict[str, Any], manifests: list[list[dict[str, Any]]]) -> Row:
     """Compare what was seen of a case with what is expected of it."""
     told, problems = [], []
     for number, (expected, attempt) in enumerate(zip(case.expected, seen["attempts"], strict=True)):
@@ -41,10 +42,8 @@ def judged(case: Case, seen: dict[str, Any], manifests: list[dict[str, Any]]) ->
         if expected.outcome != FAILS and not problems:
             problems += problems_of_calls(case, attempt, first=number == 0)
     if case.expected[-1].outcome == SUCCEEDS:
-        problems += [
-            f"{path} is left behind" for path in seen["shared"] if re.fullmatch(r"/\w+/sync_flags_[^/]+", path)
-        ]
-    return Row(case, ", then ".join(told), problems, manifests, [attempt["logs"] for attempt in seen["attempts"]])
+        problems += [f"{path} is left behind" for path in seen["shared"] if re.fullmatch(_LEFT, path)]
+    return Row(case, ", then ".join(told), problems, manifests[0], [attempt["logs"] for attempt in seen["attempts"]])
 
 
 def outcome(attempt: dict[str, Any]) -> str:
@@ -74,9 +73,10 @@ def problems_of(case: Case, expected: Expected, attempt: dict[str, Any]) -> list
     if seen.split(" ")[0] != expected.outcome:
         found.append(f"expected that it {expected.outcome}")
         found += tails(attempt)
-    if expected.says and not any(re.search(expected.says, log, re.MULTILINE) for log in attempt["logs"]):
-        found.append(f"no pod says {expected.says!r}")
-        found += tails(attempt)
+    for line in expected.says:
+        if not any(re.search(line, log, re.MULTILINE) for log in attempt["logs"]):
+            found.append(f"no pod prints {line!r}")
+            found += tails(attempt)
     if attempt["killed"]:
         found.append(f"pods {attempt['killed']} did not end when they were told to")
     found += attempt["shells"]

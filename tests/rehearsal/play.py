@@ -66,7 +66,7 @@ class Play:
     def make(self) -> None:
         """Lay the pods out, without starting one."""
         case, absent = self._case, set(self._case["absent"])
-        network = Network(case["nodes"], case["extra"], case["silent"])
+        network = Network(case["nodes"] * len(case["releases"]), case["extra"], case["silent"])
         if self._number == 0:
             network.make()
             for name in ("mnt", "lustre"):
@@ -75,12 +75,17 @@ class Play:
                 run("mount", "-t", "tmpfs", "-o", size, "tmpfs", self._folder / "share" / name)
             for path in case["there"]:
                 (self._folder / "share" / path.lstrip("/")).mkdir(parents=True)
-        present = [index for index in range(case["nodes"]) if index not in absent]
-        for index in present:
-            name = network.join(index) if self._number == 0 else f"pod{index}"
+        nodes = case["nodes"]
+        for number in range(nodes * len(case["releases"])):
+            if number in absent:
+                continue
+            job, index = divmod(number, nodes)
+            name = network.join(number) if self._number == 0 else f"pod{number}"
             pod = Pod(
-                index, self._folder / f"attempt{self._number}" / f"pod{index}", name, case["manifests"],
-                self._folder / "share", present, UID.format(self._number + 1),
+                number, index, case["releases"][job], self._folder / f"attempt{self._number}" / f"pod{number}", name,
+                case["manifests"][job], self._folder / "share",
+                [each for each in range(nodes) if job * nodes + each not in absent],
+                UID.format(10 * job + self._number + 1),
                 WAITS | {"A4_DISCOVERY_SECONDS": str(case["discovery"])} | case["variables"],
             )  # fmt: skip
             pod.make(Path(case["tools"]), case["disk"])
@@ -95,7 +100,7 @@ class Play:
         self._began = monotonic()
         while not self._over():
             for pod in self._pods:
-                if pod.process is None and monotonic() - self._began >= self._case["late"].get(str(pod.index), 0.0):
+                if pod.process is None and self._is_time(self._case["late"].get(str(pod.number), 0.0)):
                     pod.start()
             self._strike()
             Event().wait(0.05)
@@ -103,7 +108,7 @@ class Play:
         found.seconds = monotonic() - self._began
         self._end()
         found.codes = [pod.code() for pod in self._pods]
-        found.killed = [pod.index for pod in self._pods if pod.killed and pod.index not in self._struck]
+        found.killed = [pod.number for pod in self._pods if pod.killed and pod.number not in self._struck]
         found.logs = [pod.text() for pod in self._pods]
         found.calls = [calls(pod) for pod in self._pods]
         found.open_secrets = [path for pod in self._pods for path in open_secrets(pod)]
@@ -111,6 +116,11 @@ class Play:
             for name in ("root", "disk"):
                 run("umount", "-R", "-l", pod.folder / name)
         return found
+
+    def _is_time(self, late: float | str) -> bool:
+        if isinstance(late, str):
+            return any(re.search(late, pod.text()) for pod in self._pods)
+        return monotonic() - self._began >= late
 
     def _over(self) -> bool:
         started = [pod.code() for pod in self._pods if pod.process is not None]
@@ -125,7 +135,7 @@ class Play:
                 self._attempt.shells = look_into(self._pods, self._folder)
             return True
         if monotonic() - self._began > self._case["limit"]:
-            self._attempt.stalled = [pod.index for pod in self._pods if pod.code() is None]
+            self._attempt.stalled = [pod.number for pod in self._pods if pod.code() is None]
             return True
         return False
 
@@ -136,10 +146,10 @@ class Play:
             self._case["told"] = ""
             for pod in self._pods:
                 pod.signal(signal.SIGTERM)
-        for index, line in self._case["killed"].items():
-            pod = next(pod for pod in self._pods if pod.index == int(index))
-            if pod.index not in self._struck and re.search(line, pod.text()):
-                self._struck.add(pod.index)
+        for number, line in self._case["killed"].items():
+            pod = next(pod for pod in self._pods if pod.number == int(number))
+            if pod.number not in self._struck and re.search(line, pod.text()):
+                self._struck.add(pod.number)
                 pod.signal(signal.SIGKILL)
 
     def _end(self) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 PYTHON = Path(sys.base_prefix)
 DOMAIN = "anna.team.svc.cluster.local"
+"""Of the first job."""
 TOKEN = "hf_rehearsed"
 """The secret of the rehearsal: nobody but root may read it."""
 MINE = {"DOMAIN_LINES": "two\nlines and a 'quote'"}
@@ -85,13 +86,17 @@ class Network:
 class Pod:
     """One pod of a rendered job: its root folder, its environment, and its container while it runs."""
 
+    number: int
+    """Among all pods of the case; its address goes by it."""
     index: int
+    release: str
+    """Its job: name and namespace."""
     folder: Path
     network: str
     manifests: list[dict[str, Any]]
     share: Path
     present: Sequence[int]
-    """The pods whose names resolve."""
+    """The pods of its job whose names resolve."""
     uid: str
     waits: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -111,7 +116,7 @@ class Pod:
 
     @property
     def host(self) -> str:
-        return f"anna-workload-0-{self.index}"
+        return f"{self.release.partition('.')[0]}-workload-0-{self.index}"
 
     def _kind(self, kind: str) -> dict[str, Any]:
         return next(manifest for manifest in self.manifests if manifest["kind"] == kind)
@@ -209,8 +214,10 @@ class Pod:
             (keys / name).chmod(0o400)
 
     def _files(self) -> None:
+        prefix, first = self.host.removesuffix(str(self.index)), self.number - self.index + 2
         names = [
-            f"10.77.0.{other + 2} anna-workload-0-{other}.{DOMAIN} anna-workload-0-{other}" for other in self.present
+            f"10.77.0.{first + other} {prefix}{other}.{self.release}.svc.cluster.local {prefix}{other}"
+            for other in self.present
         ]
         (self.root / "etc/hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
         (self.root / "etc/resolv.conf").write_text("")

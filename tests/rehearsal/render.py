@@ -27,7 +27,8 @@ async def rendered(launches: list[dict[str, Any]]) -> list[Any]:
     found: list[Any] = []
     for launch in launches:
         try:
-            manifests = await launcher.render(LaunchPlan(launch["recipe"], "anna", "team", launch["values"]))
+            name, _, namespace = launch["release"].partition(".")
+            manifests = await launcher.render(LaunchPlan(launch["recipe"], name, namespace, launch["values"]))
         except Exception as refusal:  # noqa: BLE001  the tree of another commit has refusals of its own
             found.append(str(refusal))
         else:

@@ -44,7 +44,7 @@ def ways(pod: Pod, folder: Path) -> Iterable[tuple[str, str]]:
         "-F", "none", "-i", str(key), "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR",
         "-o", f"UserKnownHostsFile={folder / 'known_hosts'}", "-o", "StrictHostKeyChecking=no",
     ]  # fmt: skip
-    there = f"root@10.77.0.{pod.index + 2}"
+    there = f"root@10.77.0.{pod.number + 2}"
     yield "ssh command", ssh([*to, "-p", "2222", there, SHOW])
     yield "ssh shell", ssh([*to, "-p", "2222", there, "bash -s"], f"{SHOW}\n")
     yield "ssh login shell", ssh([*to, "-p", "2222", there, "bash -ls"], f"{SHOW}\n")
