@@ -294,7 +294,7 @@ def beside() -> list[Case]:
     comes = r"step \d+ sync: done"
     return found + [
         Case(recipe, 2, "equal names in two namespaces", offered(recipe, 2) or {}, releases=("anna.team", "anna.other"),
-             late={"2": comes, "3": comes}, variables={"A4_POLL_SECONDS": "6"}, limit=130)
+             late={"2": comes, "3": comes}, variables={"A4_POLL_SECONDS": "12"}, limit=130)
         for recipe in ("qwen3-sft", "qwen3-to-mcore")
     ]  # fmt: skip
 
