@@ -19,13 +19,7 @@ from console.kube.snapshot import Fleet
 from console.launch.choices import FieldChoices
 from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
 from console.scheduling.expected_starts import ExpectedStart
-from console.scheduling.launch_forecast import (
-    LaunchDemand,
-    Verdict,
-    choose_queue,
-    closed_queue_forecast,
-    forecast,
-)
+from console.scheduling.launch_forecast import LaunchDemand, Verdict, choose_queue, closed_queue_forecast, forecast
 from screens.base import LiveScreen
 from screens.columns.column import RowKey
 from screens.dialogs.launch import (
