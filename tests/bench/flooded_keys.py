@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tests.bench.consoles import A4
 from tests.bench.floods import MEMORY, environment, lying
 from tests.bench.terminal import Terminal
+from tests.hostile.lying_api import FLOODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,12 @@ PLACES = {
     "list: pages without end": None,
     "list: a refusal without end": None,
     "watch: changes without end": None,
+    **{
+        name: LOG if name.startswith("log") else EVENTS if "an event that" in name else None
+        for name in FLOODS
+        if any(each.isdigit() for each in name) or name.endswith((" alone", " circle", " a time"))
+        if not name.startswith("exec")
+    },
     "watch: pods without end": None,
     "watch: a line without end": None,
     "watch: events without end": EVENTS,

@@ -32,6 +32,8 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Pieces = Callable[[], AsyncIterator[bytes]]
 
 MUCH = 1 << 16
+MIB = 1 << 20
+PHASES = ("Pending", "Running")
 DRIP = 0.1
 """Seconds between two pieces of what drips."""
 LIST_START = b'{"metadata": {"resourceVersion": "1"}, "items": ['
@@ -167,6 +169,25 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", "uid": name, **metadata}, "spec": {"containers": []}}
 
 
+def listed(kind: str, thing: Callable[[int], dict[str, Any]], number: int) -> Flood:
+    """A list of so many objects of a kind, and no more."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for each in range(number):
+            yield (b"," if each else b"") + json.dumps(thing(each)).encode()
+        yield b"]}"
+
+    return Flood(lists(kind), body(pieces, LIST_START))
+
+
+def named(name: str, spec: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", "uid": name, **metadata}, "spec": spec or {}}
+
+
+def podset(number: int) -> dict[str, Any]:
+    return {"name": f"s{number}", "count": 1, "template": {"spec": {"containers": []}}}
+
+
 def event(number: int, size: int, of: int = 1000) -> dict[str, Any]:
     """One of so many events, with a message of that size."""
     return {
@@ -266,6 +287,53 @@ FLOODS: dict[str, Flood] = {
     "list: a drip without end": Flood(lists(), body(lambda: dripping(b" "), LIST_START)),
     "list: a refusal that drips": Flood(lists(), body(lambda: dripping(b" "), status=403)),
     "list: silence": Flood(lists(), body(silence)),
+    "list: 20,000 Workloads of 64 podsets": listed(
+        "workloads", lambda n: named(f"w{n}", {"podSets": [podset(each) for each in range(64)]}), 20_000
+    ),
+    "list: pods of 5,000 namespaces": listed("pods", lambda n: pod(f"p{n}", namespace=f"n{n}"), 5000),
+    "list: annotations of 1 MiB": listed("pods", lambda n: pod(f"p{n}", annotations={"a": "x" * (1 << 20)}), 200),
+    "list: managedFields of 1 MiB": listed("pods", lambda n: pod(f"p{n}", managedFields=[{"a": "x" * MIB}]), 200),
+    "list: names of 253 characters": listed("pods", lambda n: pod(f"{n:0253}"), 5000),
+    "list: 1,000 containers a pod": listed(
+        "pods", lambda n: {**pod(f"p{n}"), "spec": {"containers": [{"name": f"c{m}"} for m in range(1000)]}}, 500
+    ),
+    "list: 10,000 conditions": listed(
+        "jobsets",
+        lambda n: {**named(f"j{n}"), "status": {"conditions": [{"type": f"t{m}"} for m in range(10_000)]}},
+        20,
+    ),
+    "list: 1,000 labels a node": listed(
+        "nodes", lambda n: named(f"n{n}", labels={f"l{each}": "x" * 60 for each in range(1000)}), 500
+    ),
+    "list: owners in a circle": listed(
+        "pods",
+        lambda n: pod(f"p{n}", ownerReferences=[{"kind": "Pod", "name": (to := f"p{(n + 1) % 5000}"), "uid": to}]),
+        5000,
+    ),
+    "list: a topology of 100,000 domains": listed(
+        "nodes", lambda n: named(f"n{n}", labels={"cloud.google.com/gce-topology-block": f"b{n}"}), 100_000
+    ),
+    "list: 500 Secrets of 1 MiB": listed("secrets", lambda n: {**named(f"s{n}"), "data": {"release": "x" * MIB}}, 500),
+    "list: 5,000 ResourceQuotas": listed("resourcequotas", lambda n: named(f"q{n}"), 5000),
+    "list: one byte at a time": Flood(lists("pods"), body(lambda: repeated(b" "), LIST_START)),
+    "watch: an event that changes 10,000 times a second": Flood(
+        watches("events"), watched(lambda number: event(number, 100, 1), pause=0.002)
+    ),
+    "watch: phases that flip 200 times a second": Flood(
+        watches("pods"),
+        watched(
+            lambda n: {"type": "MODIFIED", "object": {**pod(f"p{n % 100}"), "status": {"phase": PHASES[n % 2]}}},
+            pause=0.1,
+        ),
+    ),
+    "watch: bookmarks 10,000 times a second": Flood(
+        watches(),
+        watched(lambda n: {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": f"{n}"}}}, pause=0.002),
+    ),
+    "log: one line of 100 MB": Flood(logs, body(lambda: at_once(TEXT, 1600), STAMP)),
+    "log: carriage returns alone": Flood(logs, body(lambda: repeated(b"\r" * MUCH), STAMP)),
+    "log: colours alone": Flood(logs, body(lambda: repeated(STAMP + b"\x1b[31m" * 2000 + b"\n"))),
+    "log: words of secrets alone": Flood(logs, body(lambda: repeated(STAMP + b"token: wandb: curl " * 1600 + b"\n"))),
     "watch: changes without end": Flood(watches("pods"), watched(lambda number: change(number, 1000))),
     "watch: pods without end": Flood(watches("pods"), watched(lambda number: change(number, 10**9))),
     "watch: a line without end": Flood(watches(), body(lambda: repeated(TEXT), b'{"type": "')),
