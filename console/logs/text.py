@@ -61,7 +61,6 @@ class LineFilter:
 MAX_REGEX_LINE = 1 << 20  # bytes of a line that are looked at
 _AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")  # looks at what is around a match, so that a block differs from a line
 _NCCL = WordSearch(*NCCL_WORDS)
-_ERRORS = WordSearch(*ERROR_WORDS, fold=True)  # one of these stands in every line that tells of an error
 _WARNINGS = WordSearch(*WARN_WORDS, fold=True)
 _DEBUG = WordSearch(*DEBUG_WORDS, fold=True)
 
@@ -100,7 +99,7 @@ def _possible_lines(data: bytes, keep: LineFilter) -> list[int] | None:
     if keep.pattern is not None and not keep.without:
         every.append(find_matching_lines(data, keep.pattern))
     if keep.level in {"error", "warn"}:
-        lines = set(_ERRORS.find_lines(data))
+        lines = set(ERROR_WORDS.find_lines(data))
         if keep.level == "warn":  # that a line warns is cheaper to see than that it tells of an error
             lines.update(at for at in _WARNINGS.find_lines(data) if at not in lines and is_warning(_line_at(data, at)))
         every.append(lines)

@@ -6,14 +6,15 @@ import re
 
 from trainlog.failure_kinds import FAILURE_WORDS
 from trainlog.patterns import lazy_pattern
+from trainlog.word_search import WordSearch
 
 LEVELS = ("error", "warn", "info", "debug")  # most serious first
 _AT_LEAST = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}
 SEVERITY_HEAD = 400  # characters of a line that are looked at
 _FAILURES = tuple(word.lower() for word in FAILURE_WORDS)
-ERROR_WORDS = (  # a line without any of these, in lower case, tells of no error
+ERROR_WORDS = WordSearch(  # a line without any of these tells of no error
     *_FAILURES, b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort",
-    b"oom", b"killed", b"xid", b"nan", b"nccl warn",
+    b"oom", b"killed", b"xid", b"nan", b"nccl warn", fold=True,
 )  # fmt: skip
 WARN_WORDS = (b"warn",)
 DEBUG_WORDS = (b"debug", b"trace")
@@ -57,7 +58,7 @@ def detect_level(text: bytes) -> str:
 
 def _is_error(head: bytes) -> bool:
     """Whether the line contains a word for an error, or reports a NaN or infinity."""
-    if not any(map(head.__contains__, ERROR_WORDS)):
+    if not ERROR_WORDS.occurs_in(head):
         return False
     if any(map(head.__contains__, _FAILURES)):
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
@@ -30,9 +31,13 @@ class WordSearch:
         self.words = words
         self._fold = fold
         self._letters = [word for word in words if len(word) == 1]  # searched for apart, faster
-        longer = [word for word in words if len(word) > 1]
-        self._further = max(map(len, longer), default=1) - 1
-        self._search = BytesAhoCorasick(longer, MatchKind.LeftmostFirst, Implementation.DFA) if longer else None
+        self._longer = [word for word in words if len(word) > 1]
+        self._further = max(map(len, self._longer), default=1) - 1
+
+    @cached_property
+    def _search(self) -> BytesAhoCorasick | None:
+        """Milliseconds for hundreds of words, and most commands read no log."""
+        return BytesAhoCorasick(self._longer, MatchKind.LeftmostFirst, Implementation.DFA) if self._longer else None
 
     def occurs_in(self, block: bytes) -> bool:
         if len(block) > _WINDOW:
