@@ -57,6 +57,7 @@ _SAYS = (  # what stands in such a line, which is found ten times as fast; how i
     ("_perf", _COMMAND, "command"),
 )
 _ERRORS = ("error", "res")  # with one of these as its last column
+_MUTE = 64  # comments that are remembered
 _TODAYS = Units()
 
 
@@ -67,6 +68,12 @@ def _find_words(text: str) -> tuple[str, tuple[str | None, ...]] | None:
         if word in text and (found := pattern.search(text)):
             return None if what == "command" and "#" in text else (what, found.groups())
     return None
+
+
+def _says_nothing(comment: str) -> bool:
+    """Whether this line changes no test, whatever came before; what was torn may be continued by any."""
+    others = ("failure", "Test timeout", "\x1b")
+    return not (comment.lstrip("# \t")[:1].isdigit() or _find_words(comment) or any(map(comment.__contains__, others)))
 
 
 class GrowingTest(Struct, eq=False):
@@ -192,7 +199,9 @@ class ProcessParser:
         return self.open[0] if self.open else self._new_test()
 
     def _parse_words(self, text: str) -> GrowingTest | None:
-        what, found = _find_words(text) or ("", ())
+        if (words := _find_words(text)) is None:
+            return None
+        what, found = words
         said = next((each for each in found if each), "")
         match what:
             case "version" | "program" | "settings":
@@ -305,6 +314,7 @@ class NcclParser:
         self._look = 0  # lines among which the rest of a row is still looked for
         self._busy = False  # whether a table is open
         self._reach, self._patience = _LEAST, 1
+        self._mute: set[bytes] = set()  # comments that say nothing, such as titles
         self._puzzle = UnparsedCounter()
 
     @property
@@ -381,10 +391,14 @@ class NcclParser:
         while at < size and block[at] == _MARK:
             self._puzzle.set_offset(at)
             end = block.index(b"\n", at)
-            if run := self._parse_line(block[at : min(end, at + LONGEST)]):
+            raw, at = block[at : min(end, at + LONGEST)], end + 1
+            if raw in self._mute and not self._look:
+                continue
+            if run := self._parse_line(raw):
                 changed[run] = None
                 said = True
-            at = end + 1
+            elif len(self._mute) < _MUTE and _says_nothing(raw.decode("utf-8", "replace")):
+                self._mute.add(raw)
         if said:
             self._busy = any(stream.open for stream in self._streams.values())
             self._reach = _LEAST
