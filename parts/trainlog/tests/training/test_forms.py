@@ -122,13 +122,9 @@ def test_wrappers_and_durations(text: str, read: str) -> None:
     assert unwrap_numbers(text) == read
 
 
-@pytest.mark.parametrize(
-    ("name", "word", "pattern", "sentence"),
-    [("a", "x", r"step (?P<at>\d) (?P<losss>\d)", "losss"), ("b", "x", r"(?P<at>\d) y (?P<loss>\d)", "none of loss")],
-)
-def test_a_format_that_would_lose_its_figures_is_refused(name: str, word: str, pattern: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{name}: .*{sentence}"):
-        Format.of_pattern(name, word, pattern)
+def test_a_format_that_would_lose_its_figures_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^a: .*losss"):
+        Format.of_pattern("a", "x", r"step (?P<at>\d) (?P<losss>\d)")
 
 
 BARS = "  1%|#  | {n}/90 [00:{n:02}<31:00,  1.01it/s]\n{{'loss': {x}, 'grad_norm': 0.5, 'epoch': {e}}}\n"

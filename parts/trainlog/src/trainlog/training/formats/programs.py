@@ -182,8 +182,7 @@ def _parse_levanter(text: str) -> StepReport | None:
     )
 
 
-GATE = ("loss", "Loss", "%|", "step")
-"""One of these stands in every line of the formats below; no other line is looked at."""
+_COMMON = ("loss", "Loss", "%|", "step")  # one of these stands in nearly every line with a figure
 _GROUPS = frozenset({"at", "of", "epoch", "total", "loss", "grad_norm", "lr", "ms", "s", "mfu", "samples_per_s"})
 
 
@@ -193,6 +192,7 @@ class Format(NamedTuple):
     name: str
     word: str
     parse: Callable[[str], StepReport | None]
+    gate: str = ""  # the common word in each of its lines; empty: its own word
 
     @classmethod
     def of_pattern(cls, name: str, word: str, pattern: str, first_epoch: int = 0) -> Format:
@@ -208,13 +208,10 @@ class Format(NamedTuple):
             found = compiled.search(text)
             return _make_report(name, found, first_epoch) if found else None
 
-        return cls(name, word, parse_line).check_gate(*parts[1::2])
-
-    def check_gate(self, *others: str) -> Format:
-        """The format; `others`: what its lines hold besides the word. Raises ValueError where no line would be seen."""
-        if not any(word in text for word in GATE for text in (self.word, *others)):
-            raise ValueError(f"{self.name}: none of {', '.join(GATE)} is in each of its lines")
-        return self
+        texts = (word, *parts[1::2])
+        return cls(
+            name, word, parse_line, next((each for each in _COMMON if any(each in text for text in texts)), word)
+        )
 
 
 def _make_report(
@@ -249,11 +246,11 @@ def parse_keras(text: str, epoch: int, epochs: int) -> StepReport | None:
 _LOSS = rf"(?P<loss>{NUMBER})"
 _IN_EPOCH = r"(?P<at>\d{1,12})/(?P<of>\d{1,15})"
 FORMATS = (
-    Format("nemo", "Training epoch", parse_nemo_2).check_gate("global_step"),
-    Format("nemo", "DLLL {", parse_dllogger).check_gate("loss"),
-    Format("maxtext", "completed step", parse_maxtext).check_gate(),
-    Format("deepspeed", "step=", parse_deepspeed).check_gate(),
-    Format("torchtitan", "step:", parse_torchtitan).check_gate(),
+    Format("nemo", "Training epoch", parse_nemo_2, gate="step"),
+    Format("nemo", "DLLL {", parse_dllogger, gate="loss"),
+    Format("maxtext", "completed step", parse_maxtext),
+    Format("deepspeed", "step=", parse_deepspeed),
+    Format("torchtitan", "step:", parse_torchtitan),
     Format.of_pattern(
         "nanogpt", "iter ",
         rf"\biter (?P<at>\d{{1,12}}): loss {_LOSS}, time (?P<ms>{NUMBER})ms(?:, mfu (?P<mfu>{NUMBER})%)?",
@@ -270,7 +267,7 @@ FORMATS = (
         rf"\s{{0,16}}(?P<at>\d{{1,12}}) \| loss {_LOSS}"
         rf"(?: \| lr (?P<lr>{NUMBER}))?(?: \| (?P<ms>{NUMBER})ms)?(?: \| mfu\s{{1,9}}(?P<mfu>{NUMBER})%)?",
     ),
-    Format("picotron", "| Loss: ", _parse_picotron).check_gate(),
+    Format("picotron", "| Loss: ", _parse_picotron),
     Format.of_pattern(
         "fsdp-sample", "samples/sec",
         rf"\bBatch (?P<at>\d{{1,12}}) Loss: {_LOSS}, Speed: (?P<samples_per_s>{NUMBER}) samples/sec"
@@ -288,13 +285,13 @@ FORMATS = (
     Format.of_pattern(
         "pytorch-example", "Epoch: ", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"
     ),
-    Format("fairseq", "| epoch ", _parse_fairseq).check_gate("loss="),
+    Format("fairseq", "| epoch ", _parse_fairseq, gate="loss"),
     Format.of_pattern(
         "timm", "Train: ",
         rf"\bTrain: (?P<epoch>\d{{1,9}}) \[ *{_IN_EPOCH} \( *\d{{1,3}}%\)\] +Loss: +{_LOSS}"
         rf"(?:.{{0,40}}?\bTime: +(?P<s>{NUMBER})s,)?(?:.{{0,400}}?\bLR: (?P<lr>{NUMBER}))?",
     ),
-    Format("levanter", "Progress on:train", _parse_levanter).check_gate("loss="),
+    Format("levanter", "Progress on:train", _parse_levanter, gate="loss"),
 )  # fmt: skip
 
 
@@ -313,6 +310,8 @@ _PLAIN_BAR = lazy_pattern(
     rb"\s*\d{1,3}%\|[^|A-Za-z=]{0,1200}\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[\d:?]{1,30}"
     rb", *([\d.?]{1,12})(it/s|s/it)\]\s*"
 )
+GATE = tuple(dict.fromkeys((*_COMMON, *(each.gate or each.word for each in FORMATS))))
+"""One of these stands in every line of the formats; no other line is looked at."""
 _TRAINS = lazy_pattern(
     r"(?i)\btrain(?:ing)?$|\]$|\bpid=\d{1,10}[^()]{0,100}\)$"
 )  # what stands before the bar of training, if anything does
