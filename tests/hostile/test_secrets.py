@@ -298,7 +298,7 @@ def test_no_line_makes_it_slow(seed: str) -> None:
     """Twice as long a row costs twice as much; 20 lines of 32 kB a second take less than 5 % of a core."""
     row = seconds_of(seed, 32_000)
     assert 20 * row < 0.15  # of a machine that is as slow as three
-    assert seconds_of(seed, 64_000) < max(3 * row, 0.004)
+    assert seconds_of(seed, 64_000) < max(3 * row, 0.015)
 
 
 def test_what_stands_far_from_the_word_of_a_secret_costs_nothing() -> None:

@@ -58,7 +58,7 @@ _LOGINS = (  # what has a password that may be called `pass`, by length; a forwa
     "mysql|mongo|redis|proxy|admin|login|minio", "database|postgres|registry",
 )  # fmt: skip
 _OF_LOGIN = (
-    r"(?=[_-]?(?:id)?[\"'\\\] \t]{0,6}[:=])"
+    r"(?=[_-]?(?:id)?[\"'\\\] \t]{0,6}+[:=])"
     + "|".join(  # where a sign follows
         f"{before}(?:" + "|".join(rf"(?<=(?<![a-z0-9])(?:{names}){sign}pass)" for names in _LOGINS) + ")"
         for before, sign in (("(?:(?<=[_-]pass)", "[_-]"), ("(?<=[a-z]pass)", ""))
@@ -121,7 +121,7 @@ _NO_SECRET = "".join(
 ANNOUNCED_CASED = "|".join(  # the same, in capitals
     (
         rf"_PASS{_NAMED}",
-        rf"_(?:(?<=[ABE-JM-OQRT-Z0-9]_)|(?<=[A-Z]_){_NO_SECRET})(?:{'|'.join(_ENDINGS)})[ \t]{{1,3}}{_QUOTE}?{_MIXED}",
+        rf"_(?:(?<=[ABE-JM-OQRT-Z0-9]_)|(?<=[CDKLPS]_){_NO_SECRET})(?:{'|'.join(_ENDINGS)})[ \t]++{_QUOTE}?+{_MIXED}",
         *(ending + _LISTED for ending in _ENDINGS),
     )
 )
