@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from console.kube.snapshot import StopReport
-from console.launch.recipes import LaunchPlan, Release
-from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange
+from console.launch.recipes import LaunchPlan
 from console.launch.run_record import find_run
 from console.launch.stop import StopPlan, plan_from_snapshot
 from console.metrics.seen_time import decode_seen_time
@@ -65,9 +64,6 @@ class FakeRuns:
         self.runs = [run for run in self.runs if run.number not in wanted]
         return before - len(self.runs)
 
-    async def record_upgrade(self, before: LaunchPlan, plan: LaunchPlan) -> None:
-        self._session._did("changed", plan)
-
     async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
         self._session._did("note_training", namespace, name, where)
 
@@ -112,7 +108,6 @@ class FakeReleases:
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
-        self.revisions = 2
 
     async def plan_of_release(self, namespace: str, name: str) -> LaunchPlan:
         plan = LaunchPlan("nccl-all-reduce", name, namespace, {})
@@ -124,34 +119,6 @@ class FakeReleases:
         plan = LaunchPlan(jobset.recipe, jobset.name, jobset.namespace, {})
         answer = self._session._did("plan_of_job", jobset.name, default=plan)
         assert isinstance(answer, LaunchPlan)
-        return answer
-
-    async def read_history(self, namespace: str, name: str) -> tuple[Release, ...]:
-        return tuple(Release(namespace, name, "nccl-all-reduce", number, "deployed" if number == self.revisions else
-                             "superseded", "2026-11-21T15:40:00Z", "a4-0.1.0")
-                     for number in range(1, self.revisions + 1))  # fmt: skip
-
-    async def dry_run_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
-        return self._change("try_rollback", namespace, name, revision)
-
-    async def rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
-        self.revisions += 1
-        return self._change("rollback", namespace, name, revision)
-
-    async def dry_run_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
-        return self._change("try_upgrade", plan)
-
-    async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:
-        self.revisions += 1
-        return self._change("upgrade", plan)
-
-    def _change(self, what: str, *about: Any) -> ReleaseChange:
-        lines = ("@@ -1,2 +1,2 @@", " spec:", "-  ttl: 100", "+  ttl: 200")
-        change = ReleaseChange(
-            "default", "llama-70b", (ObjectChange("JobSet", "llama-70b", ObjectFate.CHANGED, lines),)
-        )
-        answer = self._session._did(what, *about, default=self._session.answers.get("change", change))
-        assert isinstance(answer, ReleaseChange)
         return answer
 
 

@@ -63,8 +63,8 @@ def require_listed(fleet: Fleet, kind: str, what: str) -> None:
 
 _VERBS = (  # those that look in one namespace
     "alarms", "code", "cp", "doctor", "exec", "facts", "forward", "gpus", "hang", "jobs", "launch", "logs",
-    "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "rollback", "shell", "ssh", "stop",
-    "store-logs", "training", "upgrade", "wait", "why", "workloads",
+    "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "shell", "ssh", "stop",
+    "store-logs", "training", "wait", "why", "workloads",
 )  # fmt: skip
 _COMMAND = lazy_pattern(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --orphaned))")
 

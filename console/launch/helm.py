@@ -214,45 +214,6 @@ class Helm:
             half_made=(namespace, name),
         ) from error
 
-    async def upgrade(
-        self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, dry_run: bool = False
-    ) -> tuple[str, ...]:
-        """Change a release's values and return its objects' YAML; a dry run only reads. JobSets may refuse changes."""
-
-        def work(config: Config) -> tuple[str, ...]:
-            if not dry_run:
-                _read_own_objects(config, name, namespace)
-            trial = "server" if dry_run else None
-            made = config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True, dry_run=trial)
-            return _split_documents(str(made["manifest"]))
-
-        return await self._run_in_thread(namespace, name, work, f"{name} could not be changed")
-
-    async def rollback(self, *, name: str, namespace: str, revision: int) -> None:
-        """Apply the objects of an earlier revision as a new revision."""
-
-        def work(config: Config) -> None:
-            _read_own_objects(config, name, namespace)
-            _read_own_objects(config, name, namespace, revision)
-            config.rollback(name, version=revision)
-
-        await self._run_in_thread(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
-
-    async def read_manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
-        """The YAML of every object of a release as last applied."""
-
-        def work(config: Config) -> tuple[str, ...]:
-            return _split_documents(str(config.status(name, revision=revision)["manifest"]))
-
-        return await self._run_in_thread(namespace, name, work, f"The objects of {name} could not be read")
-
-    async def read_history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
-
-        def work(config: Config) -> tuple[Release, ...]:
-            return tuple(sorted(map(_parse_release, config.history(name)), key=lambda each: each.revision))
-
-        return await self._run_in_thread(namespace, name, work, f"The revisions of {name} could not be read")
-
     async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release of this chart; returns what was removed, as "Kind name". The pods follow a moment later.
 
@@ -424,10 +385,10 @@ def _status_of(config: Config, name: str) -> str:
         return ""
 
 
-def _read_own_objects(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
+def _read_own_objects(config: Config, name: str, namespace: str) -> tuple[str, ...]:
     """The objects of a release if this chart creates such objects in that namespace; else ReleaseFailed."""
-    found = config.get_all(name, revision=revision)
-    manifest = str((found.get("summary") or {}).get("manifest") or config.status(name, revision=revision)["manifest"])
+    found = config.get_all(name)
+    manifest = str((found.get("summary") or {}).get("manifest") or config.status(name)["manifest"])
     documents = [part for part in _HELM_SPLITS.split(manifest) if part.strip()]
     strange = ["hooks"] if found.get("hooks") else []
     strange += [words for text in documents if (words := _find_foreign_part(text, name, namespace))]

@@ -362,11 +362,6 @@ class Launcher:
         values = self.catalogue.chart_values(plan)
         return overlay_values(values, {"owner": await self.who()}) if self.who else values
 
-    async def values_for_upgrade(self, plan: LaunchPlan) -> dict[str, Value]:
-        """The values for an upgrade; the owner of the existing release is kept."""
-        owner = (await self.helm.read_values(name=plan.name, namespace=plan.namespace)).get("owner")
-        return overlay_values(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
-
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release of this chart: "Kind name" of each object. NotFound; Conflict if it is more than `only`."""
         removal = await self.removal(namespace, name)

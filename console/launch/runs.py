@@ -18,7 +18,7 @@ from console.config import config_in_force
 from console.errors import ConsoleError, NotThere
 from console.kube.actions import read_jobset
 from console.kube.arrivals import CLOCK
-from console.kube.nested_values import Value, merge_values, minimal_override, overlay_values
+from console.kube.nested_values import Value, merge_values
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import short_name
 from console.kube.objects.pod import Pod
@@ -347,14 +347,6 @@ class Runs:
     def _with_alarms(self, run: RunRecord) -> RunRecord:
         heard = self._alarms(*run.key, run.launched)
         return replace(run, alarms=merge_alarms(run.alarms, heard)) if heard else run
-
-    async def record_upgrade(self, before: LaunchPlan, plan: LaunchPlan) -> None:
-        """Record what was changed here: what a release had `before` may be another's, if it is not what the run has."""
-        for run in await self._open_runs((plan.namespace, plan.name), fresh=True):
-            changes = minimal_override(before.values, plan.values)
-            whole = plan.values if before.values == run.values else overlay_values(run.values, changes)
-            values, left_out = self._values_without_secrets(replace(plan, values=whole))
-            await self._write(run, replace(run, values=values, left_out=left_out or run.left_out))
 
     async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
         """Record how far the training of a job is, if it was launched here."""

@@ -239,13 +239,6 @@ def _refuse_forged() -> Iterator[None]:
 
 
 @_refuse_forged()
-def replicated_jobs_of(manifest: str) -> Any:
-    """The replicatedJobs of a JobSet's YAML; None for other kinds."""
-    made = load_manifest(manifest)
-    return made["spec"]["replicatedJobs"] if made.get("kind") == "JobSet" else None
-
-
-@_refuse_forged()
 def persistent_data_of(manifests: Iterable[str]) -> tuple[str, ...]:
     """Where the pods of these objects write persistent data: buckets, shares, claims and host folders."""
     found: dict[str, None] = {}

@@ -43,8 +43,6 @@ GROUPS = {
         "ledger": "what the GPU-time of runs went into: productive, starting, checkpoints, hangs, lost, not seen",
         "profiles": "named sets of default values for every form; needs no cluster",
         "releases": "releases of the chart, or the revisions of one",
-        "upgrade": "change the values of a release, as far as its objects can be changed",
-        "rollback": "roll back to an earlier revision of a release",
     },
     "follow a job": {
         "logs": "the log of one pod of a job (pod 0 unless named), or of all",
@@ -123,7 +121,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.launch import COMMANDS
         case "history" | "ledger":
             from screens.cli.history import COMMANDS
-        case "releases" | "upgrade" | "rollback" | "stop":
+        case "releases" | "stop":
             from screens.cli.releases import COMMANDS
         case "logs":
             from screens.cli.logs import COMMANDS

@@ -31,7 +31,6 @@ _OF_FIELDS = {
     "context": "contexts",
 }
 _OF_METAVARS = {"JOB": "jobs", "POD": "ranks", "NAME|none": "queues"}
-_RELEASES = {"releases", "upgrade", "rollback"}
 _FILES = {"FILE", "DIR", "FOLDER", "SOURCE", "TARGET", "SCENARIO", "folder"}
 _PLACES = {"place", "sources", "target"}
 """Fields that take JOB:POD:PATH."""
@@ -84,8 +83,7 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
             return FilesCompleter()(prefix)
         if action.metavar == "JOB" and prefix.startswith("pod/"):
             return [f"pod/{each}" for each in _cluster_names(given, "pods")]
-        kind = "jobs" if given.get("command") in _RELEASES and action.dest == "name" else ""
-        kind = kind or _OF_FIELDS.get(action.dest) or _OF_METAVARS.get(str(action.metavar), "")
+        kind = _OF_FIELDS.get(action.dest) or _OF_METAVARS.get(str(action.metavar), "")
         return _cluster_names(given, kind) if kind else ()
 
     return found

@@ -11,7 +11,7 @@ from console.launch.run_record import STALLED, Outcome, RunRecord
 from console.metrics.ledger import format_gpu_time
 from console.settings import YOU
 from screens import wording
-from screens.columns.column import COMMAND, Column, since
+from screens.columns.column import Column, since
 from screens.columns.jobs import health_runs
 from screens.sanitize import one_line
 from screens.wording import Cell, Fact, Span, alarm_words, loss_words
@@ -174,9 +174,9 @@ def _updated(release: Release) -> float:
         return 0.0
 
 
-REVISIONS: tuple[Column[Release], ...] = (
-    Column("NAMESPACE", lambda each: each.namespace, only=COMMAND),
-    Column("NAME", lambda each: each.name, only=COMMAND),
+RELEASES: tuple[Column[Release], ...] = (
+    Column("NAMESPACE", lambda each: each.namespace),
+    Column("NAME", lambda each: each.name),
     Column("REVISION", lambda each: Span(f"{each.revision}", "strong"), right=True, sort=lambda each: each.revision,
            down=True),
     Column("STATUS", _status_cell, least=12, most=20),

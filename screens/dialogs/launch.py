@@ -446,23 +446,13 @@ async def begin_with_saved(session: Session, key: tuple[str, str], plan: LaunchP
     return starting_values(saved, paths, session.fleet.jobsets.get(key))
 
 
-def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:
-    """Open the page of a run's job or release, if it still exists and is the same job."""
+def open_job(screen: LiveScreen, run: RunRecord) -> None:
+    """Open the page of a run's job, if it still exists and is the same job."""
     jobset = screen.app.fleet.jobsets.get(run.key)
     if jobset is None or (run.uid and jobset.uid != run.uid):
         screen.notify(f"The job {run.name} is not in this cluster any more.", severity="warning", markup=False)
         return
-    screen.app.open_page(page, *run.key)
-
-
-def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
-    """Open the release of a job, or say that no release made it."""
-    jobset = screen.app.fleet.jobsets.get(key)
-    if jobset is not None and not jobset.release:
-        screen.notify(f"{jobset.name} belongs to no Helm release: nothing to change or roll back.", severity="warning",
-                      markup=False)  # fmt: skip
-        return
-    screen.app.open_page("release", key[0], (jobset.release if jobset else "") or key[1])
+    screen.app.open_page("job", *run.key)
 
 
 async def pick_profile(screen: LaunchScreen) -> None:

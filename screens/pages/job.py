@@ -20,7 +20,7 @@ from screens.base import LiveScreen
 from screens.columns.job_page import first_tab, head, told
 from screens.columns.jobs import JobLine
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
-from screens.dialogs.launch import launch_like_job, open_release
+from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction, stop_jobs
 from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
@@ -58,8 +58,6 @@ class JobScreen(LiveScreen):
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding("c", "checkpoints", "Checkpoints", show=False, id="job.checkpoints",
                 tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
-        Binding("R", "release", "Release", key_display="R", id="job.release",
-                tooltip="Its revisions: other values while it runs, and back to earlier ones"),
         Binding("less_than_sign", "rank(-1)", "Pod before", key_display="<", id="job.rank-before"),
         Binding("greater_than_sign", "rank(1)", "Pod after", key_display=">", id="job.rank-after"),
     ]  # fmt: skip
@@ -271,9 +269,6 @@ class JobScreen(LiveScreen):
         if action == "on_rank" and self.app.settings.read_only and BY_NAME[str(parameters[0])].changes:
             return False
         return super().check_action(action, parameters)
-
-    def action_release(self) -> None:
-        open_release(self, self.key)
 
     def action_on_rank(self, name: str) -> None:
         line, action = self._line, BY_NAME[name]

@@ -21,7 +21,7 @@ from screens.columns.column import RowKey
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.attach import open_editor_in_rank
-from screens.dialogs.launch import launch_like_job, open_release
+from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines
@@ -78,8 +78,6 @@ class JobsScreen(ReasonScreen):
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS),
         Binding("c", "checkpoints", "Checkpoints", show=False, id="jobs.checkpoints",
                 tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
-        Binding("R", "release", "Release", show=False, key_display="R", id="jobs.release",
-                tooltip="Its revisions: other values while it runs, and back to earlier ones"),
     ]  # fmt: skip
 
     table = getters.query_one(JobTable)
@@ -218,10 +216,6 @@ class JobsScreen(ReasonScreen):
         row = self.table.row
         typed = f"stop {row.jobset.name}" if row is not None and not row.jobset.finished else ""
         self.app.open_page("what_if", self.subject()["namespace"], typed)
-
-    def action_release(self) -> None:
-        if self.table.row is not None:
-            open_release(self, self.table.row.jobset.key)
 
     def action_manifest(self) -> None:
         if self.table.cursor:

@@ -246,14 +246,6 @@ class RunScreen(RunRecordsScreen):
         Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
         Binding("l", "log", "Log", id="run.log", tooltip="All lines that are kept of it, or the whole page again"),
         Binding("J", "job", "Job", key_display="J", id="run.job", tooltip="The job itself, while it is there"),
-        Binding(
-            "R",
-            "release",
-            "Release",
-            key_display="R",
-            id="run.release",
-            tooltip="The revisions of its release: other values, and back to earlier ones",
-        ),
         Binding("c", "copy", "Copy values", id="run.copy", tooltip="The values as YAML to the clipboard (OSC 52)"),
     ]
 
@@ -406,10 +398,6 @@ class RunScreen(RunRecordsScreen):
     def action_job(self) -> None:
         if self.run is not None:
             open_job(self, self.run)
-
-    def action_release(self) -> None:
-        if self.run is not None:
-            open_job(self, self.run, "release")
 
     def action_copy(self) -> None:
         self.app.copy_to_clipboard(self._yaml)

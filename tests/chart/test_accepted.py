@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -89,7 +89,11 @@ async def test_an_upgrade_keeps_the_releases_keys(launcher: Launcher, lab: Lab) 
     await launcher.launch(LaunchPlan("interactive", "kept", "team", {}))
     before = keys()
     values = CATALOGUE.chart_values(LaunchPlan("interactive", "kept", "team", {"ttl": 60}))
-    await launcher.helm.upgrade(CATALOGUE.chart, values, name="kept", namespace="team")
+
+    def upgrade(config: Any) -> None:
+        config.upgrade(CATALOGUE.chart, "kept", values, namespace="team", reset_values=True)
+
+    await launcher.helm._run_in_thread("team", "kept", upgrade, "kept could not be changed")
     (release,) = await launcher.releases("team")
     assert (release.revision, release.status) == (2, "deployed")
     assert (await launcher.values("team", "kept"))["ttl"] == 60

@@ -79,28 +79,6 @@ async def test_a_release_says_what_it_is_of(space: Space, helm: Helm) -> None:
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
-async def test_an_upgrade_that_changes_nothing_is_a_revision(space: Space, helm: Helm) -> None:
-    await space.queue("team", 64)
-    await install(helm, space)
-    await helm.upgrade(CATALOGUE.chart, values(), name="train", namespace=space.name)
-    (release,) = await helm.list_releases("a4", space.name)
-    assert (release.revision, release.status) == (2, "deployed")
-    await helm.uninstall(name="train", namespace=space.name)
-
-
-@pytest.mark.slow(reason="runs jobs on a whole cluster")
-async def test_an_upgrade_of_what_may_not_change_is_refused(space: Space, helm: Helm) -> None:
-    await space.queue("team", 64)
-    await install(helm, space)
-    await space.pods("train", 2)
-    with pytest.raises(ReleaseFailed) as refused:
-        await helm.upgrade(CATALOGUE.chart, values(gpus=32), name="train", namespace=space.name)
-    assert "field is immutable" in str(refused.value)
-    assert len(await space.pods("train", 2)) == 2
-    await helm.uninstall(name="train", namespace=space.name)
-
-
-@pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_name_is_used_once(space: Space, helm: Helm) -> None:
     await space.queue("team", 64)
     await install(helm, space)
@@ -207,7 +185,7 @@ async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space,
     assert (await space.api.create(space.path(CORE, "secrets"), secret)).made
     for asked in (
         session.launch.releases.list_all(space.name),
-        session.launch.releases.read_history(space.name, "bomb"),
+        session.launch.releases.plan_of_release(space.name, "bomb"),
         session.launch.job_stopper.list_orphaned(space.name),
         session.launch.job_stopper.stop_job(space.name, "bomb"),
     ):

@@ -32,7 +32,7 @@ LINES = (
     *sorted(SEEN - set(LOOKED)),
     "exec llama-70b 0 -- hostname", "exec llama-70b --pods 0-1 -- env", "logs llama-70b --all --tail 2",
     "cp README llama-70b:0:/tmp/", "hang -n team-b rag-eval", "forecast", "nccl-quick llama-70b 0 --first 1M --last 1M",
-    "why none", "stop none --yes", "jobs -n none", "upgrade mine --set gpus=8", "alarms --listen 1",
+    "why none", "stop none --yes", "jobs -n none", "alarms --listen 1",
 )  # fmt: skip
 PROXY_PASSWORD = "PLANTED-proxy-password"
 PASSWORD = "PLANTED-basic-password"

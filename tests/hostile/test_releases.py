@@ -12,7 +12,7 @@ import pytest
 
 from console.errors import Unreadable
 from console.launch.releases import MAX_RELEASE_BYTES, _is_small
-from console.launch.stop import persistent_data_of, replicated_jobs_of
+from console.launch.stop import persistent_data_of
 
 SMALL, BOMB = gzip.compress(b"{}", mtime=0), gzip.compress(b" " * (MAX_RELEASE_BYTES + 1), mtime=0)
 
@@ -56,9 +56,3 @@ OBJECTS = {
 def test_what_a_forged_release_would_leave_is_not_known(attack: str) -> None:
     with pytest.raises(Unreadable):
         persistent_data_of((OBJECTS[attack],))
-
-
-@pytest.mark.parametrize("attack", ["a JobSet without a spec", "a spec of words", "nesting without end"])
-def test_what_a_forged_release_would_run_is_not_known(attack: str) -> None:
-    with pytest.raises(Unreadable):
-        replicated_jobs_of(OBJECTS[attack])

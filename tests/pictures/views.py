@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.pictures.frozen import Still
 
 
-HOMES = {"job": "jobs", "doctor": "jobs", "release": "jobs", "pod": "pods", "log": "pods", "object_yaml": "pods",
+HOMES = {"job": "jobs", "doctor": "jobs", "pod": "pods", "log": "pods", "object_yaml": "pods",
          "container_facts": "pods", "run": "runs"}  # fmt: skip
 """The main page from which each page is usually opened, where that is not the first one."""
 
@@ -149,5 +149,4 @@ VIEWS = (
     View("launched", ("launch",), words="GPUs", then=("ctrl+s", "enter"), once=True),
     View("runs", ("runs",), words="you-nccl-test"),
     View("run", ("run", "1")),
-    View("release", ("release", "default", "you-nccl-test")),
 )

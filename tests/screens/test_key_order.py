@@ -18,10 +18,9 @@ from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.pages.log import LogScreen
 from screens.pages.pods import PodsScreen
-from screens.pages.release import ReleaseScreen
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import console, toasts, until
+from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import chart_session, to_form
@@ -139,20 +138,18 @@ async def test_keys_right_after_x_are_the_answer_of_its_question() -> None:
 
 async def test_keys_for_a_question_that_does_not_come_are_dropped() -> None:
     session = FakeSession(scene())
-    session.answers["release_plan"] = Unreachable("The API server is away.", "Try again.")
+    away = Unreachable("The API server is away.", "Try again.")
+    session.answers |= {"release_plan": away, "plan_of_job": away}
     async with console(session) as (app, pilot, _):
-        app.open_page("release", "default", "llama-70b")
-        await until(
-            pilot, lambda: isinstance(app.screen, ReleaseScreen) and app.screen.is_mounted and app.screen.table.shown
-        )
-        screen, theme = app.screen, app.theme
-        type_at_once(app, "e", *"t3q")
+        app.open_page("job", "default", "llama-70b")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "8/8" in screen_text(app))
+        screen = app.screen
+        type_at_once(app, "n", *"43q")
         await until(pilot, lambda: "The API server is away." in toasts(app))
         await until(pilot, lambda: not app.typing_waits)
         assert app.screen is screen
-        assert app.theme == theme
-        type_at_once(app, "t")
-        await until(pilot, lambda: app.theme != theme)
+        type_at_once(app, "4")
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
 
 
 async def test_what_fills_a_page_ends_before_its_widgets_do_but_not_what_closes_it() -> None:

@@ -41,7 +41,6 @@ LOOKS = ("Get", "List", "Query", "Search", "Test", "Read", "BatchGet", "Check")
 REFUSED = (
     "launch nccl-all-reduce", "launch nccl-all-reduce --no-preflight --name n-1", "launch nccl-all-reduce --wait",
     "launch ddp-smoke --set gpus=16", "launch interactive --queue none", "launch ddp-smoke --queue research",
-    "upgrade mine --set gpus=8", "upgrade mine --set gpus=8 --json", "rollback mine 1", "rollback mine 1 --json",
     "stop nccl-0412", "stop nccl-0412 --yes", "stop llama-70b nccl-0412 -y", "stop -n team-b rag-eval --yes",
     "stop --orphaned --yes", "stop --orphaned --data -A -y", "stop nccl-0412 --yes --json",
     "exec llama-70b 0 -- hostname", "exec llama-70b --all -- hostname", "exec llama-70b --pods 0-3 -- rm -rf /",

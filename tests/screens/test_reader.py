@@ -25,7 +25,7 @@ HIDDEN = {
     "queues": "Could not list clusterqueues", "workloads": "Could not list workloads",
     "launch nccl-all-reduce": "No queue was named (--queue NAME, or none to bypass Kueue), and which ones default has "
     "is not known: Could not list localqueues",
-    "releases": "releases could not be listed", "releases mine": "revisions of mine could not be read",
+    "releases": "releases could not be listed",
 }  # fmt: skip
 """What this account may not see."""
 

@@ -17,7 +17,7 @@ from screens.dialogs.question import Confirm, Pick
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
-from screens.pages.release import OrphanedScreen
+from screens.pages.orphaned import OrphanedScreen
 from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
 from screens.widgets.form.model import LaunchRequest

@@ -12,7 +12,6 @@ import pytest
 from console.config import Thresholds
 from console.kube.objects.jobset import JobSet
 from console.launch.install import ChartCatalog
-from console.launch.recipes import LaunchPlan
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.runs import Runs
 from console.logs.line import RankLine
@@ -25,7 +24,6 @@ from tests.fakes import fleet_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.kube.nested_values import Value
 
 CATALOGUE = ChartCatalog.from_chart()
 SERVER = "https://10.0.0.1"
@@ -53,25 +51,6 @@ async def test_what_is_usual_is_told_by_ended_runs_of_the_recipe_on_as_many_gpus
     assert list(await runs.earlier_speeds("qwen3-sft", 32, "tflops_per_gpu")) == [400.0]
     assert list(await runs.earlier_speeds("qwen3-sft", 8, "tflops_per_gpu")) == []
     assert list(await runs.earlier_speeds("qwen3-sft", 16, "tokens_per_s")) == [9_000.0]
-    await runs.history.close()
-
-
-@pytest.mark.parametrize(
-    ("release", "kept"),
-    [({"gpus": 16, "queue": "a4"}, {"gpus": 16, "ttl": 60}),
-     ({"gpus": 16, "queue": "a4", "env": {"X": "of another"}}, {"gpus": 16, "queue": "a4", "ttl": 60})],
-)  # fmt: skip
-async def test_an_upgrade_adds_to_a_run_what_was_changed_here_and_nothing_that_another_wrote(
-    tmp_path: Path, release: dict[str, Value], kept: dict[str, Value]
-) -> None:
-    runs = Runs(cast("Any", fake_cluster(tmp_path)), lambda: CATALOGUE, cast("Any", None))
-    run = replace(RUN, outcome=Outcome.RUNNING, values={"gpus": 16, "queue": "a4"})
-    await runs.history.add_run(run)
-    before = LaunchPlan(run.recipe, run.name, run.namespace, release)
-    after = {name: value for name, value in release.items() if name != "queue"} | {"ttl": 60}
-    await runs.record_upgrade(before, replace(before, values=after))
-    (found,) = await runs.history.list_runs()
-    assert found.values == kept
     await runs.history.close()
 
 

@@ -173,36 +173,6 @@ def test_what_runs_of_a_handmade_training_goes_only_where_it_is_named(a4: Comman
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
-def test_a_release_is_changed_as_far_as_it_may_be(a4: Commands) -> None:
-    assert a4.run("launch", "interactive", "--name", "pods", "--set", "gpus=8", "--queue", "none")[0] == 0
-    code, out, _ = a4.run("upgrade", "pods", "--set", "ttl=100", "--dry-run")
-    assert code == 0
-    assert "+  ttlSecondsAfterFinished: 100" in out
-    assert [item["revision"] for item in a4.json("releases", "pods")["items"]] == [1]
-    assert a4.run("upgrade", "pods", "--set", "ttl=100")[1].endswith("pods is changed.\n")
-    assert a4.json("history", "--show", "pods")["values"]["ttl"] == 100
-    code, _, told = a4.run("upgrade", "pods", "--set", "restarts=3")
-    assert code == 1
-    assert "How often a JobSet may restart is fixed when it is made." in told
-    assert "a4 launch interactive --like pods" in told
-    assert a4.run("rollback", "pods")[0] == 0
-    assert [item["revision"] for item in a4.json("releases", "pods")["items"]] == [1, 2, 3]
-    assert "pods" in [item["name"] for item in a4.json("releases")["items"]]
-    assert a4.run("rollback", "pods", "9")[0] == 2
-    a4.run("stop", "pods")
-
-
-@pytest.mark.slow(reason="commands as processes on a practice cluster")
-def test_what_kueue_has_completed_is_not_taken_away(a4: Commands) -> None:
-    queued = ("--set", "gpus=8", "--set", "queue=research")
-    assert a4.run("launch", "ddp-smoke", "--name", "admitted", *queued, "--wait")[0] == 0
-    code, out, _ = a4.run("upgrade", "admitted", "--set", "ttl=100", "--dry-run")
-    assert code == 1
-    assert "Kueue has completed its pods" in out
-    a4.run("stop", "admitted")
-
-
-@pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
     assert a4.run("profiles", "cli", "--set", "queue=research", "--set", "gpus=8", "--default")[0] == 0
     try:

@@ -97,7 +97,7 @@ def test_the_help_lists_every_command_once_in_groups() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["logs j --tail -1", "hang j --rank -1", "builds --limit -1", "resize pool -1", "rollback r -1",
+    ["logs j --tail -1", "hang j --rank -1", "builds --limit -1", "resize pool -1",
      "wait j --timeout -1", "wait j --timeout nan", "nccl j --pass -1", "nccl-quick j --gpus -1"],
 )  # fmt: skip
 def test_what_counts_is_never_negative(line: str, capsys: pytest.CaptureFixture[str]) -> None:
