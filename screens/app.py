@@ -50,11 +50,10 @@ if TYPE_CHECKING:
 Connect = Callable[[], Awaitable["Session"]]
 BAD_SETTINGS = "Settings that do not hold"
 TICK = 1.0  # seconds between repaints of what ages by itself
-PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "container_facts", "doctor", "run",
+PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "doctor", "run",
               "orphaned", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
-              "folder", "what_if")  # fmt: skip
-PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools",
-                "container_facts": "container", "folder": "container"}  # fmt: skip
+              "what_if")  # fmt: skip
+PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools"}  # fmt: skip
 
 
 def page(module: str, name: str) -> Callable[..., Screen[Any]]:

@@ -396,10 +396,7 @@ class FakeLogs(LogService):
 
 
 class FakeCopies:
-    """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before.
-
-    `answers["folders"]` are folders by their path.
-    """
+    """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
@@ -417,12 +414,6 @@ class FakeContainerCopies:
 
     async def fetch(self, source: str, target: str, *, progress: Callable[[Any], None] = lambda _: None) -> Any:
         return await self._copied("fetch", progress, *self._place, source, target, self._container)
-
-    async def list_folder(self, path: str) -> Any:
-        return self._session._did("folders", *self._place, self._container, path)[path]
-
-    async def delete(self, path: str) -> None:
-        self._session._did("delete_file", *self._place, self._container, path)
 
     async def send(self, source: Any, target: str, *, progress: Callable[[Any], None] = lambda _: None) -> Any:
         return await self._copied("send", progress, *self._place, str(source), target, self._container)
@@ -471,16 +462,6 @@ class FakeInside:
             for found in parser.feed(piece):
                 grown(found)
             await asyncio.sleep(0)
-
-    async def read_facts(
-        self, pod: Any, *, rank: int | None = None, container: str = "",
-        answered: Callable[[Any], None] = lambda _: None,
-    ) -> Any:  # fmt: skip
-        facts = self._session._did("facts", pod.name, container)
-        for each in facts.facts:
-            answered(each)
-            await asyncio.sleep(0)
-        return facts
 
 
 def fleet_of(*objects: Any, **links: WatchStatus) -> Fleet:

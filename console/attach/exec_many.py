@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 class FactState(StrEnum):
-    ASKED = "asked"  # the answer has not come yet
     KNOWN = "known"
     ABSENT = "absent"  # the container has no such program, folder or device
     FAILED = "failed"
@@ -37,7 +36,7 @@ class FactState(StrEnum):
 class ContainerFact:
     name: str  # machine word: gpus, disks, mounts, environment, infiniband, libc, python
     title: str
-    state: FactState = FactState.ASKED
+    state: FactState
     text: str = ""  # what the command printed, secrets hidden; lines without blank ends
     words: str = ""  # why there is nothing, or what the text comes to; a sentence, or empty
     seconds: float = 0.0
@@ -115,10 +114,6 @@ QUESTIONS = (
     FactQuestion("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
     FactQuestion("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
 )
-
-
-def unanswered_facts() -> tuple[ContainerFact, ...]:
-    return tuple(ContainerFact(each.name, each.title) for each in QUESTIONS)
 
 
 def mask_secrets(text: str) -> str:
@@ -341,25 +336,16 @@ class ContainerExec:
                 raise
             return error.exit_code, error.message
 
-    async def read_facts(
-        self,
-        pod: Pod,
-        *,
-        rank: int | None = None,
-        container: str = "",
-        answered: Callable[[ContainerFact], None] = lambda _: None,
-    ) -> ContainerFacts:
-        """Read all facts at once, with failures in them; `answered` gets each. Refused if none may be asked."""
+    async def read_facts(self, pod: Pod, *, rank: int | None = None, container: str = "") -> ContainerFacts:
+        """Read all facts at once, with failures in them. Refused if none may be asked."""
         refusals: list[Refused] = []
 
         async def answer_question(question: FactQuestion) -> ContainerFact:
             try:
-                fact = await self._answer_fact_question(pod, question, container)
+                return await self._answer_fact_question(pod, question, container)
             except Refused as error:
                 refusals.append(error)
-                fact = ContainerFact(question.name, question.title, FactState.FAILED, words=error.message)
-            answered(fact)
-            return fact
+                return ContainerFact(question.name, question.title, FactState.FAILED, words=error.message)
 
         facts = await asyncio.gather(*map(answer_question, QUESTIONS))
         if len(refusals) == len(facts):

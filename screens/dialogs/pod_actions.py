@@ -41,7 +41,6 @@ class PodActions(LiveScreen):
         Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
         Binding("s", "shell", "Shell", id="pods.shell", tooltip="A terminal in the pod; exit comes back"),
         Binding("f", "forward", "Forward", id="pods.forward", tooltip="Forward ports of this machine to it"),
-        Binding("i", "facts", "Facts", show=False, id="pods.facts", tooltip="GPUs, disks, mounts, NCCL environment"),
         Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="Its files to here"),
         Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="Files from here into it"),
         Binding("v", "editor", "VS Code", show=False, id="pods.editor",
@@ -93,10 +92,6 @@ class PodActions(LiveScreen):
     async def action_forward(self) -> None:
         for pod in self.living_pods()[:1]:
             await forward_pod(self, pod)
-
-    def action_facts(self) -> None:
-        for pod in self.running_pods()[:1]:
-            self.app.open_page("container_facts", pod.namespace, pod.name, self.container)
 
     def action_copy_from(self) -> None:
         self._copy_files(fetch=True)
@@ -209,8 +204,6 @@ class RankAction:
 RANK_ACTIONS: tuple[RankAction, ...] = (
     RankAction("shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.pod_actions:shell_in_rank",
                changes=True),
-    RankAction("facts", "i", "Facts", "What its container says: GPUs, disks, mounts, NCCL environment",
-               "screens.pages.container:facts_of_rank"),
     RankAction("code", "v", "VS Code",
                "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
                "screens.dialogs.attach:open_editor_in_rank", changes=True),

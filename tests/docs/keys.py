@@ -55,7 +55,6 @@ TITLES = {
     "LogLines": "Lines of a text",
     "LogFileApp": "a4 view",
     "ObjectYamlScreen": "YAML of an object",
-    "ContainerFactsScreen": "Facts of a container",
     "Form": "Launch form",
     "SearchInput": "Search in the form",
     "LaunchLook": "Before a launch",

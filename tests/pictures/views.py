@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 HOMES = {"job": "jobs", "doctor": "jobs", "pod": "pods", "log": "pods", "object_yaml": "pods",
-         "container_facts": "pods", "run": "runs"}  # fmt: skip
+         "run": "runs"}  # fmt: skip
 """The main page from which each page is usually opened, where that is not the first one."""
 
 
@@ -115,7 +115,6 @@ VIEWS = (
     job("job-pending", "eval-32", "pods"),
     job("job-failed", "sft-a3b", "pods", words="it 27/4000"),
     View("yaml", ("object_yaml", "Pod", *LLAMA)),
-    View("facts", ("container_facts", *LLAMA), of_here=True),
     View("doctor", ("doctor", "default", "llama-70b", "0"), of_here=True),
     View("alarms", ("alarms",), words="NaN"),
     View("preflight", ("preflight",), words="27 ok"),

@@ -1,33 +1,27 @@
-"""Facts of a rank, a command in many ranks, copies, and shells that outlive their pod."""
+"""A command in many ranks, copies, and shells that outlive their pod."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
 from textual.containers import Vertical
 
-from console.attach.exec_many import ContainerFacts, FactState, unanswered_facts
 from console.attach.files.copies import (
     CopyMethod,
     CopyProblem,
     CopyProgress,
     CopyReport,
-    EntryKind,
-    FileEntry,
     Verification,
 )
-from console.attach.files.pod_files import PodFolder
 from console.errors import CopyFailed, NotFound, Unreachable
 from console.kube.objects.pod import Container
 from console.settings import Settings
-from screens.dialogs.question import Confirm, Pick, Prompt
+from screens.dialogs.question import Confirm, Pick
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
 from screens.dialogs.save import CopyDialog
-from screens.pages.container import ContainerFactsScreen, FolderScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
@@ -42,81 +36,9 @@ if TYPE_CHECKING:
 JOB = ("default", "llama-70b")
 
 
-def facts() -> ContainerFacts:
-    answers = {
-        "gpus": {"state": FactState.KNOWN, "text": "| table of nvidia-smi |", "words": "8 × NVIDIA B200, 3 % busy"},
-        "infiniband": {"state": FactState.ABSENT, "words": "There is no /dev/infiniband."},
-        "python": {"state": FactState.FAILED, "words": "It did not answer within 10 s."},
-        "environment": {"state": FactState.KNOWN, "text": "NCCL_NET=gIB"},
-    }
-    told = [replace(each, **answers[each.name]) for each in unanswered_facts() if each.name in answers]  # type: ignore[arg-type]
-    return ContainerFacts("p", "n", 0, tuple(told))
-
-
 async def to_job(app: ConsoleApp, pilot: Pilot[Any]) -> None:
     app.open_page("job", *JOB)
     await until(pilot, lambda: "llama-70b-workload-0-7" in screen_text(app))
-
-
-async def test_i_asks_the_container_and_each_answer_appears() -> None:
-    session = FakeSession(scene())
-    session.answers["facts"] = facts()
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
-        await pilot.press("i")
-        await until(pilot, lambda: isinstance(app.screen, ContainerFactsScreen) and "NCCL_NET=gIB" in screen_text(app))
-        shown = screen_text(app)
-        assert "8 × NVIDIA B200, 3 % busy" in shown.splitlines()[1]
-        assert "○ InfiniBand: There is no /dev/infiniband." in shown
-        assert "✗ Python: It did not answer" in shown
-        assert "◐ C library: asked" in shown
-        await pilot.press("i")
-        await until(pilot, lambda: len(session.called("facts")) == 2)
-
-
-@pytest.mark.slow(reason="many keys in a whole app")
-async def test_a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_question() -> None:
-    session = FakeSession(scene())
-    session.answers["facts"] = facts()
-    pod = ("default", "llama-70b-workload-0-0-x7k0", "main")
-    top = PodFolder("/nfs", (FileEntry("tmp", EntryKind.FOLDER), FileEntry("log", EntryKind.FILE, 2048)), 100, 95, 5)
-    inside = PodFolder("/nfs/tmp", (FileEntry("old", EntryKind.FILE, 1),), 100, 95, 5)
-    session.answers["folders"] = {"/nfs": top, "/nfs/tmp": inside}
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
-        await pilot.press("i")
-        await until(pilot, lambda: isinstance(app.screen, ContainerFactsScreen))
-        await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, Prompt))
-        await pilot.press("slash", *"nfs", "enter")
-        await until(pilot, lambda: isinstance(app.screen, FolderScreen) and "tmp/" in screen_text(app))
-        assert "⚠ 5 B free of 100 B" in screen_text(app)
-        assert "2 KiB" in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: "/nfs/tmp " in screen_text(app) and "old" in screen_text(app))
-        await pilot.press("backspace")
-        await until(pilot, lambda: "log" in screen_text(app))
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "Delete /nfs/tmp?" in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, FolderScreen))
-        assert session.called("delete_file") == []
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("delete_file"))
-        assert session.called("delete_file") == [(*pod, "/nfs/tmp")]
-
-
-async def test_nothing_is_deleted_in_read_only_mode() -> None:
-    session = FakeSession(scene(), settings=Settings(read_only=True))
-    session.answers["folders"] = {"/nfs": PodFolder("/nfs", (FileEntry("tmp", EntryKind.FOLDER),))}
-    async with console(session, settings=session.watch.settings) as (app, pilot, _):
-        app.open_page("folder", "default", "llama-70b-workload-0-0-x7k0", "", "/nfs")
-        await until(pilot, lambda: isinstance(app.screen, FolderScreen) and "tmp/" in screen_text(app))
-        await pilot.press("x")
-        await until(pilot, lambda: "read-only: Delete is off." in toasts(app))
 
 
 TABLE = b"""# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
@@ -250,15 +172,12 @@ async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
 async def test_read_only_looks_but_does_not_touch() -> None:
     settings = Settings(read_only=True)
     session = FakeSession(scene(), settings=settings)
-    session.answers["facts"] = facts()
     async with console(session, settings=settings) as (app, pilot, _):
         await to_job(app, pilot)
         page = app.screen
         await pilot.press("exclamation_mark", "U")
         await pilot.pause()
         assert app.screen is page
-        await pilot.press("i")
-        await until(pilot, lambda: isinstance(app.screen, ContainerFactsScreen))
 
 
 @pytest.fixture

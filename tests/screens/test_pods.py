@@ -305,7 +305,7 @@ async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.Mon
         await until(pilot, lambda: "No pods" in screen_text(app))
 
 
-@pytest.mark.parametrize("key", ["s", "f", "i", "u"])
+@pytest.mark.parametrize("key", ["s", "f", "u"])
 async def test_in_a_pod_that_has_ended_nothing_is_tried_and_it_is_said_what_can_be_done(key: str) -> None:
     session = FakeSession(scene())
     pods = dict(session.fleet.pods)
