@@ -28,7 +28,6 @@ from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
 from console.hang.diagnose import diagnose_hang, diagnose_slow_ranks
 from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
-from console.hang.peer_times import ask_peer_times
 from console.hang.pod_answers import (
     Answers,
     PodAnswer,
@@ -50,7 +49,6 @@ from console.hang.slow_ranks import (
     RasPolls,
     SlowReport,
     add_locations,
-    add_peer_times,
     add_times,
     find_slow_ranks,
     locate_late_rank,
@@ -313,7 +311,6 @@ class HangProbe:
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
         if not only_nccl:
-            report = add_peer_times(report, await ask_peer_times(self._run, every))
             report = await self._add_data_waits(report, every, seconds / 2)
         report, known = replace(report, job=name, at=CLOCK.now()), reports.get((namespace, name))
         if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells

@@ -188,8 +188,6 @@ def format_slow_report(report: SlowReport) -> list[str]:
         lines.append(f"{report.timed}.")
     elif not report.slow and not report.suspects and not report.problem:
         lines.append(f"--recorder also tells of slow GPUs and links. {DUMPS_HALT}")
-    if report.peers is not None:
-        lines.append(f"{report.peers.words}.")
     if report.sampled:
         lines.append(f"{report.sampled}.")
     return lines

@@ -26,7 +26,6 @@ import msgspec
 from console.decoding import UNREADABLE, Count, RankNumber, Seconds, Signed, Text, check_cost
 from console.errors import Unreadable
 from console.hang.collective_times import LateOnGpu, TimesReport, median_of_others
-from console.hang.peer_times import PeerTimes
 from console.hang.slow_rank_words import (
     ASK_RECORDERS,
     LOOK_LONGER,
@@ -123,7 +122,6 @@ class SlowReport:
     timed: str = ""  # which ranks told how long collectives took on the GPU; empty: not asked
     no_gpu_slow: bool = False  # by those times no GPU and no link is slow
     sampled: str = ""  # at which ranks py-spy looked, or why that told nothing; empty: it was not asked
-    peers: PeerTimes | None = None  # how long data take from rank to rank; None: CoMMA writes no files
 
     @property
     def slow(self) -> tuple[LateRank, ...]:
@@ -392,19 +390,6 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
 
 def _clear(late: LateRank) -> LateRank:
     return replace(late, slow=False, suspect=False, runs_ahead=False, partly=False)
-
-
-def add_peer_times(report: SlowReport, peers: PeerTimes | None) -> SlowReport:
-    """The report with what CoMMA's files tell; a slow link makes others late too, so that it comes first."""
-    report = replace(report, peers=peers)
-    slow = peers.slow if peers is not None else None
-    if slow is None or (report.problem and report.steps == 0):
-        return report
-    member = slow.member
-    found = LateRank(member.rank, None, slow.pid, slow.gpu, 0.0, 0.0, slow.most, slow=True, cause="network",
-                     pod_index=member.pod_index, node=member.node, evidence=slow.what)  # fmt: skip
-    rest = [_clear(each) for each in report.late if each.rank is None or each.rank != member.rank]
-    return replace(report, late=(found, *rest), problem="", no_gpu_slow=False)
 
 
 def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport) -> LateRank:

@@ -292,8 +292,7 @@ which it is late, 95 % confidence, slow: the others wait for it, suspect: it lau
 wait is not known, partly: in some of its communicators only, runs_ahead: the others launch meanwhile, cause:
 host, GPU, network, data or not known, evidence: of a slow link or a data loader),
 bound (share that no other rank reaches), timed (which ranks told how long collectives took; empty: not asked),
-no_gpu_slow (by that, none is slow), peers (null: no files of CoMMA; words, pairs: member, peer, direction,
-step_bytes, steps, bytes, us_per_mib, worst_us, slow; slow: the pair that is named), sampled (at which ranks
-py-spy looked, or why that told nothing; empty: no rank is slow).""",
+no_gpu_slow (by that, none is slow), sampled (at which ranks py-spy looked, or why that told nothing; empty: no
+rank is slow).""",
     ),
 }

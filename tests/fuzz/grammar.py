@@ -143,20 +143,6 @@ def times(chance: random.Random) -> bytes:
     })  # fmt: skip
 
 
-def peers(chance: random.Random) -> bytes:
-    source = Source(chance)
-
-    def row() -> list[Any]:
-        return [number(source, 2), number(source, 8), source.random() < 0.8, 1 << number(source, 20) % 60,
-                number(source, 99), number(source, 99), seconds(source, 20.0), number(source, 99)]  # fmt: skip
-
-    def rank(own: int) -> dict[str, Any]:
-        return {"pid": own, "rank": own, "gpu": number(source, 8), "span": number(source, 9), "busy": number(source, 9),
-                "communicators": [["0x" + "a" * 16, own]], "peers": some(source, 20, row)}  # fmt: skip
-
-    return packed({"ranks": [rank(own) for own in range(source.randrange(8), 9)]})
-
-
 def samples(chance: random.Random) -> bytes:
     source = Source(chance)
     calls = ("main (train.py:1);fetch (torch/utils/data/dataloader.py:700)", "main (train.py:1)", ";;", "x (" * 300)

@@ -160,25 +160,6 @@ def recording(chance: random.Random) -> bytes:
     return pickle.dumps(dump, source.choice((2, 2, 4, 5)))
 
 
-def comma(chance: random.Random) -> bytes:
-    """Lines of a file that Google's CoMMA writes."""
-    source = Source(chance)
-
-    def step(at: int) -> dict[str, Any]:
-        begun = 10 * at + number(source, 9)
-        return {"end_time": begun + number(source, 99), "fifo_ready_time": begun, "size": 1 << number(source, 24) % 60,
-                "start_time": begun, "step": at}  # fmt: skip
-
-    def line(seq: int) -> dict[str, Any]:
-        sends = {"cat": "PROXY", "is_send": source.random() < 0.7, "peer": number(source, 8),
-                 "steps": [step(at) for at in range(source.choice((0, 1, 4)))]}  # fmt: skip
-        return {"cat": source.choice(("COLL", "P2P", "PROXY")), "child_dur": number(source, 9000),
-                "child_start_ts": seq, "comm_hash": source.choice(HASHES), "dur": number(source, 9000),
-                "proxyops": [sends] * source.choice((0, 1, 2)), "rank": number(source, 8), "ts": seq}  # fmt: skip
-
-    return b"\n".join(packed(line(seq)) for seq in range(source.choice((0, 1, 30))))
-
-
 def header(chance: random.Random) -> bytes:
     """The beginning of a file of safetensors."""
     source = Source(chance)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence  # of the dataclass below
@@ -27,17 +26,16 @@ from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_chec
 from console.checkpoints.saved import SavedState, list_faults, starting_values
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
-from console.hang import poll_ras, probe, read_comma
+from console.hang import poll_ras, probe
 from console.hang.collective_times import read_times
 from console.hang.data_waits import add_data_waits, read_samples
 from console.hang.flight_recorder import describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
-from console.hang.peer_times import read_peer_times
 from console.hang.pod_answers import PodAnswer, list_processes, parse_answer, parse_or_explain, refuse_foreign_ranks
 from console.hang.report import NO_REPORT, HangReport
 from console.hang.report_lines import format_report, format_slow_report, report_to_json, slow_report_to_json
 from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport, add_peer_times, add_times, find_slow_ranks, parse_polls
+from console.hang.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
 from console.hang.torch_analysis import build_question, read_answer
 from console.kube import websocket
 from console.kube.exec import exit_code
@@ -294,13 +292,6 @@ def _ras_in_pod(data: bytes) -> None:
     _polls("\n".join(printed.lines).encode())
 
 
-def _comma(data: bytes) -> None:
-    """What the script in the pod makes of a file."""
-    read = read_comma.RankFile()
-    read.read(data, math.inf)
-    _peers(json.dumps({"ranks": [dict(read.told(), pid=1, rank=0)]}).encode())
-
-
 def _polls(data: bytes) -> None:
     _show_slow(find_slow_ranks(parse_polls(data, 1024)))
 
@@ -308,10 +299,6 @@ def _polls(data: bytes) -> None:
 def _times(data: bytes) -> None:
     polls = SlowReport(ranks=16, polls=200, seconds=20.0, steps=20)
     _show_slow(add_times(polls, read_times({0: data, 1: data}, {"10.0.0.1": 0, "10.0.0.2": 1}), {0: "a", 1: "b"}))
-
-
-def _peers(data: bytes) -> None:
-    _show_slow(add_peer_times(SlowReport(steps=20), read_peer_times({0: data, 1: data}, {0: "a", 1: "b"})))
 
 
 def _samples(data: bytes) -> None:
@@ -425,7 +412,6 @@ TARGETS: dict[str, Target] = {
     ),
     "polls of NCCL": Target(_polls, [grammar.polls(random.Random(1))], grammar.polls),
     "times": Target(_times, [grammar.times(random.Random(1))], grammar.times),
-    "CoMMA": Target(_peers, [grammar.peers(random.Random(1))], grammar.peers),
     "samples": Target(_samples, [grammar.samples(random.Random(1))], grammar.samples),
     "stacks": Target(_stacks, fixtures("h200/hang_rank*.txt", 4000), grammar_files.stacks),
     "analyses": Target(_analysis, [grammar_files.analysis(random.Random(1))], grammar_files.analysis),
@@ -435,7 +421,6 @@ TARGETS: dict[str, Target] = {
     "checkpoints": Target(_folder, [grammar_files.folder(random.Random(1))], grammar_files.folder),
     "RAS": Target(_ras, fixtures("h200/hang_ras*.txt"), grammar_files.ras),
     "RAS in pods": Target(_ras_in_pod, fixtures("h200/hang_ras*.txt"), grammar_files.ras_json),
-    "CoMMA in pods": Target(_comma, [grammar_files.comma(random.Random(1))], grammar_files.comma),
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
