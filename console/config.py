@@ -21,7 +21,6 @@ from trainlog import LONGEST_PATTERN, compile_pattern, lazy_pattern
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
 PaneSize = Literal["usual", "large", "off"]
-HangAction = Literal["nothing", "stop", "relaunch-without-node"]
 AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu", "kept"]
 Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
@@ -57,15 +56,8 @@ class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What the open console does by itself."""
+    """Whose jobs are looked into unasked."""
 
-    on_hang: Annotated[
-        HangAction,
-        Meta(
-            description="to a job of one's own that hangs, once an inspection has named the rank that others wait for"
-        ),
-    ] = "nothing"
-    delay: Annotated[Seconds, Meta(description="seconds from its announcement, in which it can be cancelled")] = 300.0
     trusts: Annotated[
         tuple[str, ...],
         Meta(description="contexts whose clusters let nobody write another's name into a4.console/owner"),

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload, WorkloadState
@@ -39,27 +38,16 @@ LOW = 30  # lines of a terminal below which a message is told as shortly as it c
 _AWAY = "esc closes this"
 _MORE = re.compile(r" and (\d+) more$")
 SHOWN = 10  # seconds that an alarm is shown
-ANNOUNCED = 30  # seconds that something is shown that nobody asked for
 _WAITS = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
 
 
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
-    line = live_line(app.session if app.connected else None, jobset, fleet)
-    planned = _planned(app, jobset.key)
-    return replace(line, planned=planned) if planned else line
-
-
-def _planned(app: ConsoleApp, key: tuple[str, str]) -> str:
-    """What was announced to happen to a job by itself."""
-    plan = app.automatic.pending.get(key)
-    return plan.soon(CLOCK.now()) if plan is not None else ""
+    return live_line(app.session if app.connected else None, jobset, fleet)
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     key = line.jobset.key
-    if _planned(app, key) != line.planned:
-        return True
     if not app.connected:
         return bool(line.alarms or line.late)
     session = app.session
@@ -175,13 +163,6 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     _show(app, new)
     told = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
     _send(app, told, to_terminal=len(begun))  # which cannot replace what it was sent, as a toast is replaced
-
-
-def announce(app: ConsoleApp, key: tuple[str, str], what: str, words: str) -> None:
-    """Tell of something that is done without anybody asking: here, in the terminal, and where alarms are sent."""
-    title = f"{key[1]}: {what}"
-    app.notify(words, title=title, severity="warning", timeout=ANNOUNCED, markup=False)
-    _send(app, [(title, words, key[0])])
 
 
 def _send(app: ConsoleApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from textual.notifications import Notification
 
     from console.google.services import GoogleServices
-    from console.launch.launcher import AutomaticActions
     from console.metrics.notify import Outbox
     from console.session import Session
     from practice.child import PracticeProcess
@@ -205,13 +204,6 @@ class ConsoleApp(KeyOrderedApp):
             self._session.watch.pause_for_keypress()
         await super().on_event(event)
 
-    @cached_property
-    def automatic(self) -> AutomaticActions:
-        """What was announced to happen by itself to jobs that hang."""
-        from console.launch.launcher import AutomaticActions
-
-        return AutomaticActions()
-
     @property
     def outbox(self) -> Outbox:
         return self._bell.outbox
@@ -364,10 +356,6 @@ class ConsoleApp(KeyOrderedApp):
             self._follow_config()
             notify_new_alarms(self, self._bell)
             notify_starts(self, self._starts)
-            if self.loaded.config.actions.on_hang != "nothing" or self.automatic.pending:
-                from screens.dialogs.automatic import follow_hangs  # of no use to those who never set that
-
-                follow_hangs(self)
             self.draw_between_keys("ages", self._draw_ages)
 
     def _draw_ages(self) -> None:

@@ -1,31 +1,23 @@
-"""Everything about launches for screens and commands: recipes, plans, installing, the history of runs, stopping.
-
-And what happens by itself to one's own jobs that hang, where config.toml says so: announced, and cancelled by a key.
-Nothing does by default. Only a stall counts whose cause an inspection has named, and only while it lasts.
-"""
+"""Everything about launches for screens and commands: recipes, plans, installing, the history of runs, stopping."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from math import ceil
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from msgspec import structs
 
-from console.config import Actions, HangAction
-from console.durations import format_duration
-from console.errors import BadInput, ConsoleError
+from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
 from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
 from console.kube.objects.on_demand import AdmissionCheckWire, read_object
-from console.metrics.alarm import Alarm
 from console.metrics.lost_work import find_followed_lost_work, find_lost_work, unread_words
 from console.settings import login_name
 
@@ -44,6 +36,7 @@ if TYPE_CHECKING:
     from console.launch.runs import Runs
     from console.launch.stop import JobStopper
     from console.launch.value_checks import MeasuredSaves
+    from console.metrics.alarm import Alarm
     from console.metrics.job_measures import JobMeasures
     from console.metrics.lost_work import LostWork, SeenFolder
     from console.metrics.seen_time import Span
@@ -277,99 +270,6 @@ class LaunchService:
         report = await self.job_stopper.stop_job(namespace, name, only)
         await self.runs.record_stop(namespace, name, late)
         return structs.replace(report, note=self.runs.note)
-
-
-Key = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedAction:
-    key: Key
-    action: HangAction
-    due: float
-    alarm: Alarm
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return self.alarm.nodes
-
-    def soon(self, now: float) -> str:
-        """In short, to follow the job's name: "stops in 4 min"."""
-        what = "stops" if self.action == "stop" else f"is launched again without {', '.join(self.nodes)}"
-        return f"{what} in {format_duration(ceil(self.due - now))}"
-
-    def words(self, now: float) -> str:
-        what = "stopped" if self.action == "stop" else f"stopped and launched again without {', '.join(self.nodes)}"
-        return f"{self.key[1]} is {what} in {format_duration(ceil(self.due - now))} unless it goes on"
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What came of a look at the alarms."""
-
-    announced: tuple[PlannedAction, ...] = ()
-    due: tuple[PlannedAction, ...] = ()
-    dropped: tuple[PlannedAction, ...] = ()  # whose cause is gone, or which the settings allow no more
-
-
-class AutomaticActions:
-    def __init__(self) -> None:
-        self.pending: dict[Key, PlannedAction] = {}
-        self._settled: set[tuple[Key, float]] = set()  # alarms for which something was done, or cancelled
-
-    def update(self, now: float, settings: Actions, alarms: Iterable[Alarm], may_act: Callable[[Key], bool]) -> Changes:
-        """Announce actions for new hangs, drop those without cause, and hand over those whose time has come."""
-        hangs = {
-            (each.namespace, each.job): each
-            for each in alarms
-            if settings.on_hang != "nothing"
-            and each.is_active
-            and each.verdict
-            and (settings.on_hang == "stop" or each.nodes)  # without a node there is no reason to avoid any
-        }
-        hangs = {key: alarm for key, alarm in hangs.items() if may_act(key)}
-        dropped = [plan for key, plan in self.pending.items() if key not in hangs or plan.action != settings.on_hang]
-        for plan in dropped:
-            del self.pending[plan.key]
-        announced = []
-        for key, alarm in hangs.items():
-            if key in self.pending:
-                self.pending[key] = replace(self.pending[key], alarm=alarm)
-            elif (key, alarm.time) not in self._settled:
-                self.pending[key] = plan = PlannedAction(key, settings.on_hang, now + settings.delay, alarm)
-                announced.append(plan)
-        due = [plan for plan in self.pending.values() if plan.due <= now]
-        for plan in due:
-            self._settle(plan)
-        return Changes(tuple(announced), tuple(due), tuple(dropped))
-
-    def cancel(self, key: Key) -> bool:
-        """Let the job be for as long as this hang lasts; whether something had been announced."""
-        plan = self.pending.get(key)
-        if plan is not None:
-            self._settle(plan)
-        return plan is not None
-
-    def _settle(self, plan: PlannedAction) -> None:
-        del self.pending[plan.key]
-        self._settled.add((plan.key, plan.alarm.time))
-
-
-async def stop_and_relaunch(
-    launch: LaunchService, plan: LaunchPlan, name: str, nodes: Sequence[str], begin: Mapping[str, Value]
-) -> str:
-    """Stop a job and launch it again under another name, without these nodes; what was lost, in words.
-
-    It is not stopped if the API server would not accept the new one.
-    """
-    new = replace(plan, name=name, values=overlay_values(avoid_nodes(plan.values, nodes), begin))
-    if problems := launch.problems(new):
-        raise BadInput(f"It was not stopped: {problems[0].message}")
-    await launch.check(new)
-    going = await launch.job_stopper.plan_stop(plan.namespace, plan.name)
-    await launch.stop(plan.namespace, plan.name, going.goes)
-    await launch.install(new)
-    return going.lost
 
 
 def avoid_nodes(values: Mapping[str, Value], nodes: Sequence[str]) -> dict[str, Value]:

@@ -6,10 +6,6 @@ The API server keeps no creator. Whoever creates a job writes the label of its o
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from console.config import HangAction
 
 
 class Proof(StrEnum):
@@ -25,10 +21,6 @@ class Proof(StrEnum):
     def may_look(self) -> bool:
         """Whether something may run in its pods, or be read where they say, that nobody asks for at that moment."""
         return self not in {Proof.LABEL, Proof.NONE}
-
-    def may_act(self, action: HangAction) -> bool:
-        """Whether that may be done to it by itself; what was launched is only known of launches of this account."""
-        return self is Proof.LAUNCHED or (self is Proof.PROTECTED and action == "stop")
 
     def doubt(self, owner: str) -> str:
         """Why its pods are not looked into unasked."""

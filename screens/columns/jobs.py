@@ -53,7 +53,6 @@ class JobLine:
     saved: SavedState | None = None  # what was last read of its checkpoints
     has_checkpoint: bool = False  # whether its log or its folder tells of one; looked up for jobs with an alarm only
     unknown: str = ""  # why nobody can say whether its next step is late
-    planned: str = ""  # what was announced to happen to it by itself: "stops in 4 min"
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -184,7 +183,7 @@ def last_cell(line: JobLine) -> Cell:
     state, health = line.jobset.state, line.health
     slow = line.told_slow_rank
     found = slow.short if slow is not None else _PLACES.sub("", health.verdict)
-    words = ": ".join(filter(None, (line.planned, wording.sentence(found or health.words))))
+    words = wording.sentence(found or health.words)
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         progress = line.job_progress

@@ -19,7 +19,6 @@ from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle,
 from console.hang.diagnose import diagnose_hang
 from console.hang.report import HangReport
 from console.hang.slow_ranks import SlowReport
-from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet
 from console.metrics.blame import Blame, find_blame
 from console.metrics.diagnosis import DiagnosisKind
@@ -50,14 +49,13 @@ REMEDIES = (
     Remedy("bundle", "b", "Write the bundle"),
     Remedy("stop", "x", "Stop"),
     Remedy("pace", "p", "That is its pace now"),
-    Remedy("wait", "w", "Wait"),
 )
 NOT_POSSIBLE = "not possible"  # what is said of one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
     "X", "act", "Act", key_display="X", id="job.act",
     tooltip="What can be done about its alarm, slow rank or slower steps: launch without the node or from the last "
-    "checkpoint, cordon, report the host, bundle, stop, take them for its pace, wait; each asks first",
+    "checkpoint, cordon, report the host, bundle, stop, take them for its pace; each asks first",
 )  # fmt: skip
 
 
@@ -117,11 +115,10 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "bundle": _bundle_words(trouble),
         "pace": "" if trouble.slower_since is None else "it is called slow again only if its steps become slower yet",
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
-        "wait": "nothing is done; what was announced to happen by itself is cancelled",
     }  # fmt: skip
     found = [(each, can[each.name]) for each in REMEDIES if can[each.name]]
     if innocent:
-        found.sort(key=lambda each: (each[0].name == "wait", each[0].name == "without"))
+        found.sort(key=lambda each: each[0].name == "without")
     return [(replace(each, title=FROM_SAVED) if whole and each.name == "again" else each, does) for each, does in found]
 
 
@@ -213,17 +210,6 @@ async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str 
             await screen.session.diagnoses.take_pace(trouble.jobset.uid, trouble.words, trouble.slower_since or 0.0)
             screen.draw_fleet()
             screen.notify("That is its pace now.", title=trouble.jobset.name, timeout=3)
-        case "wait":
-            _wait(screen, trouble.jobset)
-
-
-def _wait(screen: LiveScreen, jobset: JobSet) -> None:
-    """Leave it alone, cancel what was announced to happen by itself, and say which of these it was."""
-    planned = screen.app.automatic.pending.get(jobset.key)
-    said = "Nothing is done, and nothing was announced to happen by itself."
-    if planned is not None and screen.app.automatic.cancel(jobset.key):
-        said = f"Cancelled: {planned.soon(CLOCK.now())}. It is left alone for as long as this hang lasts."
-    screen.notify(said, title=jobset.name, timeout=5, markup=False)
 
 
 REASON = 200  # characters of the reason that stays with a cordoned node

@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.hang.bundle import find_unasked_bundle
-from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
 from screens.alarm_notices import line_of
@@ -107,7 +106,7 @@ class AlarmsScreen(LiveScreen):
         self.refresh_bindings()
 
     def _remedy_words(self) -> list[Span]:
-        """What can be done about the alarm, each with its key, and what was announced to happen by itself."""
+        """What can be done about the alarm, each with its key."""
         trouble, alarm = self._trouble(), self.table.row
         if trouble is None and alarm is not None and alarm.job and self.app.connected:
             return [Span(self._what_is_left(alarm))]
@@ -116,8 +115,7 @@ class AlarmsScreen(LiveScreen):
         runs = []
         for each in self._possible_remedies(trouble):
             runs += [Span(f"{each.key}\u00a0", "accent"), Span(f"{each.title.replace(' ', NARROW)}  ")]
-        plan = self.app.automatic.pending.get(trouble.jobset.key)
-        return [*runs, *([Span(f"{plan.words(CLOCK.now())}.", "waits")] if plan is not None else [])]
+        return runs
 
     def _possible_remedies(self, trouble: Trouble) -> list[Remedy]:
         return [each for each, does in list_remedies(self, trouble) if not does.startswith(NOT_POSSIBLE)]

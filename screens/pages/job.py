@@ -154,11 +154,7 @@ class JobScreen(LiveScreen):
 
     def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
-        plan = self.app.automatic.pending.get(self.key)
-        runs = told(self._line, gone=gone, ended=self._ended)
-        if plan is not None:
-            runs = [Span(f"{plan.words(CLOCK.now())}; X, then w, cancels that. ", "waits"), *runs]
-        self.reason.runs = tuple(runs)
+        self.reason.runs = tuple(told(self._line, gone=gone, ended=self._ended))
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
@@ -192,8 +188,6 @@ class JobScreen(LiveScreen):
         super().tick()
         if self._line is not None and has_changed(self.app, self._line):
             self.show_fleet(self.app.fleet)
-        elif self.app.automatic.pending:
-            self._tell_reason()
         self._show_header()
         if not any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers):
             self._show_saved()

@@ -142,11 +142,10 @@ class JobsScreen(ReasonScreen):
         sentence, own = reasons(line)
         # the bar says nothing that the share beside it does not say
         progress = [Span("  "), *(run for run in runs_of(progress_cell(line)) if run.text.strip("█░"))]
-        soon = f"  {line.planned}:" if line.planned else ""
         cause = (
             f"{wording.short_nodes(wording.sentence(line.health.verdict))}; " if line.health.verdict else ""
         )  # before how long it has been quiet
-        told = Span(f"{soon}  {cause}{sentence or place_words(line)}")
+        told = Span(f"  {cause}{sentence or place_words(line)}")
         waits = line.jobset.state is JobState.PENDING  # its start is what one looks for, so no sentence pushes it out
         self.show_reason(
             glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, told) if waits else (told, *progress)),

@@ -54,8 +54,7 @@ def job_lines(
     found = [_title(job, width, now)]
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
-    told = [Span(f"  {job.jobset.name} {job.planned} unless it goes on; X, then w, cancels that.", "waits")]
-    told = [*(told if job.planned else []), Span(f"  {sentence or place_words(job)}")]
+    told = [Span(f"  {sentence or place_words(job)}")]
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
         told += [Span(f"  {GLYPH} {news}.", "bad")] if news else []

@@ -123,18 +123,3 @@ def test_the_schema_for_editors_is_valid_and_allows_what_is_right() -> None:
     for wrong in ({"start": "fleeet"}, {"starts": "fleet"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
-
-
-def test_what_happens_by_itself_is_nothing_unless_it_is_set_and_a_wrong_word_is_named(tmp_path: Path) -> None:
-    assert Config().actions.on_hang == "nothing"
-    found = loaded(tmp_path, '[actions]\non_hang = "relaunch-without-node"\ndelay = 60')
-    assert (found.problems, found.config.actions.on_hang, found.config.actions.delay) == (
-        (), "relaunch-without-node", 60.0,
-    )  # fmt: skip
-    jsonschema.validate({"actions": {"on_hang": "stop"}}, json_schema())
-    wrong = loaded(tmp_path, '[actions]\non_hang = "kill"\ndelay = 0')
-    assert wrong.config.actions.on_hang == "nothing"
-    assert [(each.line, each.text) for each in wrong.problems] == [
-        (2, "actions.on_hang is 'kill', and has to be one of nothing, stop, relaunch-without-node."),
-        (3, "actions.delay is 0, and has to be a number of at least 1."),
-    ]

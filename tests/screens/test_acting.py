@@ -9,32 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from msgspec import structs
 from textual.widgets import Input
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
-from console.config import Actions
-from console.errors import Conflict
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import Activity, StackLocation
-from console.launch.ownership import Proof
-from console.launch.recipes import Field, FieldProblem, LaunchPlan
+from console.launch.recipes import Field, LaunchPlan
 from console.launch.run_record import RunRecord
 from console.metrics.alarm import AlarmKind
 from console.metrics.diagnosis import DiagnosisKind
 from console.metrics.job_progress import JobProgress
 from console.settings import Settings
-from screens.columns.jobs import JobLine, last_cell
 from screens.dialogs.act import REMEDIES, ActDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.widgets.sentence_line import SentenceLine
-from screens.wording import runs_of
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
@@ -109,7 +103,7 @@ async def to_list(app: ConsoleApp, pilot: Any) -> None:
 
 async def choose(app: ConsoleApp, pilot: Any, key: str) -> None:
     await pilot.press("X")
-    await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+    await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
     await pilot.press(key)
 
 
@@ -142,7 +136,7 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
         )
         assert all(screen.check_action("remedy", (each.name,)) for each in REMEDIES if each.name in OFFERED)
         await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
         text = " ".join(screen_text(app).split())
         for words in (
             f"not on {NODE}", f"no new pods on {NODE}", "has Google replace the host of", "secrets redacted",
@@ -192,23 +186,10 @@ async def test_of_an_alarm_whose_job_is_gone_the_page_says_what_there_still_is(
         assert not screen.check_action("act", ())
 
 
-async def test_wait_says_what_it_did() -> None:
-    async with console(stalled(), size=(160, 45)) as (app, pilot, _):
-        await to_alarms(app, pilot)
-        await pilot.press("w")
-        await until(pilot, lambda: "Nothing is done, and nothing was announced to happen by itself." in toasts(app))
-        set_actions(app, on_hang="stop", delay=300)
-        app.tick()
-        await until(pilot, lambda: KEY in app.automatic.pending)
-        await choose(app, pilot, "w")
-        await until(pilot, lambda: "Cancelled: stops in 5 min." in toasts(app))
-        assert not app.automatic.pending
-
-
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(
     ("place", "first"),
-    [(DATA, ["again", "bundle", "stop", "without", "wait"]), (STOPPED, OFFERED)],
+    [(DATA, ["again", "bundle", "stop", "without"]), (STOPPED, OFFERED)],
 )
 @pytest.mark.parametrize("nodes", [(), (NODE,)])
 async def test_what_is_offered_is_what_helps_against_the_cause(
@@ -334,7 +315,7 @@ async def test_of_an_alarm_without_a_node_only_what_needs_none_is_offered() -> N
     async with console(session, size=(160, 45)) as (app, pilot, _):
         screen = await to_alarms(app, pilot)
         offered = {each.name for each in REMEDIES if screen.check_action("remedy", (each.name,))}
-        assert offered == {"again", "stop", "wait"}
+        assert offered == {"again", "stop"}
 
 
 # a slow rank
@@ -374,7 +355,7 @@ async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monke
         monkeypatch.setattr(app, "open_launch", asked.append)
         await way(app, pilot)
         await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
         lines = {each.id: each for each in app.screen.query(SentenceLine)}
         assert list(lines) == ["trouble", *OFFERED]
         said = " ".join(screen_text(app).replace("│", " ").split())
@@ -429,9 +410,9 @@ async def test_of_slow_data_no_node_is_blamed() -> None:
     async with console(await slowed("data"), size=(160, 45)) as (app, pilot, _):
         await to_slow_page(app, pilot)
         await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
         lines = [each.id for each in app.screen.query(SentenceLine)]
-        assert lines == ["trouble", "again", "bundle", "stop", "without", "wait"]
+        assert lines == ["trouble", "again", "bundle", "stop", "without"]
 
 
 async def test_the_bundle_of_a_slow_rank_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,145 +429,6 @@ async def test_the_bundle_of_a_slow_rank_is_written(monkeypatch: pytest.MonkeyPa
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
         await until(pilot, lambda: written == [session.hang_probe.slow_report])
-
-
-# what happens by itself
-
-
-def set_actions(app: ConsoleApp, **given: Any) -> None:
-    app.loaded = structs.replace(app.loaded, config=structs.replace(app.loaded.config, actions=Actions(**given)))
-
-
-async def test_by_default_nothing_happens_by_itself() -> None:
-    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
-        assert app.loaded.config.actions == Actions() == Actions(on_hang="nothing")
-        for _ in range(20):
-            app.tick()
-            await pilot.pause()
-        assert not app.automatic.pending
-        assert session.called("stop_job") == session.called("launch") == session.called("stop_plan") == []
-
-
-@pytest.mark.slow(reason="many keys in a whole app")
-async def test_what_was_announced_is_told_in_the_list_of_jobs_until_it_is_cancelled() -> None:
-    async with console(stalled(), size=(220, 45)) as (app, pilot, _):
-        set_actions(app, on_hang="relaunch-without-node", delay=300)
-        await pilot.press("3")
-        await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row)
-        assert isinstance(app.screen, JobsScreen)
-        app.screen.table.move_to(KEY)
-        app.tick()
-        await until(pilot, lambda: KEY in app.automatic.pending)
-        soon = f"is launched again without {NODE} in 5 min"
-
-        def line() -> JobLine:
-            assert isinstance(app.screen, JobsScreen)
-            assert app.screen.table.row is not None
-            return app.screen.table.row
-
-        await until(pilot, lambda: line().planned == soon)
-        assert "".join(run.text for run in runs_of(last_cell(line()))).startswith(f"{soon}: ")
-        assert "".join(run.text for run in app.screen.reason.runs).count(f"{soon}:") == 1
-        pane = " ".join(
-            "".join(run.text for run in each).strip() for each in app.screen.pane_lines(60, 40, time.time())
-        )
-        assert f"nccl-0412 {soon} unless it goes on; X, then w, cancels that." in " ".join(pane.split())
-        assert app.automatic.cancel(KEY)
-        app.tick()
-        await until(pilot, lambda: not line().planned)
-
-
-async def test_a_stop_is_announced_and_done_after_the_delay() -> None:
-    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
-        set_actions(app, on_hang="stop", delay=300)
-        app.tick()
-        await until(pilot, lambda: "nccl-0412 is stopped in 5 min unless it goes on" in toasts(app))
-        assert "X, then w" in toasts(app)
-        assert session.called("stop_job") == []
-        screen = await to_alarms(app, pilot)
-        await until(pilot, lambda: "is stopped in" in " ".join(screen_text(app).split()))
-        app.automatic.pending[KEY] = replace(app.automatic.pending[KEY], due=time.time() - 1)
-        app.tick()
-        await until(pilot, lambda: session.called("stop_job") == [KEY])
-        await until(pilot, lambda: "Stopped, as on_hang in config.toml says" in toasts(app))
-        app.tick()
-        await pilot.pause()
-        assert session.called("stop_job") == [KEY], "once for each hang"
-        assert screen.is_current
-
-
-@pytest.mark.parametrize("way", [to_alarms, to_page])
-async def test_a_key_cancels_what_was_announced_for_as_long_as_the_hang_lasts(way: Any) -> None:
-    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
-        set_actions(app, on_hang="stop", delay=300)
-        app.tick()
-        await way(app, pilot)
-        await until(pilot, lambda: "nccl-0412 is stopped in" in " ".join(screen_text(app).split()))
-        await choose(app, pilot, "w")
-        await until(pilot, lambda: not app.automatic.pending)
-        app.tick()
-        await pilot.pause()
-        assert not app.automatic.pending
-        assert session.called("stop_job") == []
-
-
-@pytest.mark.parametrize("why", [Proof.NONE, Proof.LABEL, Proof.AGREED, "read-only", "not inspected", "it goes on"])
-async def test_nothing_is_done_to_jobs_of_no_proven_launch_in_read_only_mode_without_verdict_or_once_it_goes_on(
-    why: str,
-) -> None:
-    settings = Settings(read_only=why == "read-only")
-    session = stalled(settings=settings, inspected=why != "not inspected")
-    session.proof = why if isinstance(why, Proof) else None
-    async with console(session, size=(160, 45), settings=settings) as (app, pilot, _):
-        set_actions(app, on_hang="stop", delay=1)
-        app.tick()
-        assert bool(app.automatic.pending) == (why == "it goes on")
-        if why == "it goes on":
-            session.alarms.latest_alarms[:] = [replace(session.alarms.latest_alarms[0], over=time.time())]
-            app.tick()
-            await until(pilot, lambda: "nothing is done" in toasts(app))
-            assert not app.automatic.pending
-        app.tick()
-        await pilot.pause()
-        assert session.called("stop_job") == []
-
-
-async def test_a_relaunch_avoids_the_node_begins_with_the_checkpoint_and_stops_the_job_first() -> None:
-    session = stalled()
-    session.checkpoints.state = saved(step(40))
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        set_actions(app, on_hang="relaunch-without-node", delay=300)
-        app.tick()
-        await until(pilot, lambda: f"launched again without {NODE} in 5 min" in toasts(app))
-        app.automatic.pending[KEY] = replace(app.automatic.pending[KEY], due=0.0)
-        app.tick()
-        await until(pilot, lambda: session.called("launch"))
-        ((plan,),) = session.called("launch")
-        assert (plan.name, plan.recipe) == ("nccl-0412-2", "qwen3-sft")
-        assert plan.values["placement"] == {"avoidNodes": ["node-x", NODE]}
-        assert plan.values["recipe"]["train"]["checkpoint"] == "/mnt/out"
-        order = [name for name, _ in session.calls if name in {"check", "stop_job", "launch"}]
-        assert order == ["check", "stop_job", "launch"], "it is not stopped before the server would take the new one"
-
-
-@pytest.mark.parametrize("refused", ["by the server", "by the form", "without history", "without secrets"])
-async def test_a_job_is_not_stopped_if_it_could_not_be_launched_again(refused: str) -> None:
-    session = stalled()
-    session.checkpoints.state = saved()
-    (run,) = session.launch.runs.runs
-    if refused == "by the server":
-        session.answers["check"] = Conflict("quota is exceeded")
-    elif refused.startswith("without"):
-        session.launch.runs.runs = [replace(run, left_out=("env.KEY",))] if refused == "without secrets" else []
-    else:
-        session.answers["problems"] = (FieldProblem("gpus", "GPUs must be 1 at least"),)
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        set_actions(app, on_hang="relaunch-without-node", delay=300)
-        app.tick()
-        app.automatic.pending[KEY] = replace(app.automatic.pending[KEY], due=0.0)
-        app.tick()
-        await until(pilot, lambda: "the automatic action failed" in toasts(app))
-        assert session.called("stop_job") == session.called("launch") == []
 
 
 async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:
