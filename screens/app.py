@@ -21,7 +21,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
-from console.errors import BadInput, BadKubeconfig, ConsoleError, Unreachable
+from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH
 from console.settings import Settings
@@ -50,7 +50,7 @@ Connect = Callable[[], Awaitable["Session"]]
 BAD_SETTINGS = "Settings that do not hold"
 TICK = 1.0  # seconds between repaints of what ages by itself
 PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "doctor", "run",
-              "orphaned", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
+              "alarms", "nodepools", "preflight", "images", "build", "storage", "bucket",
               "what_if")  # fmt: skip
 PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools"}  # fmt: skip
 
@@ -65,7 +65,7 @@ def page(module: str, name: str) -> Callable[..., Screen[Any]]:
     return made
 
 
-MORE = ("alarms", "preflight", "images", "storage", "clusters", "nodepools", "orphaned")
+MORE = ("alarms", "preflight", "images", "storage", "nodepools")
 """Pages that are no tab."""
 PAGES: dict[str, Callable[..., Screen[Any]]] = {
     name: page(PAGE_MODULES.get(name, name), name.title().replace("_", "")) for name in PAGE_NAMES
@@ -75,8 +75,6 @@ PAGE_KEYS = (
             tooltip="The last alarms of all jobs that are watched"),
     Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
             tooltip="What a launch needs of cluster and project, checked together"),
-    Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters",
-            tooltip="Google's clusters that the login may see"),
     Binding("I", "open_page('images')", "Images and builds", show=False, key_display="I", id="app.images",
             tooltip="Image builds as they run, and what the registries hold"),
     Binding("B", "open_page('storage')", "Buckets and storage", show=False, key_display="B", id="app.storage",
@@ -280,8 +278,6 @@ class ConsoleApp(KeyOrderedApp):
         try:
             session = await self._connect()
         except ConsoleError as error:
-            if isinstance(error, BadKubeconfig):
-                error.hint += " Here ctrl+g lists them."
             self.trouble = error
             return
         self._session = session

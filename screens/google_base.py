@@ -75,7 +75,7 @@ class InGoogleScreen(LiveScreen):
                 self.tell_what_needs_a_cluster(binding.description)
 
     def tell_what_needs_a_cluster(self, what: str) -> None:
-        self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4)
+        self.notify("a4 clusters lists Google's.", title=f"{what} needs a cluster", severity="warning", timeout=4)
 
 
 class ProjectRegionScreen(InGoogleScreen):
@@ -109,7 +109,7 @@ class ProjectRegionScreen(InGoogleScreen):
         """The text beside the project while no cluster is connected."""
         if not self.app.without_cluster:
             return []
-        return [Span("   no cluster: a launch needs one (ctrl+g)", "waits")]
+        return [Span("   no cluster: a launch needs one (a4 clusters)", "waits")]
 
     async def placed(self, *, region: bool) -> bool:
         """Whether project and region are known; asks the person for missing ones."""

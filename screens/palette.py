@@ -103,11 +103,8 @@ PAGES = {
     "preflight": Target("what a launch needs of cluster and project, checked together", "preflight checks"),
     "images": Target("image builds as they run, and what the registries hold", "images image builds"),
     "storage": Target("buckets and file systems around the cluster", "storage buckets"),
-    "clusters": Target("Google's clusters that the login may see", "clusters"),
     "nodepools": Target("node pools as Google has them, and running operations", "nodepools operations np ops",
                         "node pools"),
-    "orphaned": Target("what deleted releases left in the cluster", "orphaned orphans leftovers",
-                       "orphaned resources"),
     "context": Target("another cluster of the kubeconfig", "context contexts ctx"),
     "namespace": Target("lists of one namespace, or of all", "namespace namespaces ns"),
 }  # fmt: skip

@@ -1,9 +1,8 @@
-"""Google's side of a session, for screens: `answers["pools"]` is a picture or an error, `["clusters"]` likewise."""
+"""Google's side of a session, for screens: `answers["pools"]` is a picture or an error."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound
@@ -13,7 +12,7 @@ from console.launch.choices import FieldChoices
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from console.google.clusters import Clusters, GkeCluster, GkeOperation
+    from console.google.clusters import GkeOperation
     from console.google.node_pools import PoolsSnapshot
     from console.kube.objects.node import Node
     from tests.fakes import FakeSession
@@ -57,7 +56,7 @@ class FakeNodePools:
 
 
 class FakeCloud:
-    """Google with the clusters that `answers` say."""
+    """The login at Google."""
 
     practice_folder = None
     practice = False
@@ -65,21 +64,8 @@ class FakeCloud:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
 
-    async def follow_clusters(self, projects: Any = ()) -> AsyncGenerator[Clusters, None]:
-        yield cast("Clusters", self._session._did("clusters", default=NONE))
-
     async def enable_service(self, project: str, service: str) -> None:
         self._session._did("enable_service", project, service)
-
-    async def switch_to_cluster(self, cluster: GkeCluster) -> None:
-        self._session._did("enter", cluster.path)
-
-    def default_kubeconfig(self) -> Path:
-        return Path("/home/me/.kube/config")
-
-    async def write_kubeconfig(self, cluster: GkeCluster, path: Path, way: str = "") -> tuple[Path, bool]:
-        self._session._did("write_kubeconfig", cluster.path, path)
-        return path, False
 
 
 class FakeGoogle:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
     from console.launch.run_record import RunRecord
-    from console.launch.stop import OrphanedResource
     from console.scheduling.start_windows import PastRun
     from console.scheduling.what_if import WhatIf
     from tests.fakes import FakeSession
@@ -85,22 +84,12 @@ class FakeStopping:
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
-        self.left: list[OrphanedResource] = []
-        self.hidden: tuple[str, ...] = ()
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
         plan = plan_from_snapshot(self._session.fleet.jobsets[namespace, name], self._session.fleet)
         answer = self._session._did("stop_plan", namespace, name, default=plan)
         assert isinstance(answer, StopPlan)
         return answer
-
-    async def list_orphaned(self, namespace: str = "") -> tuple[tuple[OrphanedResource, ...], tuple[str, ...]]:
-        self._session._did("orphaned", namespace)
-        return tuple(self.left), self.hidden
-
-    async def remove_orphaned(self, resource: OrphanedResource) -> None:
-        self._session._did("remove", resource)
-        self.left.remove(resource)
 
 
 class FakeReleases:

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -31,7 +30,6 @@ AnswerT = TypeVar("AnswerT")
 ClientT = TypeVar("ClientT")
 PRACTICE_PATH = "/practice/google"
 MAX_CONCURRENT_PROJECTS = 8  # projects that are asked at the same time
-REDRAW_SECONDS = 0.25  # seconds between two pictures of a list that grows
 _CONTEXT = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
 _PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
@@ -143,15 +141,7 @@ class Cloud:
 
     async def clusters(self, projects: Sequence[str] = ()) -> Clusters:
         """All clusters of these projects, else of all visible ones; unreadable projects are listed in the result."""
-        latest = Clusters(())
-        async with aclosing(self.follow_clusters(projects)) as pictures:
-            async for picture in pictures:
-                latest = picture
-        return latest
-
-    async def follow_clusters(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
-        """Yield the clusters found so far, four times a second, and finally all of them."""
-        gke, known, shown = await self.gke(), Clusters(()), time.monotonic()
+        gke, known = await self.gke(), Clusters(())
         pending: set[asyncio.Task[Clusters]] = set()
         try:
             async with aclosing(self._iter_project_ids(projects)) as names:
@@ -164,10 +154,7 @@ class Cloud:
                         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                         for task in done:
                             known = known.merge(task.result())
-                    if time.monotonic() > shown + REDRAW_SECONDS and (name is not None or pending):
-                        shown = time.monotonic()
-                        yield known
-            yield known
+            return known
         finally:
             for task in pending:
                 task.cancel()
@@ -206,21 +193,6 @@ class Cloud:
         """Connect to a cluster ("dns" or "ip", else whichever answers) and return its Kubernetes version."""
         token = (await self.open_session()).token
         return (await fetch_server_version(cluster, token, way, practice=self.practice_folder))[1]
-
-    async def switch_to_cluster(self, cluster: GkeCluster) -> None:
-        """Switch this session to that cluster, without writing a file; on failure it stays where it is."""
-        assert self._watched is not None
-        token, practice = (await self.open_session()).token, self.practice_folder
-        chosen, _ = await fetch_server_version(cluster, token, practice=practice)
-        address = endpoints(cluster)[chosen]
-        add_to_kubeconfig(self._watched.kubeconfig, cluster, address, token, practice=practice)
-        await self._watched.switch(context=cluster.context)
-
-    @staticmethod
-    def default_kubeconfig() -> Path:
-        from console.kube import kubeconfig
-
-        return kubeconfig.default_path()
 
     @staticmethod
     async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:

@@ -30,7 +30,6 @@ class ClusterRow:
     project: str
     cluster: GkeCluster | None = None
     error: ConsoleError | None = None
-    here: bool = False
 
 
 def _cluster_status(row: ClusterRow) -> Cell:
@@ -62,8 +61,6 @@ def _unread(error: ConsoleError) -> str:
 def _cluster_why(row: ClusterRow) -> Cell:
     if row.error is not None:
         return Span(_unread(row.error), "dim")
-    if row.here:
-        return Span("you are here", "accent")
     return Span(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
 
 

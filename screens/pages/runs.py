@@ -93,8 +93,6 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
         Binding("x", "forget", "Forget", id="runs.forget",
                 tooltip="Remove this run, or all marked ones, from the history; asks first"),
-        Binding("L", "orphaned", "Orphaned resources", show=False, key_display="L", id="runs.orphaned",
-                tooltip="What deleted releases left in the cluster"),
     ]  # fmt: skip
 
     table = getters.query_one(RunTable)
@@ -190,9 +188,6 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
                 )
             self.table.clear_marks()
             self.read()
-
-    def action_orphaned(self) -> None:
-        self.app.open_page("orphaned")
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 30, "-low")

@@ -35,7 +35,6 @@ In the console `?` shows the keys that work where you are, and `:` finds them by
 place to which they belong. Keys that change the cluster are absent with `--read-only`.
 """
 TITLES = {
-    "OrphanedScreen": "Orphaned resources",
     "ConsoleApp": "Everywhere",
     "LiveScreen": "On every page",
     "ResourceTable": "Lists",

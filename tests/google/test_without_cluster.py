@@ -59,7 +59,7 @@ def shows(app: ConsoleApp, words: str) -> bool:
 async def test_an_image_is_built_from_credentials_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with alone(monkeypatch, tmp_path) as (app, pilot, _):
         await pilot.press("I")
-        await until(pilot, lambda: shows(app, "in us-central1 no cluster: a launch needs one (ctrl+g)"))
+        await until(pilot, lambda: shows(app, "in us-central1 no cluster: a launch needs one (a4 clusters)"))
         await until(pilot, lambda: isinstance(app.screen, ImagesScreen) and app.screen.images.listing.rows)
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, Pick))

@@ -121,9 +121,7 @@ def test_the_mark_of_a_test_stands_where_no_column_cuts_it(passing: NcclResult, 
     ("typed", "title"),
     [
         ("operations", "node pools"),
-        ("leftovers", "orphaned resources"),
         ("node pools", "node pools"),
-        ("orphaned res", "orphaned resources"),
     ],
 )
 async def test_pages_that_are_no_tab_are_found_by_their_name(typed: str, title: str) -> None:
@@ -209,7 +207,7 @@ async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]
     said(session, *training(60))
     job = "default", "llama"
     opened: list[tuple[str, ...]] = [(mode,) for mode, _, _ in ConsoleApp.TABS]
-    opened += [(page,) for page in ("alarms", "preflight", "orphaned")]
+    opened += [(page,) for page in ("alarms", "preflight")]
     opened += [("job", *job, tab) for tab in ("pods", "log", "training", "nccl", "gpus", "events", "yaml", "hang")]
     async with console(session, size=size, messages=True) as (app, pilot, _):
         for page, *about in opened:

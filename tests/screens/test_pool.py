@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import NotLoggedIn
-from console.google.clusters import GkeOperation, GkePool
+from console.google.clusters import GkeCluster, GkeOperation, GkePool
 from console.google.node_pools import PoolsSnapshot, PoolStatus, ProvisioningRequest
 from console.kube.objects.node import Node, Provisioning
 from console.settings import Settings
@@ -19,7 +19,6 @@ from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.nodepools import NodepoolsScreen, PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import screen_text, until
-from tests.screens.test_clusters import cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -58,7 +57,12 @@ def node(number: int, **more: object) -> Node:
 
 
 def picture(*pools: PoolStatus, operations: tuple[GkeOperation, ...] = (REPAIR,)) -> PoolsSnapshot:
-    found = cluster("train", pools=tuple(each.pool for each in pools), maintenance="Sundays, 02:00 to 08:00 UTC")
+    found = GkeCluster(
+        project="lab", location="us-central1", name="train", status="RUNNING", message="", version="1.35.1",
+        endpoint="34.1.2.3", private=False, dns_endpoint="", authority="", regional=True, autopilot=False, nodes=16,
+        network="", subnetwork="", created=NOW, workload_pool="", addons=frozenset(),
+        maintenance="Sundays, 02:00 to 08:00 UTC", pools=tuple(each.pool for each in pools),
+    )  # fmt: skip
     return PoolsSnapshot(found, pools, operations, (REQUEST,), NOW)
 
 

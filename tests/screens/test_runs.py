@@ -1,4 +1,4 @@
-"""What was launched before: the list, one run, two runs compared, launching again, forgetting; orphaned resources."""
+"""What was launched before: the list, one run, two runs compared, launching again, forgetting."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from console.errors import NotAllowed, ReleaseFailed
 from console.launch.recipes import LaunchPlan
 from console.launch.run_record import Outcome, RunRecord
-from console.launch.stop import OrphanedResource, StopPlan
+from console.launch.stop import StopPlan
 from console.settings import Settings
 from screens.dialogs.launch import LaunchLook
 from screens.dialogs.question import Confirm, Pick
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
-from screens.pages.orphaned import OrphanedScreen
 from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
 from screens.widgets.form.model import LaunchRequest
@@ -224,38 +223,6 @@ async def test_read_only_launches_nothing_again() -> None:
         await pilot.press("n")
         await until(pilot, lambda: "read-only" in toasts(app))
         assert app.screen is screen
-
-
-LEFT = [
-    OrphanedResource("ConfigMap", "default", "old-launchers", "old", "Its release old is gone."),
-    OrphanedResource("PersistentVolumeClaim", "default", "data", "old", "Its release old is gone, kept.", True),
-]
-
-
-@pytest.mark.slow(reason="many keys in a whole app")
-async def test_orphaned_resources_are_removed_one_by_one() -> None:
-    session = session_of()
-    session.launch.job_stopper.left, session.launch.job_stopper.hidden = list(LEFT), ("Secret",)
-    async with console(session) as (app, pilot, _):
-        await to_runs(app, pilot)
-        await pilot.press("L")
-        await until(pilot, lambda: isinstance(app.screen, OrphanedScreen) and len(app.screen.table.shown) == 2)
-        assert "No permission to list: Secret." in screen_text(app)
-        assert "⚠ holds data" in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: session.called("manifest") == [("ConfigMap", "default", "old-launchers")])
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, OrphanedScreen))
-        await pilot.press("down", "x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "their data may be deleted" in screen_text(app)
-        await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, OrphanedScreen) and len(app.screen.table.shown) == 1)
-        assert session.called("remove") == [(LEFT[1],)]
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: "No orphaned resources." in screen_text(app))
 
 
 async def test_before_a_stop_every_object_is_named() -> None:

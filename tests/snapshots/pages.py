@@ -66,7 +66,7 @@ class Kept:
 
 
 STATES = (
-    Kept("busy", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "orphaned", *OF_GOOGLE, *ASKED)),
+    Kept("busy", (*MAIN, *OF_OBJECTS, *JOB, "alarms", *OF_GOOGLE, *ASKED)),
     Kept("narrow", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "stop"), size=(80, 24)),
     Kept("empty", (*MAIN, "alarms"), scene="empty"),
     Kept("stale", (*MAIN, "node", "pod", "job-pods"), stale=True),

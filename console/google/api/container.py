@@ -40,7 +40,7 @@ class Gke:
             with translate_errors(doing):  # half a millisecond each: thousands of them would hold up the keys
                 found = await asyncio.to_thread(_parse_all, answer.clusters, partial(parse_cluster, project))
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
-            enable = f"Enable it: `a4 clusters enable {project}`, or E on its row in the console's ctrl+g."
+            enable = f"Enable it: a4 clusters enable {project}"
             raise ApiDisabled(error.message, enable, service=error.service) from error
         return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
 

@@ -92,17 +92,6 @@ def test_a_place_by_the_name_of_its_context(context: str, place: Place | None) -
     assert parse_place(context) == place
 
 
-async def test_entering_a_cluster_changes_no_file() -> None:
-    async with opened("nodes") as (session, cluster):
-        before = cluster.kubeconfig.read_bytes()
-        await session.google.cloud.switch_to_cluster(await session.google.cloud.find("practice", ["practice"]))
-        assert session.context == OWN
-        fleet = await session.wait_until_listed("nodes")
-        assert len(fleet.nodes) == 23
-        assert await session.google.cloud.place() == Place("practice", "us-central1", "practice")
-        assert cluster.kubeconfig.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [("sandbox", BadInput, "Retry budget"), ("research-private", Unreachable, "private.*--enable-dns-access"),
@@ -111,7 +100,7 @@ async def test_entering_a_cluster_changes_no_file() -> None:
 async def test_what_cannot_be_entered_says_why(name: str, kind: type[ConsoleError], words: str) -> None:
     async with opened() as (session, _):
         with pytest.raises(kind, match=words):
-            await session.google.cloud.switch_to_cluster(await session.google.cloud.find(name))
+            await session.google.cloud.fetch_server_version(await session.google.cloud.find(name))
         assert session.context == "practice"
 
 

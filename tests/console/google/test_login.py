@@ -14,9 +14,7 @@ from console.google.api.calls import GoogleSession
 from console.google.clusters import Place
 from console.session import Session
 from console.settings import Settings
-from screens.app import ConsoleApp
 from tests.practice_google import practice_google
-from tests.screens.press import screen_text, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,18 +67,6 @@ async def test_a_context_that_only_google_knows_needs_a_login() -> None:
         await Session.open(Settings(context="gke_lab_us-central1_train"), kinds=())
     with pytest.raises(BadKubeconfig):
         await Session.open(Settings(context="other"), kinds=())
-
-
-@pytest.mark.usefixtures("nobody")
-async def test_without_a_kubeconfig_the_clusters_are_a_key_away() -> None:
-    async def connect() -> Session:
-        raise BadKubeconfig("No kubeconfig was found.", "Get one.")
-
-    app = ConsoleApp(Settings(), connect=connect)
-    async with app.run_test(size=(120, 24)) as pilot:
-        await until(pilot, lambda: app.trouble is not None)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: "There are no Google credentials" in screen_text(app))
 
 
 async def test_a_token_is_renewed_while_it_is_still_good() -> None:

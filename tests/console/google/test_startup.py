@@ -39,8 +39,7 @@ asyncio.run(look())
     [
         "".join(MAIN.format(argv=argv) for argv in (["--help"], ["clusters", "--help"], ["--demo", "pools", "--json"])),
         "import practice.cluster, practice.__main__\n"
-        "import console.google.account, console.google.node_pools, screens.pages.clusters, screens.pages.nodepools\n"
-        + SCREENS,
+        "import console.google.account, console.google.node_pools, screens.pages.nodepools\n" + SCREENS,
     ],
     ids=["commands", "modules and the first screens"],
 )
