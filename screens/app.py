@@ -10,7 +10,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Collection
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,7 +31,6 @@ from screens.config import all_problems, applies, fill, known_names, theme_names
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGES as TARGETS
 from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
-from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES, JobColors, whose
 
@@ -285,11 +283,6 @@ class ConsoleApp(KeyOrderedApp):
         async for fleet in session.watch.snapshots():
             self.fleet = fleet
             await asyncio.sleep(self.loaded.config.refresh - MIN_REFRESH_SECONDS)
-
-    @cached_property
-    def first_hints(self) -> FirstHints | None:
-        """Hints that were not seen; None where nobody looks at the screen."""
-        return None if self.is_headless else FirstHints()
 
     def job_ink(self, uid: str) -> str:
         """The colour of a job, the same on every screen; jobs share colours only if there are too many."""

@@ -24,7 +24,7 @@ from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
+from screens.widgets.bars import READING, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
 from screens.widgets.line import AbstractWidgetMeta, SnapshotText, call_after
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -152,7 +152,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             if holder.is_mounted and not holder.children:
                 holder.remove()  # Textual leaves it where a message was taken away, and it has a line of the page
         self._show_title()
-        self._show_hint()
         for table in self.query(ResourceTable):
             table.repaint_changed()
 
@@ -167,32 +166,13 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         self.show_fleet(self.app.fleet)
         self._trouble_changed()
 
-    def _show_hint(self) -> None:
-        """A hint that this person has not seen, on a line of its own above the keys."""
-        hints = self.app.first_hints
-        hint = hints.next(type(self).__name__) if hints is not None else None
-        if hints is None or hint is None or self.query(HintLine):
-            return
-        bindings = [each.binding for each in self.active_bindings.values() if each.enabled]
-        keys = {each.id: self.app.get_key_display(each) for each in reversed(bindings) if each.id}  # the first of each
-        if text := hints.take(hint, keys):
-            self.mount(HintLine(text, markup=False), before=self.query_one(KeyBar))
-            self.run_worker(hints.save, thread=True, group="hints")
-
     def renew_keys(self, offered: object) -> None:
         """Show which keys can be used if that has changed: `offered` is what they depend on."""
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
 
-    def close_hint(self) -> bool:
-        """Take the hint away; whether there was one."""
-        shown = self.query(HintLine)
-        shown.remove()
-        return bool(shown)
-
     def on_screen_suspend(self) -> None:
-        self.close_hint()
         # What is in front shows the messages; Textual shows the rack again on return.
         self.query(ToastRack).set(display=False)
 
@@ -463,7 +443,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def action_back(self) -> None:
         """Close the toasts of alarms, the hint, the filter, then the marks; with none of them, close the page."""
-        if self.app.close_alarms() or self.close_hint():
+        if self.app.close_alarms():
             return
         table = self.focused if isinstance(self.focused, ResourceTable) else None
         if table is not None and (table.filter_text or table.marks):

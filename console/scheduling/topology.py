@@ -213,7 +213,6 @@ def _make_block(name: str, subblocks: dict[str, list[Host]]) -> Block:
 
 
 NO_POOL = "no pool"  # name of the group of nodes that have neither a pool label nor a machine type
-_LARGE = 64  # GPUs of the large slot that is counted per block
 
 
 class Pool(Struct, frozen=True):
@@ -234,11 +233,6 @@ class Pool(Struct, frozen=True):
     @property
     def nodes_total(self) -> int:
         return len(self.nodes)
-
-    @property
-    def slots64(self) -> int:
-        """Number of jobs of 64 GPUs (8 whole machines) that fit, each within one block."""
-        return sum(block.slots // (_LARGE // MACHINE_GPUS) for block in self.floor.blocks)
 
 
 def pools(fleet: Fleet) -> tuple[Pool, ...]:

@@ -65,7 +65,7 @@ class WaitingStart(Struct, frozen=True):
 class QueueLine(Struct, frozen=True):
     queue: ClusterQueue
     account: QuotaAccount
-    local_queues: tuple[LocalQueue, ...] = ()  # as JSON lists them; the page has a table of them
+    local_queues: tuple[LocalQueue, ...] = ()
     flavors: tuple[tuple[str, int], ...] = ()  # GPUs free of each: a workload gets those of one
     waiting: tuple[WaitingStart, ...] = ()  # in Kueue's order, if somebody has asked
 
@@ -167,25 +167,21 @@ def _free(line: QueueLine) -> Cell:
     return Span("+".join(f"{free:,}" for free in parts) or "0", "ok" if any(parts) else "dim")
 
 
-def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
+def stopped(queue: ClusterQueue | LocalQueue) -> str | None:
+    """Why a queue admits nothing; None if it does not say so."""
     if queue.stop_policy not in {"", "None"}:
         return f"stopPolicy {queue.stop_policy}"
     return queue.inactive_reason or None
 
 
 LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
-    Column("LOCALQUEUE", lambda queue: queue.name, "name", least=8, sort=True),
-    Column("NAMESPACE", lambda queue: queue.namespace, "namespace", "", least=9, sort=True, ink="dim"),
-    Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
-    Column("GPUS", lambda queue: _amount(queue.in_use()), "used", "", lambda queue: queue.in_use(), width=5,
-           right=True),
-    Column("RUN", lambda queue: _amount(queue.admitted), "admitted", "", lambda queue: queue.admitted, width=4,
-           right=True),
-    Column("WAIT", lambda queue: _amount(queue.pending, "waits"), "pending", "", lambda queue: queue.pending, width=4,
-           right=True),
-    Column("STATE", lambda queue: queue_state(queue.stop_policy, queue.inactive_reason), "stopped", "", _stopped,
-           fill=True),
-)  # fmt: skip
+    fact("name", "", lambda queue: queue.name),
+    fact("namespace", "", lambda queue: queue.namespace),
+    fact("used", "", lambda queue: queue.in_use()),
+    fact("admitted", "", lambda queue: queue.admitted),
+    fact("pending", "", lambda queue: queue.pending),
+    fact("stopped", "", stopped),
+)
 
 
 def queue_lines(
@@ -280,7 +276,7 @@ QUEUES: Layout[QueueLine] = Layout(
                "local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped",
                lambda line: as_json(LOCAL_QUEUES, line.local_queues), COMMAND),
         Column("STATE", lambda line: queue_state(line.queue.stop_policy, line.queue.inactive_reason), "stopped",
-               "why it admits nothing", lambda line: _stopped(line.queue), fill=True, least=8),
+               "why it admits nothing", lambda line: stopped(line.queue), fill=True, least=8),
     ),
 )  # fmt: skip
 

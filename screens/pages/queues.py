@@ -11,9 +11,8 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.objects.queue import LocalQueue
-from console.kube.objects.workload import Workload, WorkloadState
-from console.kube.snapshot import Fleet
+from console.kube.objects.workload import WorkloadState
+from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
@@ -21,13 +20,13 @@ from screens.base import ONLY_MINE, WHAT_IF
 from screens.columns.column import RowKey
 from screens.columns.jobs import JobLine, start_time
 from screens.columns.queues import (
-    LOCAL_QUEUES,
     QUEUES,
     WORKLOADS,
     QueueLine,
     WorkloadLine,
     name_of,
     queue_line,
+    stopped,
     workload_lines,
 )
 from screens.paned import ReasonScreen
@@ -53,13 +52,6 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
         super().on_resize()
 
 
-class LocalQueueTable(ResourceTable[LocalQueue]):
-    EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask the cluster administrator.")
-    LIST = "local_queues"
-    NOUN = "LocalQueue"
-    COLUMNS: ClassVar = LOCAL_QUEUES
-
-
 class WorkloadTable(ResourceTable[WorkloadLine]):
     EMPTY = Notice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
     LIST = "workloads"
@@ -76,11 +68,11 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
 
 
 class QueuesScreen(ReasonScreen):
-    """ClusterQueues and LocalQueues above, workloads in order, and the selected one's explanation below."""
+    """ClusterQueues above, workloads in order, and the selected one's explanation below."""
 
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
-    BELOW = 35  # three lists stand above it
+    BELOW = 35  # two lists stand above it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, where it is cut; again: as before"),
         ONLY_MINE,
@@ -90,16 +82,15 @@ class QueuesScreen(ReasonScreen):
     ]
 
     cluster_queues = getters.query_one(ClusterQueueTable)
-    local_queues = getters.query_one(LocalQueueTable)
     workloads = getters.query_one(WorkloadTable)
     caption = getters.query_one("#of-queue", SentenceLine)
 
     only: RowKey | None = None
-    """Queue whose workloads are shown: ("a4",) a ClusterQueue, ("ns", "door") a LocalQueue; None: all."""
+    """ClusterQueue whose workloads are shown; None: all."""
 
     def body(self) -> ComposeResult:
         yield from self.with_reason(
-            ClusterQueueTable(), LocalQueueTable(), SentenceLine(id="of-queue", classes="of-snapshot"), WorkloadTable()
+            ClusterQueueTable(), SentenceLine(id="of-queue", classes="of-snapshot"), WorkloadTable()
         )
 
     def on_mount(self) -> None:
@@ -118,10 +109,6 @@ class QueuesScreen(ReasonScreen):
         lines = [queue_line(queue, fleet) for _, queue in sorted(fleet.cluster_queues.items())]
         self.cluster_queues.show_rows({(line.queue.name,): line for line in lines}, fleet.links.get("clusterqueues"))
         narrowed = self.app.only_namespace
-        local: dict[RowKey, LocalQueue] = dict(sorted(fleet.local_queues.items()))
-        if narrowed:
-            local = {key: queue for key, queue in local.items() if queue.namespace == narrowed}
-        self.local_queues.show_rows(local, fleet.links.get("localqueues"))
         jobs: list[JobLine] = []
         every = list(self._lines(fleet, jobs))
         self._jobs = jobs
@@ -152,7 +139,7 @@ class QueuesScreen(ReasonScreen):
         """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""
         starts = self.session.measures.starts if self.app.connected else None
         for line in workload_lines(fleet, None, self.app.whose, starts):
-            if line.workload.state is not WorkloadState.DEACTIVATED and self._is_shown(line.workload, line.queue):
+            if line.workload.state is not WorkloadState.DEACTIVATED and self.only in (None, (line.queue,)):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
                 if jobset is None or line.position:
                     yield line
@@ -160,23 +147,31 @@ class QueuesScreen(ReasonScreen):
                     jobs.append(line_of(self.app, jobset, fleet))
                     yield replace(line, health=jobs[-1].health)
 
-    def _is_shown(self, workload: Workload, cluster_queue: str) -> bool:
-        if self.only is None:
-            return True
-        if len(self.only) == 1:
-            return self.only == (cluster_queue,)
-        return self.only == (workload.namespace, workload.queue)
+    def _count_local_queues(self) -> str:
+        """How many LocalQueues lead to the queues that are shown; empty where that is not known."""
+        fleet = self.app.fleet
+        link = fleet.links.get("localqueues")
+        if link is None or link.state not in {WatchState.LIVE, WatchState.STALE}:
+            return ""
+        here = [
+            each
+            for each in fleet.local_queues.values()
+            if self.app.only_namespace in {"", each.namespace} and self.only in (None, (each.cluster_queue,))
+        ]
+        shut = sum(stopped(each) is not None for each in here)
+        return f"; {wording.count(len(here), 'LocalQueue')}" + (f", {shut} stopped" if shut else "")
 
     def _show_sums(self, lines: Iterable[WorkloadLine], elsewhere: int) -> None:
         """Show the sums of these workloads above their list; `elsewhere`: number that wait in other namespaces."""
         every = list(lines)
         waiting = [line for line in every if line.position]
-        where = "all queues" if self.only is None else " / ".join(self.only)
+        where = "all queues" if self.only is None else self.only[0]
         words = f"{wording.count(len(waiting), 'workload')} waiting for {sum(line.gpus for line in waiting):,} GPUs, "
         words += f"{len(every) - len(waiting):,} running on {sum(line.gpus for line in every if not line.position):,}"
         if self.app.only_namespace:
             words = f"in {self.app.only_namespace}: {words}; {elsewhere:,} more waiting in other namespaces"
-        if self.only is not None and len(self.only) == 1:
+        words += self._count_local_queues()
+        if self.only is not None:
             words += f"; GPUs of quota, all flavors together: {queue_account(self.app.fleet, self.only[0]).sum_text}"
         back = [Span("   esc shows all queues", "dim")] if self.only else []
         self.caption.runs = (Span("── ", "faint"), Span(f"{where} ", "head"), Span(f"  {words}", "dim"), *back)
@@ -226,9 +221,9 @@ class QueuesScreen(ReasonScreen):
 
     def action_manifest(self) -> None:
         table = self.focused if isinstance(self.focused, ResourceTable) else self.workloads
-        kind = {self.cluster_queues: "ClusterQueue", self.local_queues: "LocalQueue"}.get(table, "Workload")
         if table.cursor:
             *namespace, name = table.cursor
+            kind = "ClusterQueue" if table is self.cluster_queues else "Workload"
             self.app.open_page("object_yaml", kind, "".join(namespace), name)
 
     def action_what_if(self) -> None:

@@ -145,7 +145,7 @@ KEYS = {
         "replicated_job restarts status"
     ),
     "pools": (
-        "accelerator cordoned faulty free free_large_slots free_slots gpus machine_type maintenance name "
+        "accelerator cordoned faulty free free_slots gpus machine_type maintenance name "
         "nodes out provisioning ready reservation used zones"
     ),
     "queues": (
