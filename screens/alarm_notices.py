@@ -16,16 +16,15 @@ from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
-from console.metrics.notify import Outbox
 from console.settings import YOU
 from screens.columns.jobs import JobLine
 from screens.columns.live import find_diagnoses, live_line
+from screens.session_app import SessionApp
 from screens.widgets.log.view import LogView, StatusNote
 from screens.wording import duration
 
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
-    from screens.app import ConsoleApp
 
 OFF = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as the settings can."""
@@ -42,11 +41,11 @@ _WAITS = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
 
 
-def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
+def line_of(app: SessionApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     return live_line(app.session if app.connected else None, jobset, fleet)
 
 
-def has_changed(app: ConsoleApp, line: JobLine) -> bool:
+def has_changed(app: SessionApp, line: JobLine) -> bool:
     key = line.jobset.key
     if not app.connected:
         return bool(line.alarms or line.late)
@@ -63,7 +62,7 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     return (session.alarms.active_alarms(*key), session.alarms.late_text(*key)) != (line.alarms, line.late)
 
 
-def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
+def with_jobs(app: SessionApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
     """These runs; open ones are completed with their job's current health."""
     from console.launch.run_record import is_run_of_job  # its Kueue is more than the first screen waits for
 
@@ -89,9 +88,8 @@ class AlarmNotifier:
         self._told: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
         self._unexplained: set[tuple[str, str, float]] = set()
-        self.outbox = Outbox()
 
-    def not_yet_told(self, app: ConsoleApp, alarms: list[Alarm]) -> list[Alarm]:
+    def not_yet_told(self, app: SessionApp, alarms: list[Alarm]) -> list[Alarm]:
         """The alarms that were not shown before the last reconnection to this cluster."""
         if app.connection is not self._connection:
             self._connection, cluster, self._cluster = app.connection, self._cluster, app.session.context
@@ -142,7 +140,7 @@ class StartNotifier:
         ]
 
 
-def notify_starts(app: ConsoleApp, starts: StartNotifier) -> None:
+def notify_starts(app: SessionApp, starts: StartNotifier) -> None:
     """Tell of one's own jobs that waited and start now."""
     for each in starts.new_starts(app.fleet, app.whose) if app.connected else ():
         admitted = condition(each.conditions, "Admitted")
@@ -152,7 +150,7 @@ def notify_starts(app: ConsoleApp, starts: StartNotifier) -> None:
         _send(app, [(f"{each.owner_name} starts", words, each.namespace)])
 
 
-def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
+def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
     """Watch running jobs and show new alarms."""
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return
@@ -165,7 +163,7 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     _send(app, told, to_terminal=len(begun))  # which cannot replace what it was sent, as a toast is replaced
 
 
-def _send(app: ConsoleApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:
+def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:
     """(title, text, namespace) to the terminal, all or the first so many, and to the addresses of the settings.
 
     Those of the practice cluster are of no use to others.
@@ -184,7 +182,7 @@ def _send(app: ConsoleApp, messages: Sequence[tuple[str, str, str]], *, to_termi
         app.run_worker(outbox.send_pending(lambda: app.loaded.config.notifications.to, tell), group="notifications")
 
 
-def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
+def _show(app: SessionApp, alarms: list[Alarm]) -> None:
     """Show alarms as toasts, on a low terminal as one, or in the status line of a log, of which they take no line."""
     key = _key_of_alarms(app)
     more = f"; {key} lists all alarms" if key else ""
@@ -216,7 +214,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
         below.tell_alarm(StatusNote(full, short), SHOWN)
 
 
-def _toast_text(app: ConsoleApp, words: str) -> str:
+def _toast_text(app: SessionApp, words: str) -> str:
     """The text of a toast below its title; one line on a low terminal."""
     if app.size.height >= LOW:
         return f"{words}; {_AWAY}"
@@ -224,14 +222,14 @@ def _toast_text(app: ConsoleApp, words: str) -> str:
     return f"{first if len(first) <= room else f'{first[: room - 1]}…'}  {_AWAY}"
 
 
-def _key_of_alarms(app: ConsoleApp) -> str:
+def _key_of_alarms(app: SessionApp) -> str:
     """The key that opens the list of alarms; empty where it does not work."""
     bound = (each.binding for each in app.screen.active_bindings.values() if each.enabled)
     key = next((each for each in bound if each.action == OPEN), None)
     return app.get_key_display(key) if key else ""
 
 
-def notify_terminal(app: ConsoleApp, title: str, words: str) -> None:
+def notify_terminal(app: SessionApp, title: str, words: str) -> None:
     """Ring the bell and send a terminal notification: OSC 9 (iTerm2, Windows) and OSC 777 (rxvt)."""
     driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
     if driver is None or app.is_headless:

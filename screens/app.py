@@ -9,39 +9,32 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
-from textual.reactive import reactive
 from textual.screen import Screen
 
 from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
-from console.errors import BadInput, ConsoleError, Unreachable
-from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH
+from console.errors import BadInput, ConsoleError
 from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
-from screens.app_base import COLLECT_EVERY, KeyOrderedApp
+from screens.app_base import COLLECT_EVERY
 from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGES as TARGETS
 from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
+from screens.session_app import SessionApp
 from screens.widgets.line import DARK, LIGHT
-from screens.wording import ALL_NAMESPACES, JobColors, whose
+from screens.wording import ALL_NAMESPACES
 
 if TYPE_CHECKING:
-    from textual.notifications import Notification
-
-    from console.google.services import GoogleServices
-    from console.metrics.notify import Outbox
     from console.session import Session
     from practice.child import PracticeProcess
-    from screens.widgets.form.model import LaunchRequest
 
 
 Connect = Callable[[], Awaitable["Session"]]
@@ -87,7 +80,8 @@ def _session_class() -> type[Session]:
     return Session
 
 
-class ConsoleApp(KeyOrderedApp):
+class ConsoleApp(SessionApp):
+    PAGES: ClassVar[Mapping[str, Callable[..., Screen[Any]]]] = PAGES
     TITLE = "a4"
     CSS_PATH = "app.tcss"
     TABS = (
@@ -123,31 +117,13 @@ class ConsoleApp(KeyOrderedApp):
         Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),
     ]  # fmt: skip
 
-    fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)
-    """The latest snapshot; only `follow_store` assigns it."""
-    trouble: reactive[ConsoleError | None] = reactive(None, init=False)
-    """Why there is no session; None while there is one or one is being opened."""
-    loaded: reactive[LoadedConfig] = reactive(load_config, init=False)
-    """The person's settings; they are taken over while the console runs."""
-
     def __init__(
         self, settings: Settings, practice: PracticeProcess | None = None, *, connect: Connect | None = None
     ) -> None:
         loaded = load_config()
         self.DEFAULT_MODE = loaded.config.start  # type: ignore[misc]  # each console has its own, from its beginning
-        super().__init__()
-        self.settings = settings
+        super().__init__(settings, loaded.config.panes.size)
         self._connect = connect or self._open_session
-        self._session: Session | None = None
-        self._alone: GoogleServices | None = None
-        self.only_namespace = settings.namespace
-        """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
-        self.launched: tuple[str, str] | None = None
-        """The job launched last, until the list of jobs has put its cursor there."""
-        self.launch_wish: LaunchRequest | None = None
-        """What the form of the launch screen is to begin from, until it has taken it."""
-        self.pane_size = loaded.config.panes.size  # of the panes beside lists, see `screens.paned`
-        self._job_inks = JobColors()
         self._practice = practice
         self._bell, self._starts = AlarmNotifier(), StartNotifier()
         self._config_changed_at = config_mtime()
@@ -200,67 +176,6 @@ class ConsoleApp(KeyOrderedApp):
             self._session.watch.pause_for_keypress()
         await super().on_event(event)
 
-    @property
-    def outbox(self) -> Outbox:
-        return self._bell.outbox
-
-    def alarms_in_corner(self) -> list[Notification]:
-        return [each for each in self._notifications if each.title.startswith(GLYPH)]
-
-    def close_alarms(self, titles: Collection[str] | None = None) -> bool:
-        """Close alarm toasts (those with these titles, or all); returns whether there were any."""
-        shown = [each for each in self.alarms_in_corner() if titles is None or each.title in titles]
-        for each in shown:
-            self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
-        return bool(shown)
-
-    def whose(self, owner: str) -> str:
-        """The owner as shown: "you" for what this person launched."""
-        return self.session.watch.whose(owner) if self.connected else owner
-
-    def owner_words(self, namespace: str, job: str) -> str:
-        """The words by which filters find what belongs to the owner of a job."""
-        jobset = self.fleet.jobsets.get((namespace, job))
-        return whose(self.whose(jobset.owner), jobset.owner) if jobset is not None else ""
-
-    @property
-    def session(self) -> Session:
-        """The session; Unreachable while none is open."""
-        if self._session is None:
-            why = self.trouble.message if self.trouble else "The cluster is not connected yet."
-            hint = self.trouble.hint if self.trouble else ""
-            raise Unreachable(why, hint or "Try again in a moment, or press ctrl+r to reconnect.")
-        return self._session
-
-    @property
-    def without_cluster(self) -> bool:
-        """Whether there is no cluster to connect to, so that Google is asked by the login alone."""
-        return self._session is None and self.trouble is not None and not self.settings.practice
-
-    @property
-    def google(self) -> GoogleServices:
-        """Google Cloud for the cluster or the login alone; Unreachable while connecting."""
-        if not self.without_cluster:
-            return self.session.google
-        if self._alone is None:
-            from console.google.services import GoogleServices
-
-            self._alone = GoogleServices(read_only=self.settings.read_only)
-        return self._alone
-
-    @property
-    def connected(self) -> bool:
-        """Whether a session is open, even if the server does not answer."""
-        return self._session is not None
-
-    @property
-    def connection(self) -> object | None:
-        """The current connection, replaced by each reconnection and switch; None without one."""
-        try:
-            return self.session.watch.current_connection
-        except Unreachable:
-            return None
-
     def on_mount(self) -> None:
         """Connect after the first paint, since the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
@@ -284,44 +199,12 @@ class ConsoleApp(KeyOrderedApp):
             self.fleet = fleet
             await asyncio.sleep(self.loaded.config.refresh - MIN_REFRESH_SECONDS)
 
-    def job_ink(self, uid: str) -> str:
-        """The colour of a job, the same on every screen; jobs share colours only if there are too many."""
-        return self._job_inks.of(uid)
-
-    def watch_fleet(self) -> None:
-        """Release the colours of jobs that have gone."""
-        self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
-
-    def open_page(self, page: str, *about: object) -> None:
-        self.push_screen(PAGES[page](*about))
-
-    async def go_to_page(self, page: str, *about: object) -> None:
-        """Open a page from wherever one is: it takes the place of one of its kind, and of what was opened from that."""
-        opened = PAGES[page](*about)
-        before = [type(each) for each in self.screen_stack]
-        if type(opened) in before:
-            for _ in before[before.index(type(opened)) :]:
-                await self.pop_screen()
-        self.push_screen(opened)
-
     def action_open_page(self, page: str) -> None:
         if type(self.screen).__name__ != f"{page.title()}Screen":
             opened = PAGES[page]()
             if isinstance(opened, LiveScreen):
                 opened.under_more = page in MORE
             self.push_screen(opened)
-
-    def open_launch(self, wish: LaunchRequest) -> None:
-        self.launch_wish = wish
-        self.switch_mode("launch")
-        while len(self.screen_stack) > 1:
-            self.pop_screen()  # a page that was opened from the form stands before it
-
-    def open_recipe(self, recipe: str) -> None:
-        """Open the launch form of that recipe with its defaults."""
-        from screens.widgets.form.model import LaunchRequest
-
-        self.open_launch(LaunchRequest(recipe))
 
     async def action_reconnect(self) -> None:
         """Open a new session; the old data is shown until the first new snapshot."""
@@ -333,11 +216,6 @@ class ConsoleApp(KeyOrderedApp):
         if self._alone is not None:
             await self._alone.close()
         self.exit(0)
-
-    async def _close_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
 
     def tick(self) -> None:
         """Once a second: show new alarms and update ages."""

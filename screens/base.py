@@ -33,7 +33,7 @@ from screens.wording import ALL_NAMESPACES, MINE, Span, sentence
 if TYPE_CHECKING:
     from console.metrics.nccl_history import NodeBandwidth
     from console.session import Session
-    from screens.app import ConsoleApp
+    from screens.session_app import SessionApp
 
 Key = tuple[str, str]
 SLOW = 0.025  # seconds that drawing one picture may take at four a second
@@ -98,7 +98,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     """A page that shows the app's snapshot: title line, body, key line."""
 
     if TYPE_CHECKING:
-        app: getters.app[ConsoleApp]
+        app: getters.app[SessionApp]
     ESCAPE_TO_MINIMIZE = False
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -256,7 +256,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         for key in self._own_keys:
             del self._bindings.key_to_bindings[key]
         self._own_keys = own = []
-        for number, command in own_commands(type(self), type(self.app), config):
+        for number, command in own_commands(type(self), self.SUBJECT, type(self.app), config):
             for key in keys_of(command.key):
                 own.append(key)
                 self._bindings.bind(key, f"app.own_command({number})", command.name)
@@ -461,6 +461,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def action_open_tab(self, mode: str) -> None:
         if mode == "more":
-            self.app.action_more()
+            self.app.call_later(self.app.run_action, "app.more")
         else:
             self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen

@@ -19,6 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from console.errors import ConsoleError
+from screens.session_app import SessionApp
 from screens.wording import ALL_NAMESPACES
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from console.launch.recipes import Recipe
     from console.launch.run_record import RunRecord
-    from screens.app import ConsoleApp
 
 HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 
@@ -128,8 +128,8 @@ class PaletteTargets(NameProvider):
     _reading: asyncio.Task[None] | None = None
 
     @property
-    def console(self) -> ConsoleApp:
-        return cast("ConsoleApp", self.app)
+    def console(self) -> SessionApp:
+        return cast(SessionApp, self.app)
 
     async def startup(self) -> None:
         """Begin to read runs and recipes when the palette opens.
@@ -174,7 +174,7 @@ class PaletteTargets(NameProvider):
             target = PAGES[what]
             if word in target.words.split() and (found := offsets(wanted, name)):
                 score = 1000.0 + match_score(wanted, name, found)
-                pick = partial(self.console.action_pick, what, name)
+                pick = partial(self.console.run_action, ("app", "pick", (what, name)))
                 yield Hit(score, f"Go to {what} {name}", pick, help=target.what)
         for page, target in PAGES.items():
             names = target.words.split()
@@ -240,7 +240,7 @@ class PaletteTargets(NameProvider):
             if namespace:
                 app.screen.post_message(events.ScreenResume())
         else:
-            app.action_open_page(page)
+            await app.run_action(f"app.open_page('{page}')")
 
 
 def _filter_by_words(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:

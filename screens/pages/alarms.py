@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import getters, on, work
 from textual.app import ComposeResult
@@ -18,13 +18,11 @@ from screens.columns.alarms import ALARMS
 from screens.columns.column import RowKey
 from screens.columns.live import alarms_of_session
 from screens.dialogs.act import ACT, NOT_POSSIBLE, REMEDIES, Remedy, Trouble, act_on_trouble, list_remedies, trouble_of
+from screens.session_app import SessionApp
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, short_path
-
-if TYPE_CHECKING:
-    from screens.app import ConsoleApp
 
 NARROW = "\u00a0"  # a space that does not break
 TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm
@@ -37,7 +35,7 @@ class AlarmTable(ResourceTable[Alarm]):
     COLUMNS: ClassVar = ALARMS
 
     def row_text(self, row: Alarm) -> str:
-        owner = cast("ConsoleApp", self.app).owner_words(row.namespace, row.job)
+        owner = cast(SessionApp, self.app).owner_words(row.namespace, row.job)
         return f"{row.namespace} {row.job} {row.kind.label} {row.words} {owner}"
 
 

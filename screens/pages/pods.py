@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -19,6 +19,7 @@ from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.paned import PanedScreen
+from screens.session_app import SessionApp
 from screens.widgets.pane import Facts, Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.events import EventTable
@@ -40,9 +41,6 @@ from screens.wording import (
     runs_of,
     sentence,
 )
-
-if TYPE_CHECKING:
-    from screens.app import ConsoleApp
 
 AT_ONCE, AT_ONCE_AMONG_KEYS = 4_000, 2_000
 """New pods that one picture takes, and while keys are likely, which may have to wait for it."""
@@ -92,7 +90,7 @@ class AllPods(PodTable):
     SORTED_BY = "JOB"
 
     def row_text(self, row: Pod) -> str:
-        return f"{super().row_text(row)} {cast('ConsoleApp', self.app).owner_words(row.namespace, row.jobset)}"
+        return f"{super().row_text(row)} {cast(SessionApp, self.app).owner_words(row.namespace, row.jobset)}"
 
 
 class PodsScreen(PanedScreen, PodActions):

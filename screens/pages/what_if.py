@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
 from textual.app import ComposeResult
@@ -16,9 +16,7 @@ from console.scheduling.what_if import Changes, what_if
 from screens.cli.forecast import KINDS, result_lines
 from screens.cli.lists import unread
 from screens.dialogs.question import Question
-
-if TYPE_CHECKING:
-    from screens.app import ConsoleApp
+from screens.session_app import SessionApp
 
 FORMS = {
     "stop": "JOB",
@@ -56,8 +54,7 @@ class WhatIfScreen(Question[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Close", id="whatif.close")]
 
-    if TYPE_CHECKING:
-        app: getters.app[ConsoleApp]
+    app = getters.app(SessionApp)
     result = getters.query_one("#result", Static)
 
     def __init__(self, namespace: str = "", typed: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -122,7 +122,7 @@ async def test_gpus_are_read_on() -> None:
 
 async def test_an_alarm_that_was_told_is_not_told_again() -> None:
     async with page("pods") as (screen, pilot, first, second):
-        app = screen.app
+        app = cast(ConsoleApp, screen.app)
         for session in (first, second):
             session.alarms.sound(*KEY, AlarmKind.NAN, "loss nan at 7")
             session.alarms.sound(*KEY, AlarmKind.NAN, "and again at 9")
@@ -153,7 +153,7 @@ async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
 )
 async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: tuple[str, ...]) -> None:
     async with page("pods") as (first, pilot, _, _):
-        app = first.app
+        app = cast(ConsoleApp, first.app)
         await app._close_session()
         app.open_page(*about)
         await until(pilot, lambda: app.screen is not first and app.screen.is_mounted)

@@ -569,7 +569,7 @@ async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: p
     config = Config(notifications=Notifications(to=("json://localhost",)))
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         app.loaded = structs.replace(app.loaded, config=config)
-        outbox = app._bell.outbox
+        outbox = app.outbox
         outbox.sending = True  # nothing is sent, only kept
         monkeypatch.setattr(outbox, "add_message", lambda title, text: sent.append((title, text)))
         before = session.fleet
