@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from importlib import import_module
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
@@ -28,7 +28,7 @@ from screens.config import all_problems, applies, fill, known_names, theme_names
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGES as TARGETS
 from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
-from screens.session_app import SessionApp
+from screens.session_app import SessionApp, make_page
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES
 
@@ -40,36 +40,17 @@ if TYPE_CHECKING:
 Connect = Callable[[], Awaitable["Session"]]
 BAD_SETTINGS = "Settings that do not hold"
 TICK = 1.0  # seconds between repaints of what ages by itself
-PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "doctor", "run",
-              "alarms", "nodepools", "preflight", "images", "build", "storage", "bucket",
-              "what_if")  # fmt: skip
-PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools"}  # fmt: skip
-
-
-def page(module: str, name: str) -> Callable[..., Screen[Any]]:
-    """A factory for the screen of that module, which is imported when it is first opened."""
-
-    def made(*about: object) -> Screen[Any]:
-        screen: Screen[Any] = getattr(import_module(f"screens.pages.{module}"), f"{name}Screen")(*about)
-        return screen
-
-    return made
-
-
 MORE = ("alarms", "preflight", "images", "storage", "nodepools")
 """Pages that are no tab."""
-PAGES: dict[str, Callable[..., Screen[Any]]] = {
-    name: page(PAGE_MODULES.get(name, name), name.title().replace("_", "")) for name in PAGE_NAMES
-}
-PAGE_KEYS = (
-    Binding("A", "open_page('alarms')", "Alarms", show=False, key_display="A", id="app.alarms",
-            tooltip="The last alarms of all jobs that are watched"),
-    Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
-            tooltip="What a launch needs of cluster and project, checked together"),
-    Binding("I", "open_page('images')", "Images and builds", show=False, key_display="I", id="app.images",
-            tooltip="Image builds as they run, and what the registries hold"),
-    Binding("B", "open_page('storage')", "Buckets and storage", show=False, key_display="B", id="app.storage",
-            tooltip="Buckets, Lustre and Filestore around the cluster; results and checkpoints in buckets"),
+PAGE_KEYS = tuple(
+    Binding(key, f"open_page('{name}')", title, show=False, key_display=key, id=f"app.{name}", tooltip=tooltip)
+    for name, key, title, tooltip in (
+        ("alarms", "A", "Alarms", "The last alarms of all jobs that are watched"),
+        ("preflight", "P", "Preflight", "What a launch needs of cluster and project, checked together"),
+        ("images", "I", "Images and builds", "Image builds as they run, and what the registries hold"),
+        ("storage", "B", "Buckets and storage",
+         "Buckets, Lustre and Filestore around the cluster; results and checkpoints in buckets"),
+    )
 )  # fmt: skip
 
 
@@ -81,7 +62,6 @@ def _session_class() -> type[Session]:
 
 
 class ConsoleApp(SessionApp):
-    PAGES: ClassVar[Mapping[str, Callable[..., Screen[Any]]]] = PAGES
     TITLE = "a4"
     CSS_PATH = "app.tcss"
     TABS = (
@@ -93,7 +73,7 @@ class ConsoleApp(SessionApp):
         ("runs", "6", "Runs"),
         ("tunnels", "7", "Tunnels"),
     )
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {mode: page(mode, name) for mode, _, name in TABS}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {mode: partial(make_page, mode) for mode, *_ in TABS}
     DEFAULT_MODE = "fleet"
     VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings, PaletteTargets}
@@ -201,7 +181,7 @@ class ConsoleApp(SessionApp):
 
     def action_open_page(self, page: str) -> None:
         if type(self.screen).__name__ != f"{page.title()}Screen":
-            opened = PAGES[page]()
+            opened = make_page(page)
             if isinstance(opened, LiveScreen):
                 opened.under_more = page in MORE
             self.push_screen(opened)

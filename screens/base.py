@@ -256,7 +256,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         for key in self._own_keys:
             del self._bindings.key_to_bindings[key]
         self._own_keys = own = []
-        for number, command in own_commands(type(self), self.SUBJECT, type(self.app), config):
+        for number, command in own_commands(type(self), type(self.app), config):
             for key in keys_of(command.key):
                 own.append(key)
                 self._bindings.bind(key, f"app.own_command({number})", command.name)

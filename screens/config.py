@@ -149,14 +149,12 @@ def _bindings_in(place: type[DOMNode]) -> list[Binding]:
     return [each for several in merged.key_to_bindings.values() for each in several] if merged else []
 
 
-def own_commands(
-    page: type[DOMNode], subject: frozenset[str], app: type[DOMNode], config: Config
-) -> Iterator[tuple[int, OwnCommand]]:
+def own_commands(page: type[Any], app: type[DOMNode], config: Config) -> Iterator[tuple[int, OwnCommand]]:
     """The person's commands available on a page, by number: about its objects, with unused keys."""
     taken = _keys_in_use(page, app, config) if config.commands else {}
     for number, command in enumerate(config.commands):
         keys = keys_of(command.key)
-        if set(command.uses) <= subject and all(map(is_key, keys)) and not taken.keys() & set(keys):
+        if set(command.uses) <= page.SUBJECT and all(map(is_key, keys)) and not taken.keys() & set(keys):
             yield number, command
         taken.update(dict.fromkeys(keys, command.name))
 

@@ -218,10 +218,12 @@ class PaletteTargets(NameProvider):
         yield "pod", 0.8, fleet.pods.keys(), partial(app.go_to_page, "pod")
 
     def _read_objects(self) -> Iterator[Kind]:
-        app = self.console
+        from screens.widgets.form.model import LaunchRequest  # more than the first screen waits for
+
+        app, recipes = self.console, [(each.id,) for each in self._recipes]
         runs = [(str(run.number), run.name) for run in self._runs]
         yield "run", 0.85, runs, lambda number, name: app.go_to_page("run", number)
-        yield "recipe", 0.85, [(each.id,) for each in self._recipes], app.open_recipe
+        yield "recipe", 0.85, recipes, lambda recipe: app.open_launch(LaunchRequest(recipe))
 
     async def _open(self, page: str, namespace: str = "") -> None:
         app = self.console

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.reactive import reactive
@@ -25,10 +26,18 @@ if TYPE_CHECKING:
     from screens.widgets.form.model import LaunchRequest
 
 
+PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools"}
+
+
+def make_page(page: str, *about: object) -> Screen[Any]:
+    """The screen of that name; its module is imported when it is first opened."""
+    module = import_module(f"screens.pages.{PAGE_MODULES.get(page, page)}")
+    screen: Screen[Any] = getattr(module, f"{page.title().replace('_', '')}Screen")(*about)
+    return screen
+
+
 class SessionApp(KeyOrderedApp):
-    TABS: ClassVar[tuple[tuple[str, str, str], ...]] = ()
-    """The main screens: mode, key and name."""
-    PAGES: ClassVar[Mapping[str, Callable[..., Screen[Any]]]] = {}
+    TABS: ClassVar[tuple[tuple[str, str, str], ...]] = ()  # the main screens: mode, key, name
 
     fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)
     """The latest snapshot; only `follow_store` assigns it."""
@@ -123,11 +132,11 @@ class SessionApp(KeyOrderedApp):
         self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
     def open_page(self, page: str, *about: object) -> None:
-        self.push_screen(self.PAGES[page](*about))
+        self.push_screen(make_page(page, *about))
 
     async def go_to_page(self, page: str, *about: object) -> None:
         """Open a page from wherever one is: it takes the place of one of its kind, and of what was opened from that."""
-        opened = self.PAGES[page](*about)
+        opened = make_page(page, *about)
         before = [type(each) for each in self.screen_stack]
         if type(opened) in before:
             for _ in before[before.index(type(opened)) :]:
@@ -139,9 +148,3 @@ class SessionApp(KeyOrderedApp):
         self.switch_mode("launch")
         while len(self.screen_stack) > 1:
             self.pop_screen()  # a page that was opened from the form stands before it
-
-    def open_recipe(self, recipe: str) -> None:
-        """Open the launch form of that recipe with its defaults."""
-        from screens.widgets.form.model import LaunchRequest
-
-        self.open_launch(LaunchRequest(recipe))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from textual import work
+from textual import getters, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -34,14 +35,44 @@ from screens.columns.job_page import tab_of
 from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.sanitize import one_line
-from screens.widgets.form.launch_words import alternative_words, fit_words, paste_words, plan_words
+from screens.widgets.form.form import Form
+from screens.widgets.form.launch_words import (
+    RecipeTable,
+    alternative_words,
+    fit_words,
+    free_name,
+    paste_words,
+    plan_words,
+)
 from screens.widgets.form.model import NAME, LaunchDraft, LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
 
-if TYPE_CHECKING:
-    from screens.pages.launch import LaunchScreen
+
+class DraftScreen(LiveScreen):
+    """A page with the form of a launch, which dialogs fill and show."""
+
+    recipes = getters.query_one(RecipeTable)
+    form = getters.query_one(Form)
+    sum_line = getters.query_one("#sum", SentenceLine)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draft: LaunchDraft | None = None  # what the form shows
+        self.launched: set[str] = set()  # names used from here, which the snapshot may not show yet
+
+    @abstractmethod
+    def judge(self) -> None:
+        """Show problems, forecast and notes for the typed values."""
+
+    @abstractmethod
+    def pick_recipe(self, recipe: str) -> LaunchDraft | None:
+        """Select that recipe and return its draft; None if it does not exist."""
+
+    def suggest(self, recipe: str, wanted: str = "") -> str:
+        wanted = wanted or self.session.launch.suggest_name(recipe)
+        return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +261,11 @@ class PasteReport(Question[None]):
 
 
 async def _check(
-    screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]
+    session: Session, draft: LaunchDraft, plan: LaunchPlan, on_wait: Callable[[tuple[str, ...]], None]
 ) -> Checked:
-    session = screen.app.session
     manifests = await session.launch.render(plan)
     _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan, on_wait))
-    fleet, ask = screen.app.fleet, session.launch.plan_texts.demand(plan)
+    fleet, ask = session.fleet, session.launch.plan_texts.demand(plan)
     others = await asyncio.to_thread(launch_alternatives, fleet, ask)
     fits = [*fit_words(fleet, ask), *alternative_words(others)]
     kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
@@ -246,12 +276,12 @@ async def _check(
     return Checked(words, manifests, checks, others)
 
 
-async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
+async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
     """Dry-run the plan, ask for confirmation and launch it; on refusal show why and keep the form."""
     session = screen.app.session
     try:
         plan = await session.launch.with_flex_start(plan)
-        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check, screen, draft, plan)))
+        answer = await screen.app.push_screen_wait(LaunchLook(plan.name, partial(_check, session, draft, plan)))
         if isinstance(answer, ConsoleError):
             raise answer
         if isinstance(answer, Alternative):
@@ -280,16 +310,16 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
         screen.app.notify(f"{why}.", title=title, severity="warning", timeout=12, markup=False)
 
 
-def _change(screen: LaunchScreen, draft: LaunchDraft, change: Alternative) -> None:
+def _change(screen: DraftScreen, draft: LaunchDraft, change: Alternative) -> None:
     """Make the change in the form, which one undo takes back, and look at the launch again."""
     path = draft.queue_path if change.path == "queue" else change.path
     screen.form.put_texts({**draft.model.texts, path: str(change.value)})
     field = draft.model.by_path[path]
     screen.app.notify(f"{field.title} is {change.value} now; ctrl+z in the form takes it back.", markup=False)
-    screen.call_later(screen.action_launch)
+    screen.call_later(screen.run_action, "launch")
 
 
-async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
+async def _refused(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
     """Show the server's refusal at its field and as a toast, and offer to remove what was half made."""
     faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
     draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
@@ -301,7 +331,7 @@ async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, e
         await _offer_removal(screen, *error.half_made)
 
 
-async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> None:
+async def _offer_removal(screen: DraftScreen, namespace: str, name: str) -> None:
     lines = [f"The launch of {name} in {namespace} failed, and some of its objects may still exist."]
     question = Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Keep it")
     if not await screen.app.push_screen_wait(question):
@@ -315,7 +345,7 @@ async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> Non
     screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left to remove.", title=name, markup=False)
 
 
-async def apply_paste(screen: LaunchScreen, text: str) -> None:
+async def apply_paste(screen: DraftScreen, text: str) -> None:
     """Fill the form from a text, report what was not taken; one undo restores the old values."""
     here = screen.draft
     if here is None or not text.strip():
@@ -351,12 +381,12 @@ async def apply_paste(screen: LaunchScreen, text: str) -> None:
     screen.form.go(NAME)
 
 
-def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
-    """Fill the form as another screen requested; one undo restores the old values."""
+def begin_from(screen: DraftScreen, wish: LaunchRequest) -> bool:
+    """Fill the form as another screen requested, if there is that recipe; one undo restores the old values."""
     draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
     if draft is None:
         screen.app.notify(f"The chart has no recipe {wish.recipe}.", severity="error", markup=False)
-        return
+        return False
     values = wish.values
     if wish.over:
         values = overlay_values(draft.plan(screen.app.session.namespace)[0].values, values)
@@ -368,10 +398,7 @@ def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
     lost = f" Not values of this chart, skipped: {', '.join(unknown_keys)}." if unknown_keys else ""
     said = wish.said or f"{draft.recipe.title} with the values of before."
     screen.app.notify(said + lost, markup=False, severity="warning" if lost else "information")
-    screen.go_in()
-    screen.pane.draw()
-    if wish.at_once:
-        screen.action_launch()
+    return True
 
 
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
@@ -455,7 +482,7 @@ def open_job(screen: LiveScreen, run: RunRecord) -> None:
     screen.app.open_page("job", *run.key)
 
 
-async def pick_profile(screen: LaunchScreen) -> None:
+async def pick_profile(screen: DraftScreen) -> None:
     """Merge a chosen profile into the form; one undo restores the old values."""
     profiles, draft = screen.app.session.launch.profiles, screen.draft
     if draft is None:
@@ -467,18 +494,11 @@ async def pick_profile(screen: LaunchScreen) -> None:
     choices = [Choice(name, "the default" if name == default else "", present=name == default) for name in names]
     picked = await screen.app.push_screen_wait(Pick("Apply which profile to the form?", choices))
     if picked:
-        await _lay_named(screen, draft, picked)
+        await lay_profile(screen, draft, picked)
 
 
-async def lay_default(screen: LaunchScreen, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
-    """Merge the default profile into a new form, unless it was changed meanwhile."""
-    name = await screen.app.session.launch.profiles.default_name()
-    if name:
-        await _lay_named(screen, draft, name, untouched)
-
-
-async def _lay_named(
-    screen: LaunchScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
+async def lay_profile(
+    screen: DraftScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
 ) -> None:
     try:
         values = await screen.app.session.launch.profiles.values(name, draft.recipe.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
@@ -17,22 +17,22 @@ from textual.timer import Timer
 from console.errors import Unreachable
 from console.kube.snapshot import Fleet
 from console.launch.choices import FieldChoices
-from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
+from console.launch.recipes import LaunchPlan, Recipe
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand, Verdict, choose_queue, closed_queue_forecast, forecast
-from screens.base import LiveScreen
 from screens.columns.column import RowKey
 from screens.dialogs.launch import (
+    DraftScreen,
     PasteDialog,
     apply_paste,
     begin_from,
     launch_plan,
-    lay_default,
+    lay_profile,
     pick_profile,
 )
 from screens.widgets.form.editors import Pasted
 from screens.widgets.form.form import Form
-from screens.widgets.form.launch_pane import VIEWS, LaunchPane, PreflightLine
+from screens.widgets.form.launch_pane import VIEWS, LaunchPane, Planned, PreflightLine
 from screens.widgets.form.launch_words import (
     LIST_HELP,
     GoogleOffers,
@@ -40,7 +40,6 @@ from screens.widgets.form.launch_words import (
     RecipeTable,
     choices_of,
     field_facts,
-    free_name,
     help_words,
     sum_words,
 )
@@ -55,7 +54,7 @@ START_HOLDS = 15.0  # seconds after which the start of a launch is asked for aga
 RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open
 
 
-class LaunchScreen(LiveScreen):
+class LaunchScreen(DraftScreen):
     """Recipes on the left, the form beside them, and views of the result where there is room."""
 
     CSS_PATH = "launch.tcss"
@@ -78,19 +77,15 @@ class LaunchScreen(LiveScreen):
                 tooltip="What the field under the cursor means, and the keys"),
     ]  # fmt: skip
 
-    recipes = getters.query_one(RecipeTable)
-    form = getters.query_one(Form)
     head = getters.query_one(LaunchHead)
     note = getters.query_one("#help", SentenceLine)
-    sum_line = getters.query_one("#sum", SentenceLine)
     pane = getters.query_one(LaunchPane)
 
     def __init__(self) -> None:
         super().__init__()
-        self.draft: LaunchDraft | None = None  # what the form shows
         self._drafts: dict[str, LaunchDraft] = {}
         """By recipe: what was typed is kept while other recipes are looked at."""
-        self._planned: tuple[LaunchPlan, tuple[FieldProblem, ...]] | None = None
+        self._planned: Planned | None = None
         self._judging = False
         self._views_due: Timer | None = None
         self._asked: LaunchDemand | None = None  # what the queues' words are about
@@ -99,18 +94,17 @@ class LaunchScreen(LiveScreen):
         self._listed: Mapping[str, FieldChoices] = {}
         self._listed_in = ""
         self._google = GoogleOffers()
-        self.launched: set[str] = set()  # names used from here, which the snapshot may not show yet
 
     def body(self) -> ComposeResult:
         with Horizontal():
             yield RecipeTable()
             with Vertical(id="middle"):
                 yield LaunchHead()
-                yield Form()
+                yield (form := Form())
                 yield SentenceLine(id="help")
                 yield PreflightLine()
                 yield SentenceLine(id="sum")
-            yield LaunchPane(self)
+            yield LaunchPane(form, self.plan, lambda: self.session.launch)
 
     def on_mount(self) -> None:
         self.note.cut = " … f1 shows all"
@@ -140,7 +134,11 @@ class LaunchScreen(LiveScreen):
             return
         self.app.launch_wish = None
         self.take_recipe()
-        begin_from(self, wish)
+        if begin_from(self, wish):
+            self.go_in()
+            self.pane.draw()
+            if wish.at_once:
+                self.action_launch()
 
     @work(group="forms", exclusive=True)
     async def _read_forms(self, recipes: list[str]) -> None:
@@ -151,7 +149,7 @@ class LaunchScreen(LiveScreen):
     # what there is to choose from
 
     def _offer(self) -> None:
-        self._asked = self._demand_of_any_queue()
+        self._asked = self._demand(["gpus"])
         seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
         self.form.offer(self._google.over({**seen, **self._listed}))
 
@@ -186,11 +184,6 @@ class LaunchScreen(LiveScreen):
     # the form
 
     @on(ResourceTable.Highlighted, "RecipeTable")
-    def look_at_recipe(self, event: ResourceTable.Highlighted) -> None:
-        """Show the form of the recipe under the cursor."""
-        event.stop()
-        self.take_recipe()
-
     def take_recipe(self) -> None:
         """Switch to the form of the recipe under the cursor at once."""
         recipe = self.recipes.row
@@ -219,7 +212,7 @@ class LaunchScreen(LiveScreen):
         self._offer()
         self.judge()
         self._read_saves(draft)
-        self.pane.begin()
+        self.pane.begin(draft)
 
     @work(group="saves", exclusive=True)
     async def _read_saves(self, draft: LaunchDraft) -> None:
@@ -233,13 +226,9 @@ class LaunchScreen(LiveScreen):
             brief = self.has_class("-typing") and self.size.height < TALL
             self.head.tell_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
 
-    def suggest(self, recipe: str, wanted: str = "") -> str:
-        wanted = wanted or self.session.launch.suggest_name(recipe)
-        return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
-
     # what is typed
 
-    def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None:
+    def plan(self) -> Planned | None:
         """The plan as typed and all its problems; None without a form or a connection."""
         if self.draft is None or not self.app.connected:
             return None
@@ -266,7 +255,6 @@ class LaunchScreen(LiveScreen):
             self.call_later(self.judge)
 
     def judge(self) -> None:
-        """Show problems, forecast and notes for the typed values."""
         self._judging = False
         planned = self.plan()
         if planned is None or self.draft is None:
@@ -304,17 +292,10 @@ class LaunchScreen(LiveScreen):
         known = self._start is not None and self._start[0] == ask and time.monotonic() < self._start[2] + START_HOLDS
         return None if known else ask
 
-    def _demand(self) -> LaunchDemand | None:
-        """What is typed asks of the cluster; None while its queue or number of GPUs is wrong."""
+    def _demand(self, needed: Collection[str] = ("gpus", "queue")) -> LaunchDemand | None:
+        """What is typed asks of the cluster; None while one of the needed fields is wrong."""
         planned = self.plan()
-        if planned is None or any(problem.path == "queue" for problem in planned[1]):
-            return None
-        return self._demand_of_any_queue()
-
-    def _demand_of_any_queue(self) -> LaunchDemand | None:
-        """What is typed asks of whichever queue; None while its number of GPUs is wrong."""
-        planned = self.plan()
-        if planned is None or any(problem.path == "gpus" for problem in planned[1]):
+        if planned is None or any(problem.path in needed for problem in planned[1]):
             return None
         return self.session.launch.plan_texts.demand(planned[0])
 
@@ -337,7 +318,7 @@ class LaunchScreen(LiveScreen):
         self.form.show_problems({**self.draft.server_says, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.tell_fit(self.app.fleet, ask, start)
-        if self._demand_of_any_queue() != self._asked:
+        if self._demand(["gpus"]) != self._asked:
             self._offer()
 
     @on(Form.Entered)
@@ -426,7 +407,9 @@ class LaunchScreen(LiveScreen):
 
     @work(group="profile")
     async def _lay_default(self, draft: LaunchDraft, untouched: dict[str, str]) -> None:
-        await lay_default(self, draft, untouched)
+        """Merge the default profile into a new form, unless it was changed meanwhile."""
+        if name := await self.session.launch.profiles.default_name():
+            await lay_profile(self, draft, name, untouched)
 
     @work(group="actions")
     async def action_profile(self) -> None:
@@ -434,7 +417,6 @@ class LaunchScreen(LiveScreen):
         await pick_profile(self)
 
     def pick_recipe(self, recipe: str) -> LaunchDraft | None:
-        """Select that recipe and return its draft; None if it does not exist."""
         found = self.recipes.listing.rows.get((recipe,))
         if found is None:
             return None

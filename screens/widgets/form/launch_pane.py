@@ -6,8 +6,8 @@ Text typed as YAML goes into the form. The checks run by themselves when keys re
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -18,24 +18,22 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, TextArea
 
 from console.errors import ConsoleError
-from console.kube.nested_values import Value
 from console.launch.helm_command import HelmCommand
-from console.launch.recipes import LaunchPlan, Remark, join_manifests
+from console.launch.launcher import LaunchService
+from console.launch.recipes import FieldProblem, LaunchPlan, Remark, join_manifests
 from console.launch.releases import DiffKind, ObjectDiff
 from console.preflight.check import Check, Result, tally
 from console.session import Session
 from screens import wording
 from screens.widgets.bars import Tab, TabStrip
+from screens.widgets.form.form import Form
 from screens.widgets.form.model import LaunchDraft
 from screens.widgets.line import wrap
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
 from screens.wording import BAD, CARE, OK, Span, sentence
 
-if TYPE_CHECKING:
-    from screens.pages.launch import LaunchScreen
-
-
+Planned = tuple[LaunchPlan, tuple[FieldProblem, ...]]  # a plan as typed, and all its problems
 VIEWS = (("preview", "f2", "Preview"), ("yaml", "f3", "YAML"), ("diff", "f4", "Diff"), ("command", "f5", "Command"))
 _DIFF_INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
@@ -112,9 +110,10 @@ class LaunchPane(Vertical):
     LaunchPane SentenceLine { background: $ground-head; max-height: 4; }
     """
 
-    def __init__(self, launch: LaunchScreen) -> None:
+    def __init__(self, form: Form, plan: Callable[[], Planned | None], launch: Callable[[], LaunchService]) -> None:
         super().__init__(id="pane")
-        self._launch = launch
+        self._form, self._plan, self._launch = form, plan, launch
+        self._draft: LaunchDraft | None = None  # that the form shows
         self.remarks: tuple[Remark, ...] = ()
         """Why the YAML in the pane is not what the form holds; empty: it is."""
         self._anew = True  # whether the YAML in the pane is that of another recipe still
@@ -153,7 +152,7 @@ class LaunchPane(Vertical):
         strip.tabs = tuple(Tab(name, key.upper(), title) for name, key, title in VIEWS)
         strip.here = view
         self.query_one(ContentSwitcher).current = view
-        self._launch.refresh_bindings()
+        self.screen.refresh_bindings()
 
     def show_remarks(self, remarks: Sequence[Remark]) -> None:
         """Mark the faulty lines of the YAML and list the problems; without problems, describe the text."""
@@ -172,19 +171,18 @@ class LaunchPane(Vertical):
         if text != self._shown:
             self._shown = text
             # Copy the YAML into the form if it is valid; else show its problems and leave the form unchanged.
-            planned, draft = self._launch.plan(), self._launch.draft
+            planned, draft = self._plan(), self._draft
             if planned is None or draft is None or self._anew:
                 return
             draft.yaml = text
-            kept: Mapping[str, Value] = planned[0].values
-            read = self._launch.session.launch.plan_texts.read_yaml(draft.recipe.id, text, kept=kept)
+            read = self._launch().plan_texts.read_yaml(draft.recipe.id, text, kept=planned[0].values)
             self.remarks = read.problems
             self.show_remarks(read.problems)
             if read.is_valid:
-                self._launch.form.put_texts(draft.texts_for(read.values))
+                self._form.put_texts(draft.texts_for(read.values))
 
-    def begin(self) -> None:
-        self._anew, self.remarks = True, ()
+    def begin(self, draft: LaunchDraft) -> None:
+        self._draft, self._anew, self.remarks = draft, True, ()
         self.show_remarks(())
 
     # in sight or not
@@ -192,13 +190,13 @@ class LaunchPane(Vertical):
     @property
     def is_open(self) -> bool:
         """Whether the views are visible: on a wide screen unless hidden."""
-        wide = self._launch.has_class("-wide")
-        return not self._launch.has_class("-no-pane") if wide else self._launch.has_class("-pane")
+        wide = self.screen.has_class("-wide")
+        return not self.screen.has_class("-no-pane") if wide else self.screen.has_class("-pane")
 
     def show(self, shown: bool) -> None:
-        self._launch.set_class(shown, "-pane")
-        self._launch.set_class(not shown, "-no-pane")
-        self._launch.refresh_bindings()
+        self.screen.set_class(shown, "-pane")
+        self.screen.set_class(not shown, "-no-pane")
+        self.screen.refresh_bindings()
 
     @property
     def next_step(self) -> str:
@@ -217,13 +215,13 @@ class LaunchPane(Vertical):
             self.show(False)
             self._turn_to(names[0])
         if not self.is_open:
-            self._launch.form.resume()
-        elif self._launch.has_class("-narrow") or self.has_focus_within:
+            self._form.resume()
+        elif self.screen.has_class("-narrow") or self.has_focus_within:
             self.keys_to.focus()
         self.draw()
 
     def open(self, view: str) -> None:
-        planned = self._launch.plan()
+        planned = self._plan()
         if view == "yaml" and planned is not None:
             self._draw_yaml(planned[0])
         self.show(True)
@@ -232,9 +230,9 @@ class LaunchPane(Vertical):
         self.draw()
 
     def leave(self) -> None:
-        if not self._launch.has_class("-wide"):
+        if not self.screen.has_class("-wide"):
             self.show(False)
-        self._launch.form.resume()
+        self._form.resume()
 
     # what they hold
 
@@ -245,10 +243,10 @@ class LaunchPane(Vertical):
 
     @work(group="views", exclusive=True)
     async def _draw(self) -> None:
-        planned, draft = self._launch.plan(), self._launch.draft
+        planned, draft = self._plan(), self._draft
         if planned is None or draft is None:
             return
-        view, launch, (plan, problems) = self.here, self._launch.session.launch, planned
+        view, launch, (plan, problems) = self.here, self._launch(), planned
         try:
             if view == "yaml":
                 self._draw_yaml(plan)
@@ -268,7 +266,7 @@ class LaunchPane(Vertical):
         page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
 
     async def _draw_diff(self, plan: LaunchPlan, draft: LaunchDraft) -> None:
-        diffs = await self._launch.session.launch.plan_texts.diff_with(plan, draft.against)
+        diffs = await self._launch().plan_texts.diff_with(plan, draft.against)
         added, removed = (sum(each.count_lines(mark) for each in diffs) for mark in "+-")
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
@@ -281,12 +279,12 @@ class LaunchPane(Vertical):
     @work(group="views-against", exclusive=True)
     async def toggle_comparison_base(self) -> None:
         """Compare with the last launch of the recipe, or again with its defaults."""
-        draft = self._launch.draft
+        draft = self._draft
         if draft is None:
             return
         if draft.against is not None:
             draft.against, draft.against_name = None, ""
-        elif found := await self._launch.session.launch.runs.last_launch_values(draft.recipe.id):
+        elif found := await self._launch().runs.last_launch_values(draft.recipe.id):
             draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
         else:
             self.diff_said.runs = (Span("This recipe has not been launched yet.", "waits"),)
@@ -297,10 +295,10 @@ class LaunchPane(Vertical):
 
     def _draw_yaml(self, plan: LaunchPlan) -> None:
         """Show the form's values, unless the YAML is being edited or has problems."""
-        draft = self._launch.draft
+        draft = self._draft
         if draft is None or ((self.yaml.has_focus or self.remarks) and not self._anew):
             return
-        drafting = self._launch.session.launch.plan_texts
+        drafting = self._launch().plan_texts
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
         self._shown = draft.yaml
         (self.yaml.load_text if self._anew else self.yaml.show)(draft.yaml)
