@@ -628,7 +628,7 @@ async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_l
         session.show()
         await until(pilot, lambda: "▲ stalled" in screen_text(app))
         await pilot.press("A")
-        said = "no step for 60 min after step 9, usually one takes 2 s (by its log)"
+        said = "no step for 1 h after step 9, usually one takes 2 s (by its log)"
         await until(pilot, lambda: f"stall     {said}" in screen_text(app))
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "it stands")
         await until(pilot, lambda: said not in screen_text(app))
