@@ -43,7 +43,7 @@ class Task:
 TASKS = (
     Task("find a faulty node, and why", ("n",),
          ("0015  ✗ reported faulty: PERFORMANCE; failed the last NCCL health scan",)),
-    Task("why a job waits, and when it starts", ("2",), ("starts    at once if nccl-0412 ends; at the latest",),
+    Task("why a job waits, and when it starts", ("2",), ("starts    at once if nccl-0412 or dpo-a3b ends; at the",),
          lambda still: "8 more needed" in still.text()),
     Task("find the NaN line", ("A", "l"), ("loss is NaN since step 118", "nan: 1 of "),
          lambda still: "it 118/1200  loss nan" in still.text()),
