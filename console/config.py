@@ -159,7 +159,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     notifications: Annotated[Notifications, Meta(description="where the console sends alarms")] = Notifications()
     formats: Annotated[tuple[LogFormat, ...], Meta(description="formats of one's own training logs")] = ()
     alarms: Annotated[Thresholds, Meta(description="thresholds of alarms")] = Thresholds()
-    actions: Annotated[Actions, Meta(description="what happens by itself; by default nothing")] = Actions()
+    actions: Annotated[Actions, Meta(description="whose jobs are looked into unasked")] = Actions()
 
 
 class ConfigProblem(Struct, frozen=True):

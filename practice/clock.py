@@ -93,10 +93,6 @@ class Clock:
             if not timer.cancelled:
                 self._set_alarm(timer, timer.due - now)
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait ``seconds`` of practice time."""
-        await asyncio.sleep(max(seconds, 0.0) / self.speed)
-
     def _set_alarm(self, timer: Timer, seconds: float) -> None:
         if self._loop is not None:
             timer.handle = self._loop.call_later(max(seconds, 0.0) / self.speed, timer.call)

@@ -124,7 +124,7 @@ class FakeProfiles:
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
         return self.kept[name]
 
-    async def place_variables(self, name: str = "") -> dict[str, str]:
+    async def place_variables(self) -> dict[str, str]:
         return {}
 
     async def default_name(self) -> str:

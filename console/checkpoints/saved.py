@@ -30,10 +30,6 @@ class SavedState:
     missing: bool = False  # whether the problem is that there is no such folder
 
     @property
-    def last_step(self) -> int | None:
-        return self.survey.last_complete.step if self.survey is not None and self.survey.last_complete else None
-
-    @property
     def in_folder(self) -> SeenFolder | None:
         """The part of it that counts; None while nobody could look."""
         if self.missing:

@@ -147,7 +147,6 @@ class PoolsSnapshot:
     pools: tuple[PoolStatus, ...]
     operations: tuple[GkeOperation, ...]  # of this cluster, latest first
     requests: tuple[ProvisioningRequest, ...]
-    at: float
     unread: tuple[tuple[str, str], ...] = ()  # what could not be read -> why
 
     @property
@@ -323,10 +322,9 @@ class NodePools:
             asyncio.gather(*counts),
         )
         groups = {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
-        now = CLOCK.now()
-        pools = join_pool_data(cluster, operations, groups, self._watched.fleet, now)
+        pools = join_pool_data(cluster, operations, groups, self._watched.fleet, CLOCK.now())
         mine = tuple(each for each in operations if each.cluster == cluster.name)
-        picture = PoolsSnapshot(cluster, pools, mine, found, now, tuple(sorted(unread.items())))
+        picture = PoolsSnapshot(cluster, pools, mine, found, tuple(sorted(unread.items())))
         self._cloud.pools_seen[self._watched.context] = picture
         return picture
 

@@ -132,11 +132,6 @@ class SlowReport:
         return tuple(each for each in self.late if each.suspect)
 
     @property
-    def first(self) -> str:
-        """The slowest rank, as a phrase; empty if none is slow."""
-        return describe_slow_rank(self.slow[0]).removesuffix(".") if self.slow else ""
-
-    @property
     def has_verdict(self) -> bool:
         clears_all = self.bound <= LARGEST_BOUND or any(each.partly for each in self.late)
         unsure = any(each.runs_ahead or each.suspect for each in self.late)

@@ -147,8 +147,8 @@ def _repeat_unit(words: int) -> int:
     return int.from_bytes(b"\1\0\0\0" * words, "little")
 
 
-def close_frame(code: int = 1000) -> bytes:
-    return frame(CLOSE, struct.pack(">H", code))
+def close_frame() -> bytes:
+    return frame(CLOSE, struct.pack(">H", 1000))
 
 
 def close_reason(body: bytes) -> tuple[int, str]:

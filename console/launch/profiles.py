@@ -79,9 +79,9 @@ class Profiles:
                 set_path(found, path, value)
         return found
 
-    async def place_variables(self, name: str = "") -> dict[str, str]:
-        """Variables for a pasted command from a profile (the default one unless named; empty without one)."""
-        name = name or await self.default_name()
+    async def place_variables(self) -> dict[str, str]:
+        """Variables for a pasted command from the default profile; empty without one."""
+        name = await self.default_name()
         if not name:
             return {}
         profile = await self.read(name)

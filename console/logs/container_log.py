@@ -177,7 +177,6 @@ class LogRequest(Struct, frozen=True):
     pod: str
     container: str = ""  # empty: the pod's only container, or the one the pod names as its default
     tail: int | None = None
-    since: float = 0.0  # seconds since the epoch
     previous: bool = False
     follow: bool = True
     most: int = 0  # bytes after which a log that is not followed is given up; 0: never
@@ -238,7 +237,7 @@ class LogStream:
         self._opened = self._waits_since = monotonic()
         self._waited = 0.0  # seconds until the last piece came, with all before it read; then `_waits_since`
         self.restarts = restarts
-        self.memory = memory or ResumeCursor(whole=wanted.tail is None and not wanted.since)
+        self.memory = memory or ResumeCursor(whole=wanted.tail is None)
         self._client = client
         self._wanted = wanted
         self._clean = clean
@@ -419,11 +418,7 @@ class LogStream:
         return self._drop_known_lines(rest)
 
     def _drop_known_lines(self, raws: list[bytes]) -> list[TimedLine]:
-        if not raws:
-            return []
-        since = self._wanted.since
-        lines = self.memory.drop_repeated(split_timestamps(self._clean(raws) if self._clean else raws))
-        return [line for line in lines if line[0] >= since] if since else lines
+        return self.memory.drop_repeated(split_timestamps(self._clean(raws) if self._clean else raws)) if raws else []
 
 
 async def follow_log(
@@ -459,10 +454,8 @@ def _query_parameters(wanted: LogRequest, last: float) -> dict[str, str]:
     elif wanted.follow:
         params["follow"] = "true"
     if last:
-        params["sinceTime"] = format_time(max(int(last) - OVERLAP_SECONDS, int(wanted.since)))
+        params["sinceTime"] = format_time(max(int(last) - OVERLAP_SECONDS, 0))
         return params
-    if wanted.since:
-        params["sinceTime"] = format_time(int(wanted.since))
     if wanted.tail is not None:
         params["tailLines"] = str(wanted.tail)
     return params

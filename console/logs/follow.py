@@ -175,7 +175,6 @@ class LogService:
         *,
         container: str = "",
         tail: int | None = None,
-        since: float = 0.0,
         previous: bool = False,
         follow: bool = True,
         drawn: bool = False,
@@ -184,7 +183,7 @@ class LogService:
         """Yield all lines once, over dropped connections; `drawn`: also progress bars; `memory`: what was given."""
         from console.logs import container_log
 
-        wanted = container_log.LogRequest(namespace, pod, container, tail, since, previous, follow)
+        wanted = container_log.LogRequest(namespace, pod, container, tail, previous, follow)
         return container_log.follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
 
     @asynccontextmanager

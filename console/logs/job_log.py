@@ -88,9 +88,6 @@ class LogCursor:
         self._wanted = wanted
         self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
 
-    def skip_existing(self, parts: Iterable[LogSegment]) -> None:
-        self._at = {part: len(part) for part in parts}
-
     def next_page(self) -> list[RankLine]:
         """The next page of lines in order of time; lines that an unread one may precede are left for later."""
         pages: list[tuple[LogSegment, int, int]] = []
@@ -309,17 +306,13 @@ class JobLog:
         for news in self._listeners:
             news.notify(*parts)
 
-    async def iter_lines(
-        self, wanted: Collection[int] | None = None, *, live: bool = False
-    ) -> AsyncGenerator[list[RankLine], None]:
-        """Yield these ranks' lines in batches by time, stored ones first unless `live`, until the log or job ends."""
+    async def iter_lines(self, wanted: Collection[int] | None = None) -> AsyncGenerator[list[RankLine], None]:
+        """Yield these ranks' lines in batches by time, stored ones first, until the log or job ends."""
         with self.subscribe() as news:
             reader = LogCursor(news, wanted)
             await self.ready.wait()
             while self.once and not self.finished and not self.closed:
                 await news.wait()  # what is not followed is sorted as a whole
-            if live:
-                reader.skip_existing(self.parts)
             slices = WorkSlices()
             while True:
                 over = self.closed or self.finished

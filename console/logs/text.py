@@ -398,7 +398,3 @@ class MemoryText(ListText):
             del self._rows[:gone]
             self.reset()
         return max(0, gone)
-
-    def clear(self) -> None:
-        self._rows = []
-        self.reset()

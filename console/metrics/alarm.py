@@ -171,8 +171,7 @@ class Coverage(Struct, frozen=True):
 
     running: int = 0  # running jobs of the chosen namespaces
     heard: int = 0  # jobs whose log is followed
-    streams: int = 0
-    most: int = 0  # logs that are followed for them, and how many may be
+    most: int = 0  # logs that may be followed for them
     refused: tuple[str, ...] = ()  # why logs cannot be followed, each reason once
     read: int = 0  # running jobs of whose log a line was read
 

@@ -71,7 +71,6 @@ class AlarmMonitor:
         self.coverage = Coverage(
             len(running),
             sum(key in kept for key in keys) + sum(job.is_followed for job in own),
-            sum(job.streams for job in self.jobs.values()),
             self._thresholds.streams,
             tuple(dict.fromkeys(job.refused for job in own if job.refused)),
             sum(key in kept for key in keys) + sum(job.watch.heard_any for job in own),

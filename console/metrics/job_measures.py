@@ -124,7 +124,6 @@ class JobMeasures:
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=MAX_REPLAYED_LINES)
         self._endings: dict[tuple[int, int, str], RankFailure] = {}
         self._nodes: dict[int, str] = {}
-        self._server = ""
         self._woken: set[asyncio.Event] = set()
 
     @property
@@ -294,8 +293,8 @@ class JobMeasures:
         if self.needs_nan_search and self.track is not None:
             self.track.earlier = await beginnings.find_onset(uid, pods, self.track.position())
 
-    def set_job_facts(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
-        self.recipe, self._server = jobset.recipe, server
+    def set_job_facts(self, jobset: JobSet, fleet: Fleet) -> None:
+        self.recipe = jobset.recipe
         every = ranks(jobset, fleet)
         self._nodes |= {rank.number: rank.node for rank in every if rank.node}
         self.started = {each.number: each.pod.main.started for each in every if each.pod and each.pod.main}
@@ -311,9 +310,7 @@ class JobMeasures:
             namespace=namespace,
             job=job,
             uid=self.uid,
-            recipe=self.recipe,
             accelerator=self.accelerator,
-            server=self._server,
             nodes=test.nodes or tuple(dict.fromkeys(self._nodes[each] for each in sorted(self._nodes))),
         )
 
@@ -524,7 +521,7 @@ class JobProgressReader:
         number_of_lines = STEP_LINES if over and not jobset.recipe.startswith("nccl") else TABLE_LINES
         ends: list[LogEnd] = []
         about = JobMeasures(jobset.key)
-        about.set_job_facts(jobset, self._cluster.fleet, "")
+        about.set_job_facts(jobset, self._cluster.fleet)
         for number, pod in likely:
             assert pod is not None
             if pod.main is None or pod.main.state == "waiting":
@@ -578,7 +575,7 @@ class JobProgressReader:
             for at, test in enumerate(tests)
         )
         about.tracks = tuple(tracks)
-        about.set_job_facts(jobset, self._cluster.fleet, "")
+        about.set_job_facts(jobset, self._cluster.fleet)
         found = progress_of_measures(about, now, self._pass_line())
         if found is None:
             return False

@@ -382,7 +382,7 @@ class JobMonitor:
             return True  # of a job that is not heard only the snapshot tells
         self._seen = jobset
         if jobset is not None:
-            self.measures.set_job_facts(jobset, fleet, "")
+            self.measures.set_job_facts(jobset, fleet)
             self._follow_logs(streams)
             every, idle = self._thresholds.gpus, self._asking is None or self._asking.done()
             if every and idle and now > self._asked + every and self._sources.gpus().exporter_of(*self.key):

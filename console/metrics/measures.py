@@ -388,9 +388,7 @@ class MeasureService:
         jobset = fleet.jobsets.get(measures.key)
         measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
         if jobset is not None:
-            measures.set_job_facts(
-                jobset, fleet, self._cluster.current_connection.target.cluster.server if not self._place else ""
-            )
+            measures.set_job_facts(jobset, fleet)
         elif log.kept.note is not None:
             measures.recipe = log.kept.note.recipe
 
@@ -416,9 +414,7 @@ class MeasureService:
         measures.endings_seen = about
         return measures.record_failures([*await log.kept.read_failures(), *seen])
 
-    async def read_earlier_runs(
-        self, measures: JobMeasures, most: int = MAX_EARLIER_RUNS
-    ) -> list[tuple[str, TrainingRun]]:
+    async def read_earlier_runs(self, measures: JobMeasures) -> list[tuple[str, TrainingRun]]:
         """Earlier runs of the same recipe with available logs, newest first: (name, run)."""
         from console.logs.store import stored_jobs
 
@@ -435,7 +431,7 @@ class MeasureService:
         ]
         found: list[tuple[str, TrainingRun]] = []
         for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
-            if len(found) == most:
+            if len(found) == MAX_EARLIER_RUNS:
                 break
             async with self.open_job(*key, once=True) as other:
                 async for _ in other.follow_changes():

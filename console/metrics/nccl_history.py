@@ -24,14 +24,12 @@ class MeasuredTest(Struct, frozen=True):
     job: str = ""
     namespace: str = ""
     uid: str = ""
-    recipe: str = ""
     attempt: int = 0
     rank: int = 0  # rank of the job whose log it stands in
     index: int = 0  # place among the tests of that log
     at: float = 0.0  # when its last line was printed, seconds since the epoch
     nodes: tuple[str, ...] = ()
     accelerator: str = ""  # label of its nodes
-    server: str = ""  # address of the cluster's API server
 
     @property
     def name(self) -> tuple[str, int, int, int]:

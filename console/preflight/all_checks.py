@@ -273,12 +273,10 @@ class Preflight:
     def __init__(self, cluster: CheckedCluster, values: PlanValues, *, limit: float = CHECK_TIMEOUT) -> None:
         self._cluster, self._values, self._limit = cluster, values, limit
 
-    def launch_needs(
-        self, plan: LaunchPlan | None = None, *, namespace: str = "", bucket: str = "", registry: str = ""
-    ) -> LaunchNeeds:
+    def launch_needs(self, plan: LaunchPlan | None = None, *, bucket: str = "", registry: str = "") -> LaunchNeeds:
         """What a plan needs; without a plan the cluster as a whole is checked."""
         if plan is None:
-            return LaunchNeeds(namespace or self._cluster.watch.namespace, bucket=bucket, registry=registry)
+            return LaunchNeeds(self._cluster.watch.namespace, bucket=bucket, registry=registry)
         return LaunchNeeds(plan.namespace, plan.recipe, plan.name, self._values(plan), bucket, registry)
 
     def pending_checks(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
@@ -310,11 +308,9 @@ class Preflight:
             questions.close()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def run_all(
-        self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
-    ) -> tuple[Check, ...]:
+    async def run_all(self, wish: LaunchNeeds, ids: Collection[str] = ()) -> tuple[Check, ...]:
         """Run the checks as `run` does, and return them in the order of the table."""
-        found = [check async for check in self.run(wish, ids, within=within)]
+        found = [check async for check in self.run(wish, ids)]
         return tuple(sorted(found, key=lambda check: check.id))
 
     async def before_launch(

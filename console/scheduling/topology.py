@@ -72,11 +72,6 @@ class Host(Struct, frozen=True):
         """Number of GPUs that a new pod could get now."""
         return sum(pip.state is GpuState.FREE for pip in self.pips)
 
-    @property
-    def out_of_use(self) -> int:
-        """Number of GPUs that are neither held nor available."""
-        return self.total - self.used - self.free
-
 
 class HostGroup(Struct, frozen=True, dict=True):
     """A group of hosts; not slotted, because sums are cached in its `__dict__`."""
@@ -116,11 +111,10 @@ class Block(HostGroup, frozen=True):
 
 
 class LargestFree(Struct, frozen=True):
-    """The largest free groups, in GPUs of completely free hosts; the names are empty if nothing is free."""
+    """The largest free groups, in GPUs of completely free hosts; the name is empty if nothing is free."""
 
     subblock: str = ""
     in_subblock: int = 0
-    block: str = ""
     in_block: int = 0
     in_all: int = 0
 
@@ -147,9 +141,7 @@ class Floor(HostGroup, frozen=True, dict=True):
             return LargestFree()
         groups = (self.subblocks, self.blocks)
         subblock, block = (max(group, key=lambda each: each.whole_free_gpus) for group in groups)
-        return LargestFree(
-            subblock.name, subblock.whole_free_gpus, block.name, block.whole_free_gpus, self.whole_free_gpus
-        )
+        return LargestFree(subblock.name, subblock.whole_free_gpus, block.whole_free_gpus, self.whole_free_gpus)
 
 
 def holder_of(pod: Pod, fleet: Fleet) -> Holder:

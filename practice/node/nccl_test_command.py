@@ -18,7 +18,6 @@ from practice.programs import computed_tables
 from practice.programs.nccl import parse_size
 from practice.programs.recordings import NCCL_SOURCE, all_reduce_header, all_reduce_rows
 
-_HOSTS = "etc/job-worker-services.txt"
 _TEST = re.compile(r"(\w+_perf)\b")
 _OPTIONS = {"-b": "32M", "-e": "32M", "-f": "0"}
 """Options of nccl-tests that say what is measured, and what they are unless given."""

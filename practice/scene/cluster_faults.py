@@ -132,8 +132,6 @@ _CLUSTER_FAULTS: dict[str, Callable[[Storage], None]] = {
     "P34": _create_name_conflict,
     "P36": _remover(WORKLOADPRIORITYCLASSES, "", "high"),
 }
-FAILING_ANYWAY = frozenset({"P20"})
-"""Missing from the start: the Filestore CSI driver is an add-on that the practice cluster does not have."""
 
 
 def requested_check_ids() -> list[str]:

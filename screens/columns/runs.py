@@ -1,4 +1,4 @@
-"""Cells and columns of past runs, release revisions and orphaned resources."""
+"""Cells and columns of past runs, releases and orphaned resources."""
 
 from __future__ import annotations
 

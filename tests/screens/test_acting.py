@@ -1,4 +1,4 @@
-"""What a person does about an alarm, from its page, the job's page and the list, and what happens by itself if set."""
+"""What a person does about an alarm, from its page, the job's page and the list."""
 
 from __future__ import annotations
 

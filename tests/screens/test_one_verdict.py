@@ -162,7 +162,7 @@ def follow(job: JobSet, fleet: Fleet, lines: list[LogLine]) -> JobMeasures:
         measures.store_line(line.time, line.time, line.text, 0)
     if job.finished:
         reader.close()
-    measures.set_job_facts(job, fleet, "")
+    measures.set_job_facts(job, fleet)
     return measures
 
 

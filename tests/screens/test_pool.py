@@ -63,7 +63,7 @@ def picture(*pools: PoolStatus, operations: tuple[GkeOperation, ...] = (REPAIR,)
         network="", subnetwork="", created=NOW, workload_pool="", addons=frozenset(),
         maintenance="Sundays, 02:00 to 08:00 UTC", pools=tuple(each.pool for each in pools),
     )  # fmt: skip
-    return PoolsSnapshot(found, pools, operations, (REQUEST,), NOW)
+    return PoolsSnapshot(found, pools, operations, (REQUEST,))
 
 
 def test_a_pool_whose_last_operation_failed_is_not_well() -> None:

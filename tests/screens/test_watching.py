@@ -540,7 +540,7 @@ async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
 async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
     async with console() as (app, pilot, session):
         await until(pilot, lambda: session.alarms.namespace == "")
-        session.alarms.coverage = Coverage(14, 12, 30, 32)
+        session.alarms.coverage = Coverage(14, 12, 32)
         app.open_page("alarms")
         await until(pilot, lambda: "⚠ Alarms watch 12 of 14 running jobs; the 2 others: only" in screen_text(app))
         app.only_namespace = "team-b"

@@ -42,7 +42,6 @@ if [ -n "$key" ]; then
     fi
 fi
 echo "user $u"
-echo "home $h"
 echo "folder $(pwd)"
 if [ -r "$f" ]; then sed 's/^/authorized /' "$f"; fi
 scan() { ssh-keyscan -T 5 -p PORT 127.0.0.1 2>/dev/null | grep -v '^#' | cut -d' ' -f2-; }
@@ -103,7 +102,6 @@ class PodFacts:
 @dataclass(frozen=True, slots=True)
 class Probe:
     user: str
-    home: str
     folder: str  # working directory of its image
     authorized: tuple[str, ...]
     served: tuple[str, ...]  # host keys that its sshd shows
@@ -164,7 +162,7 @@ def parse_probe(pod: str, answer: str) -> Probe:
     for line in answer.split("\n"):
         name, _, value = line.partition(" ")
         found[name].append(value)
-    user, home, folder = ((found[name] or [""])[0] for name in ("user", "home", "folder"))
+    user, folder = ((found[name] or [""])[0] for name in ("user", "folder"))
     if not _USER.fullmatch(user):
         why = f"Pod {pod} calls its user {user[:64]!r}: that is not a valid user name, so nothing is set up for it."
         raise Unreadable(why)
@@ -174,7 +172,6 @@ def parse_probe(pod: str, answer: str) -> Probe:
         raise Unreadable(why)
     return Probe(
         user=user,
-        home=home,
         folder=folder,
         authorized=tuple(key for each in found["authorized"] if (key := _key_of_line(each))),
         served=tuple(key for each in found["hostkey"] if (key := parse_public_key(each)[0])),

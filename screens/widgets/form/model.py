@@ -176,7 +176,7 @@ class FormModel:
         self._as_text ^= {path}
         self.lay_out(path)
 
-    def toggle_section(self, group: str, keep: str = "") -> None:
+    def toggle_section(self, group: str) -> None:
         if group in self._folded or not any(self._shown(field, "") for field in self.of(group)):
             self._folded.discard(group)
             if not any(self._shown(field, "", opened=False) for field in self.of(group)):
@@ -184,7 +184,7 @@ class FormModel:
         else:
             self._folded.add(group)
             self._opened.discard(group)
-        self.lay_out(keep)
+        self.lay_out()
 
     def open_rest(self, group: str) -> None:
         self._opened.add(group)

@@ -140,7 +140,9 @@ async def test_a_folder_that_the_log_names_is_read_by_commands_in_the_first_pod(
     place = str(tmp_path / "pod/out")
     reader = reader_of(pod, measures(40, place=place))
     found = await reader.read_job("default", "llama")
-    assert (found.problem, found.last_step, found.place) == ("", 40, place)
+    assert found.survey
+    assert found.survey.last_complete
+    assert (found.problem, found.survey.last_complete.step, found.place) == ("", 40, place)
     assert found.by.startswith("1 file in ")
     assert found.by.endswith(" s, by commands in pod 0")
     assert reader.known["default", "llama"] is found

@@ -145,4 +145,4 @@ async def test_project_region_and_registry_fill_in_what_a_pasted_command_leaves_
         "REGION": "us-central1", "CLUSTER_REGION": "us-central1", "ARTIFACT_REGISTRY": "r/x", "KUEUE_NAME": "a4",
     }  # fmt: skip
     await profiles.change_profile("prod", unset=["project"])
-    assert "PROJECT_ID" not in await profiles.place_variables("prod")
+    assert "PROJECT_ID" not in await profiles.place_variables()

@@ -185,15 +185,6 @@ async def test_a_tail_does_not_grow_backwards_over_a_drop() -> None:
         assert await texts(server, tail=2) == ["a", "b"]
 
 
-async def test_since_is_exact() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1.2, b"before")
-        container.say(1.6, b"after")
-        container.end()
-        assert await texts(server, since=START + 1.5) == ["after"]
-
-
 async def test_once_without_following() -> None:
     async with ApiServer() as server:
         container = Container(server)

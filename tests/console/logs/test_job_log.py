@@ -32,16 +32,14 @@ def session_of(tmp_path: Path) -> FakeSession:
 
 
 @asynccontextmanager
-async def reading(
-    session: FakeSession, wanted: Collection[int] | None = None, *, live: bool = False
-) -> AsyncIterator[list[RankLine]]:
+async def reading(session: FakeSession, wanted: Collection[int] | None = None) -> AsyncIterator[list[RankLine]]:
     """The lines of llama, as they come."""
     lines: list[RankLine] = []
 
     async def read() -> None:
         async with (
             session.logs.open_job_log("default", "llama") as log,
-            aclosing(log.iter_lines(wanted, live=live)) as batches,
+            aclosing(log.iter_lines(wanted)) as batches,
         ):
             async for batch in batches:
                 lines.extend(batch)

@@ -248,7 +248,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     await rounds(patrol)
     assert len(cluster.open) == 3
     assert {pod("b", 0), pod("b", 1)} < set(cluster.open), "the largest job comes first"
-    assert patrol.coverage == Coverage(3, 2, 3, 3)
+    assert patrol.coverage == Coverage(3, 2, 3)
     assert patrol.coverage.words == (
         "Alarms watch 2 of 3 running jobs; the other: only restarts and failures are watched (at most 3 logs are "
         "followed)."

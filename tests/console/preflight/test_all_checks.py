@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc
@@ -172,7 +173,7 @@ async def test_logs_of_pods_tell_of_ways_out() -> None:
         await here.session.wait_until_listed("pods")
         pods = here.session.fleet.pods.values()
         pod = max((each for each in pods if each.jobset and each.phase == "Running"), key=lambda each: each.created)
-        wish = here.session.preflight.launch_needs(namespace=pod.namespace)
+        wish = replace(here.session.preflight.launch_needs(), namespace=pod.namespace)
         log = here.cluster.kubelets.find_log(pod.namespace, pod.name, "workload", previous=False)
         log.add(here.cluster.clock.now(), "Get:1 http://archive.ubuntu.com/ubuntu noble InRelease [256 kB]")
         assert f"Pod {pod.name} recently reached the internet: Get:1" in (await here.look("P26", wish)).evidence

@@ -33,7 +33,7 @@ def test_pips_name_the_jobset_that_holds_them_and_its_owner() -> None:
     assert [(pip.holder.kind, pip.holder.name, pip.holder.owner) for pip in held if pip.holder] == [
         ("Pod", "b", ""), ("JobSet", "train", "mira"), ("JobSet", "train", "mira"),
     ]  # fmt: skip
-    assert (made.used, made.free, made.out_of_use) == (3, 5, 0)
+    assert (made.used, made.free) == (3, 5)
 
 
 def test_a_host_that_takes_no_pods_has_nothing_free() -> None:
@@ -70,7 +70,7 @@ def test_the_largest_free_stretch_of_the_floor() -> None:
     nodes = sixteen()
     busy = [pod(f"p{number}", f"n{number:04}") for number in (0, 1, 2, 4, 8, 9, 10, 11)]
     made = floor(nodes, fleet_of(*nodes, *busy))
-    assert made.largest == LargestFree("sub-3", 32, "blk-0", 32, 64)
+    assert made.largest == LargestFree("sub-3", 32, 32, 64)
     assert [(block.name, block.slots) for block in made.blocks] == [("blk-0", 4), ("blk-1", 4)]
     assert [(each.name, each.slots) for each in made.subblocks] == [
         ("sub-0", 1), ("sub-1", 3), ("sub-2", 0), ("sub-3", 4),
