@@ -17,8 +17,14 @@ from msgspec.structs import replace
 from console.kube.objects.workload import Workload as ClusterWorkload
 from console.kube.snapshot import Fleet
 from console.scheduling.kueue_messages import lasting_reason
-from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, kueue_snapshot, kueue_workload, queue_order
-from console.scheduling.quota_accounts import job_name
+from console.scheduling.kueue_snapshot import (
+    closed_reason,
+    gpu_flavors,
+    job_name,
+    kueue_snapshot,
+    kueue_workload,
+    queue_order,
+)
 from kueue_rules import FlavorAssigner, Mode, VirtualCluster, Workload
 
 if TYPE_CHECKING:

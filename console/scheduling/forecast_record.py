@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from console.folders import atomic_write, file_lock, read_own
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
-from console.scheduling.quota_accounts import job_name
+from console.scheduling.kueue_snapshot import job_name
 from console.scheduling.start_windows import SHARE, StartWindow
 
 if TYPE_CHECKING:

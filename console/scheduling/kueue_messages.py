@@ -7,8 +7,7 @@ from msgspec import Struct
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.kueue_snapshot import cluster_queue_name
-from console.scheduling.quota_accounts import job_name
+from console.scheduling.kueue_snapshot import cluster_queue_name, job_name
 from console.scheduling.why_answer import Category
 from trainlog import lazy_pattern
 

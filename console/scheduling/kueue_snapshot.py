@@ -64,6 +64,11 @@ def _held_since(workload: Workload) -> float:
     return reserved.since if reserved else workload.created
 
 
+def job_name(workload: Workload) -> str:
+    """Name of the JobSet, Job or Pod that owns the workload, or of the group of pods."""
+    return workload.owner_name or workload.name
+
+
 def cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
     """The ClusterQueue that it is admitted to or waits for, existing or not; empty if unknown."""
     if workload.cluster_queue:

@@ -28,8 +28,6 @@ from console.scheduling.free_slots import (
 )
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import (
-    QuotaAccount,
-    QuotaHolder,
     QuotaLedger,
     flavor_account,
     ledger,
@@ -39,6 +37,7 @@ from console.scheduling.quota_accounts import (
     shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
+from console.scheduling.why_answer import QuotaAccount, QuotaHolder
 from kueue_rules import (
     HOSTNAME,
     FlavorAssigner,

@@ -9,69 +9,26 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
-from operator import add
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue_snapshot import cluster_queue_name, flavor_of, gpu_flavors, kueue_snapshot, queue_order
-from console.scheduling.why_answer import Category, Why
+from console.scheduling.kueue_snapshot import (
+    cluster_queue_name,
+    flavor_of,
+    gpu_flavors,
+    job_name,
+    kueue_snapshot,
+    queue_order,
+)
+from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, Why
 from kueue_rules import QuotaNode
 
 if TYPE_CHECKING:
     from console.scheduling.kueue_messages import KueueMessage
-
-
-class QuotaAccount(Struct, frozen=True):
-    """Quota of one ClusterQueue for one resource: own, borrowed, used, free; counted in its units."""
-
-    nominal: int = 0  # its own quota
-    used: int = 0  # reserved by its workloads, borrowed quota included
-    free: int = 0  # what it could take now, by borrowing too
-    total: int = 0  # what it could have if nobody else used anything
-    borrowed: int = 0  # what it uses beyond its own quota
-    can_borrow: int = 0  # the part of `free` that is not its own
-    lent: int = 0
-    """The part of its own quota that it does not use and cannot take, because others of the cohort have it."""
-
-    @property
-    def borrows(self) -> int:
-        """GPUs borrowed, plus those that could still be borrowed."""
-        return self.borrowed + self.can_borrow
-
-    @property
-    def sum_text(self) -> str:
-        """The calculation of free quota: "112 own + 8 to borrow - 96 used = 24 free", without zero terms."""
-        parts = [f"{self.nominal:,} own", f"+ {self.borrows:,} to borrow" if self.borrows else ""]
-        parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
-        text = " ".join(filter(None, parts))
-        plain = text == parts[0] and self.nominal == self.free
-        return f"{'' if plain else f'{text} = '}{self.free:,} free"
-
-    @property
-    def limit_text(self) -> str:
-        """The most it could ever use, such as "24 (8 of its own, 16 by borrowing)"."""
-        borrow = self.total - self.nominal
-        return f"{self.total}{f' ({self.nominal} of its own, {borrow} by borrowing)' if borrow > 0 else ''}"
-
-    def __add__(self, other: QuotaAccount) -> QuotaAccount:
-        return QuotaAccount(*map(add, astuple(self), astuple(other)))
-
-
-class QuotaHolder(Struct, frozen=True):
-    """A job that holds quota, and how many GPUs."""
-
-    namespace: str
-    name: str
-    owner: str = ""  # who launched it; empty if it does not say
-    queue: str = ""  # LocalQueue it came by
-    cluster_queue: str = ""
-    gpus: int = 0
-    priority: int = 0
 
 
 class QuotaLedger:
@@ -142,11 +99,6 @@ def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
 
 _PAIRED = 10
 """Only the largest jobs are tried in twos and threes; more would cost more than the answer is worth."""
-
-
-def job_name(workload: Workload) -> str:
-    """Name of the JobSet, Job or Pod that owns the workload, or of the group of pods."""
-    return workload.owner_name or workload.name
 
 
 def workload_named(fleet: Fleet, namespace: str, name: str) -> Workload | None:

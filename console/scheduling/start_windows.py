@@ -24,8 +24,7 @@ from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import NO_OPEN_ENDS, ExpectedStart, all_gpu_flavors, cluster_of, time_limit
-from console.scheduling.kueue_snapshot import queue_order
-from console.scheduling.quota_accounts import job_name
+from console.scheduling.kueue_snapshot import job_name, queue_order
 from console.yielding import WorkSlices
 from kueue_rules import Move, VirtualCluster
 from kueue_rules import Workload as KueueWorkload

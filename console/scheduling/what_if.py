@@ -22,11 +22,11 @@ from console.scheduling.kueue_snapshot import (
     ANY_TAINT,
     closed_reason,
     cluster_queue_name,
+    job_name,
     kueue_snapshot,
     queue_order,
     queue_timestamp,
 )
-from console.scheduling.quota_accounts import job_name
 from console.scheduling.topology import MACHINE_GPUS
 from kueue_rules import Key, PodSet, VirtualCluster, Workload, queued_again, try_order
 

@@ -21,10 +21,11 @@ from console.scheduling.kueue_snapshot import (
     closed_reason,
     cluster_queue_name,
     gpu_flavors,
+    job_name,
     queue_order,
     queue_position,
 )
-from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor_account, job_name
+from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor_account
 from console.scheduling.why_answer import Category, Why
 from kueue_rules import Check, CheckState, open_checks
 

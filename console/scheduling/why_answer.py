@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from operator import add
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
-
+from msgspec.structs import astuple
 
 WAIT_KINDS = (
     "jobsets", "pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes", "resourceflavors",
@@ -51,6 +48,54 @@ class Category(StrEnum):
     RESTARTING = "restarting"
     FAILED = "failed"
     STOPPING = "stopping"
+
+
+class QuotaAccount(Struct, frozen=True):
+    """Quota of one ClusterQueue for one resource: own, borrowed, used, free; counted in its units."""
+
+    nominal: int = 0  # its own quota
+    used: int = 0  # reserved by its workloads, borrowed quota included
+    free: int = 0  # what it could take now, by borrowing too
+    total: int = 0  # what it could have if nobody else used anything
+    borrowed: int = 0  # what it uses beyond its own quota
+    can_borrow: int = 0  # the part of `free` that is not its own
+    lent: int = 0
+    """The part of its own quota that it does not use and cannot take, because others of the cohort have it."""
+
+    @property
+    def borrows(self) -> int:
+        """GPUs borrowed, plus those that could still be borrowed."""
+        return self.borrowed + self.can_borrow
+
+    @property
+    def sum_text(self) -> str:
+        """The calculation of free quota: "112 own + 8 to borrow - 96 used = 24 free", without zero terms."""
+        parts = [f"{self.nominal:,} own", f"+ {self.borrows:,} to borrow" if self.borrows else ""]
+        parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
+        text = " ".join(filter(None, parts))
+        plain = text == parts[0] and self.nominal == self.free
+        return f"{'' if plain else f'{text} = '}{self.free:,} free"
+
+    @property
+    def limit_text(self) -> str:
+        """The most it could ever use, such as "24 (8 of its own, 16 by borrowing)"."""
+        borrow = self.total - self.nominal
+        return f"{self.total}{f' ({self.nominal} of its own, {borrow} by borrowing)' if borrow > 0 else ''}"
+
+    def __add__(self, other: QuotaAccount) -> QuotaAccount:
+        return QuotaAccount(*map(add, astuple(self), astuple(other)))
+
+
+class QuotaHolder(Struct, frozen=True):
+    """A job that holds quota, and how many GPUs."""
+
+    namespace: str
+    name: str
+    owner: str = ""  # who launched it; empty if it does not say
+    queue: str = ""  # LocalQueue it came by
+    cluster_queue: str = ""
+    gpus: int = 0
+    priority: int = 0
 
 
 class Why(Struct, frozen=True):

@@ -16,8 +16,8 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import RecordedWindow, score
-from console.scheduling.kueue_snapshot import queue_position
-from console.scheduling.quota_accounts import job_name, workload_named
+from console.scheduling.kueue_snapshot import job_name, queue_position
+from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf
 from console.scheduling.what_if import what_if as compare
 from console.scheduling.why_answer import WAIT_KINDS

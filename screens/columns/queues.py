@@ -17,9 +17,9 @@ from console.kube.snapshot import Fleet
 from console.metrics.health import Health, HealthLevel
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
-from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder, flavor_account, queue_account
+from console.scheduling.quota_accounts import flavor_account, queue_account
 from console.scheduling.why import why
-from console.scheduling.why_answer import Why
+from console.scheduling.why_answer import QuotaAccount, QuotaHolder, Why
 from screens import wording
 from screens.columns.column import COMMAND, Column, Layout, as_json, fact
 from screens.columns.jobs import health_runs, start_json, start_time

@@ -10,7 +10,7 @@ import pytest
 from console.kube.actions import delete_jobset
 from console.kube.objects.meta import condition
 from console.scheduling.arrivals import read_seen_workloads
-from console.scheduling.quota_accounts import job_name
+from console.scheduling.kueue_snapshot import job_name
 from console.session import Session
 from console.settings import Settings
 from practice.child import PracticeProcess

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, Cohort, Quota, Usage
-from console.scheduling.quota_accounts import QuotaAccount, flavor_account, ledger, queue_account
+from console.scheduling.quota_accounts import flavor_account, ledger, queue_account
+from console.scheduling.why_answer import QuotaAccount
 from tests.fakes import fleet_of
 
 

@@ -17,9 +17,8 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Resource
 from console.kube.objects.workload import CheckState, PodSet, Workload
 from console.scheduling.failure import rank_failures
 from console.scheduling.free_slots import eligible_nodes
-from console.scheduling.quota_accounts import QuotaHolder
 from console.scheduling.why import why
-from console.scheduling.why_answer import Category, Why
+from console.scheduling.why_answer import Category, QuotaHolder, Why
 from tests.fakes import fleet_of
 
 BLOCK = "cloud.google.com/gce-topology-block"

@@ -18,8 +18,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.training_run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart
-from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
-from console.scheduling.why_answer import Category, Why
+from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines, saved_runs, waiting_lines
