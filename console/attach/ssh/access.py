@@ -23,7 +23,8 @@ from console.kube.rank_address import LivePod, RankAddress
 from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
-    from console.attach.ssh.pod_facts import PodFacts, Probe
+    from console.attach.ssh.identities import PodFacts
+    from console.attach.ssh.pod_facts import Probe
     from console.attach.tunnel.engine import PortForwarder
     from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from console.attach.ssh.config import SshHostEntry
-    from console.attach.ssh.pod_facts import PodFacts, Probe
+    from console.attach.ssh.identities import PodFacts
+    from console.attach.ssh.pod_facts import Probe
     from console.kube.client import Client
     from console.kube.login import Login
     from console.kube.rank_address import LivePod

@@ -15,9 +15,9 @@ from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_facts, surroundings
 from console.attach.ssh.config import SshHostEntry
 from console.attach.ssh.editors import STEPS, Step, StepState
-from console.attach.ssh.identities import ApiHostKeys, fingerprint, verify_host_keys
+from console.attach.ssh.identities import ApiHostKeys, PodFacts, fingerprint, verify_host_keys
 from console.attach.ssh.paths import SshPaths
-from console.attach.ssh.pod_facts import PodFacts, Probe
+from console.attach.ssh.pod_facts import Probe
 from console.attach.tunnel.engine import PortForwarder
 from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable

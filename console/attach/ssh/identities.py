@@ -15,7 +15,6 @@ import subprocess
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -31,10 +30,6 @@ from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, HostKeyChanged, NotFound
 from console.folders import atomic_write
 from console.settings import login_name
-
-if TYPE_CHECKING:
-    from console.attach.ssh.pod_facts import PodFacts
-
 
 DEFAULT_KEY_NAMES = (
     "id_ed25519",
@@ -208,6 +203,15 @@ def public_key_of(encoded: str) -> str:
         return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     except (binascii.Error, ValueError, TypeError, UnsupportedAlgorithm):
         return ""  # an error would repeat what it could not read
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    uid: str
+    jobset_uid: str
+    restarts: int
+    secret: str  # the Secret with the keys of its release; empty if it has none
+    public_key: str  # the key that was given at launch (SSH_PUBLIC_KEY), "type base64"; empty if none was
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.attach.ssh.identities import parse_public_key, public_key_of
+from console.attach.ssh.identities import PodFacts, parse_public_key, public_key_of
 from console.decoding import UNREADABLE
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
@@ -88,15 +88,6 @@ class _PodWire(ObjectWire):
 
 class _SecretWire(Wire):
     data: dict[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodFacts:
-    uid: str
-    jobset_uid: str
-    restarts: int
-    secret: str  # the Secret with the keys of its release; empty if it has none
-    public_key: str  # the key that was given at launch (SSH_PUBLIC_KEY), "type base64"; empty if none was
 
 
 @dataclass(frozen=True, slots=True)

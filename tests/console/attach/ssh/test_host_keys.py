@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.attach.ssh.config import PodKeys, SshHostEntry
-from console.attach.ssh.identities import ApiHostKeys, fingerprint, verify_host_keys
-from console.attach.ssh.pod_facts import PodFacts
+from console.attach.ssh.identities import ApiHostKeys, PodFacts, fingerprint, verify_host_keys
 from console.errors import HostKeyChanged, NotFound
 
 A, B, C = (
