@@ -10,7 +10,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from console.errors import BadInput, ConsoleError
@@ -101,13 +100,13 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
     who = load_login(kubeconfig, given.get("context", ""))
     address = RankAddress.parse(given.get("namespace") or who.target.namespace, *words)
-    found = None
+    gc.enable()  # from here on the process may live for days
+    pipe, pod = await PortForwarder(who).open_pipe(address, port, limit=limit, say=warn)
     if name := given.get("entry"):
         from console.attach.ssh.connect import ensure_current_pod
 
-        found = partial(ensure_current_pod, who, name)
-    gc.enable()  # from here on the process may live for days
-    await relay_stdio(PortForwarder(who), address, port, limit=limit, say=warn, found=found)
+        await ensure_current_pod(who, name, pod)
+    await relay_stdio(pipe)
 
 
 def _seconds(text: str) -> float:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,7 @@ from console.kube.kubeconfig import load
 from console.kube.login import Login
 
 if TYPE_CHECKING:
-    from console.attach.tunnel.engine import PortForwarder
     from console.kube.port_forward import Pipe
-    from console.kube.rank_address import LivePod, RankAddress
 
 
 LINGER_SECONDS = 10.0  # seconds of silence until a pipe is closed whose local side has ended; v4 cannot tell
@@ -169,19 +167,8 @@ def load_login(kubeconfig: Path | None, context: str) -> Login:
     return Login(load(kubeconfig).target(context))
 
 
-async def relay_stdio(
-    reach: PortForwarder,
-    address: RankAddress,
-    port: int,
-    *,
-    limit: float,
-    say: Callable[[str], None],
-    found: Callable[[LivePod], Awaitable[None]] | None = None,
-) -> None:
-    """Relay stdin and stdout after telling `found` the pod; raises as `PortForwarder.open`, Unreachable on a break."""
-    pipe, pod = await reach.open_pipe(address, port, limit=limit, say=say)
-    if found is not None:
-        await found(pod)
+async def relay_stdio(pipe: Pipe) -> None:
+    """Relay stdin and stdout to the pipe; raises Unreachable on a break."""
     splice = Relay()
     loop = asyncio.get_running_loop()
     output, source, copying = os.dup(1), os.dup(0), None
