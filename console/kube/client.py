@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreadable
-from console.kube.backoff import DEFAULT_BACKOFF, Backoff
-from console.kube.failures import bad_address_error, connection_error, error_from_response
+from console.kube.failures import (
+    MAX_OF_REFUSAL,
+    bad_address_error,
+    connection_error,
+    error_from_status,
+    read_error_body,
+)
 from console.kube.http import HttpConnections, HttpRequest
-from console.kube.kinds import Kind, kind_named
+from console.kube.kinds import Kind
 from console.kube.login import Login
 from console.kube.objects.meta import Wire
 from console.kube.objects.on_demand import BuildWire, GroupWire, read_object
 from console.kube.objects.pod import NamedWire
 from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.target import Target
-from console.kube.watch import Change, Served, watch_kind
 from console.kube.websocket import WebSocket
 from console.yielding import note_key_press
 
@@ -64,6 +68,15 @@ async def _read_on(pieces: AsyncIterator[bytes], found: list[bytes], most: int) 
         if size > most:
             break
     return size
+
+
+async def _error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
+    """The error for a response with a failure status; closes the response."""
+    try:
+        after, body = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
+    finally:
+        answer.close()
+    return error_from_status(answer.status, body, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
 
 class Client:
@@ -155,7 +168,7 @@ class Client:
             answer = await self._http.send(request, who, doing=doing)
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            error = await error_from_response(answer, doing)
+            error = await _error_from_response(answer, doing)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
@@ -285,14 +298,10 @@ class ApiDiscovery:
 class Connection:
     """A client and the API discovery for one context; it sends nothing until it is used."""
 
-    def __init__(self, target: Target, backoff: Backoff = DEFAULT_BACKOFF) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
         self.client = Client(Login(target))
         self.catalogue = ApiDiscovery(self.client)
-        self._backoff = backoff
-
-    def feed(self, plural: str, namespace: str) -> AsyncGenerator[Change | Served, None]:
-        return watch_kind(self.client, self.catalogue, kind_named(plural), namespace, self._backoff)
 
     async def close(self) -> None:
         await self.client.close()

@@ -18,7 +18,6 @@ from console.errors import (
     TRY_AGAIN,
     BadKubeconfig,
     Conflict,
-    ConsoleError,
     Gone,
     NotAllowed,
     NotFound,
@@ -31,7 +30,6 @@ from console.kube.objects.pod import AFTER_THE_END
 from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
-    from console.kube.http import HttpResponse
     from console.kube.login import Login
 
 
@@ -130,15 +128,6 @@ async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
                 if len(found) > most:
                     break
     return bytes(found)
-
-
-async def error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
-    """The error for a response with a failure status; closes the response."""
-    try:
-        after, body = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
-    finally:
-        answer.close()
-    return error_from_status(answer.status, body, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
 
 _NO_NAME = "its name cannot be resolved"

@@ -205,9 +205,13 @@ class WatchedCluster:
         return YOU if owner and owner == short_name(self._me) else owner
 
     async def _watch_kind(self, kind: str) -> None:
-        from console.kube.watch import MAX_OBJECTS, Disconnected, Listed
+        from console.kube.kinds import kind_named
+        from console.kube.watch import MAX_OBJECTS, Disconnected, Listed, watch_kind
 
-        async with aclosing(self.current_connection.feed(kind, self.namespace)) as changes:
+        connection = self.current_connection
+        async with aclosing(
+            watch_kind(connection.client, connection.catalogue, kind_named(kind), self.namespace)
+        ) as changes:
             async for change in changes:
                 self._apply_change(kind, change)
                 if self._store.object_count(kind) > MAX_OBJECTS:
