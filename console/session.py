@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from console.attach.exec_many import ContainerExec
-    from console.attach.files.copies import FileCopies
+    from console.attach.files.container_copies import FileCopies
     from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
     from console.checkpoints.reader import CheckpointReader
@@ -195,7 +195,7 @@ class Session:
     @property
     def copies(self) -> FileCopies:
         """Copies between this machine and pods."""
-        from console.attach.files.copies import FileCopies
+        from console.attach.files.container_copies import FileCopies
 
         return FileCopies(self.watch)
 

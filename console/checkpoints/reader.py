@@ -22,7 +22,7 @@ from console.metrics.lost_work import saved_folder
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from console.attach.files.copies import FileCopies
+    from console.attach.files.container_copies import FileCopies
     from console.attach.files.pod_files import PodFiles
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.measures import MeasureService

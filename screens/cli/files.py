@@ -26,7 +26,7 @@ from screens.sanitize import one_line
 from screens.wording import size
 
 if TYPE_CHECKING:
-    from console.attach.files.copies import ContainerCopies
+    from console.attach.files.container_copies import ContainerCopies
     from console.session import Session
 
     Listener = Callable[[CopyProgress], None]

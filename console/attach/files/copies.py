@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib
-import os
 import re
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
-
-if TYPE_CHECKING:
-    from console.attach.files.pod_files import PodFiles, PodFolder
-    from console.attach.ssh.client import Sftp
-    from console.kube.watched_cluster import WatchedCluster
-
 
 _JOB = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
 _REMOTE = re.compile(
@@ -198,97 +185,3 @@ class CopyMeter:
 
     def _progress_text(self) -> str:
         return f"{format_size(self.done)} of {format_size(self.total)} are there."
-
-
-def _ignore_progress(_: CopyProgress) -> None: ...
-
-
-class FileCopies:
-    def __init__(self, watched: WatchedCluster) -> None:
-        self._watched = watched
-
-    def for_container(
-        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: CopyMethod | None = None
-    ) -> ContainerCopies:
-        """Copies from and to a container (the first unless named), called `where` in errors, by SFTP or commands."""
-        return ContainerCopies(self._watched, namespace, pod, container, where or f"pod {pod}", way)
-
-
-class ContainerCopies:
-    """Copies to and from one container. CopyFailed, NotFound, NotAllowed, Unreachable, BadInput."""
-
-    def __init__(
-        self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: CopyMethod | None
-    ) -> None:
-        self._watched = watched
-        self._namespace, self._pod, self._container = namespace, pod, container
-        self._where = where
-        self._way = way
-
-    async def fetch(self, source: str, target: str, *, progress: Listener = _ignore_progress) -> CopyReport:
-        """Copy a file or folder of the container to this machine; into `target` if that is a folder."""
-        from console.attach.files.transfer import FetchCopy
-
-        async with self._open_files() as files:
-            return await FetchCopy(files, CopyMeter(progress)).run(source, target)
-
-    async def send(self, source: str, target: str, *, progress: Listener = _ignore_progress) -> CopyReport:
-        from console.attach.files.transfer import SendCopy
-
-        cluster = self._watched.connection_for_change(f"copy {source} to {self._where}").target.cluster
-        if (practice := cluster.practice_folder) and target.startswith("/"):
-            places = practice, Path(tempfile.gettempdir())
-            await _refuse_outside(Path(target), places, f"Nothing is copied to {target}")
-        async with self._open_files() as files:
-            return await SendCopy(files, CopyMeter(progress)).run(source, target)
-
-    async def list_folder(self, path: str) -> PodFolder:
-        return await self.command_files().list_folder(path)
-
-    async def delete(self, path: str) -> None:
-        cluster = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster
-        if practice := cluster.practice_folder:
-            await _refuse_outside(Path(path), (practice,), f"{path} is not deleted")
-        await self.command_files().delete_path(path)
-
-    def command_files(self) -> PodFiles:
-        """Access to the container's files by commands that run in it, without SFTP."""
-        from console.attach.files.pod_files import PodFiles
-        from console.kube.exec import start_process
-
-        client = self._watched.current_connection.client
-        start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
-        return PodFiles(start, self._where)
-
-    @asynccontextmanager
-    async def _open_files(self) -> AsyncIterator[PodFiles]:
-        from console.attach.files.pod_files import SftpFiles
-
-        files = self.command_files()
-        async with AsyncExitStack() as stack:
-            if self._way is CopyMethod.EXEC:
-                yield files
-            else:
-                yield SftpFiles(files.start, self._where, self._open_sftp, stack, only=self._way is CopyMethod.SFTP)
-
-    @asynccontextmanager
-    async def _open_sftp(self) -> AsyncIterator[Sftp]:
-        """An SFTP connection; paramiko is imported here, in a thread, since half of all copies do not need it."""
-        await asyncio.to_thread(importlib.import_module, "console.attach.ssh.client")
-        from console.attach.ssh import client as ssh
-
-        async with ssh.open_sftp(self._watched, self._namespace, self._pod) as sftp:
-            yield sftp
-
-
-async def _refuse_outside(path: Path, folders: tuple[Path, ...], refused: str) -> None:
-    """Raise BadInput for a path of this machine, on which pods of the practice cluster run, outside these folders."""
-
-    def is_outside() -> bool:
-        whole = Path(os.path.normpath(path)).parent.resolve() / path.name
-        return not path.is_absolute() or not any(whole.is_relative_to(folder.resolve()) for folder in folders)
-
-    if await asyncio.to_thread(is_outside):
-        allowed = " and ".join(map(str, folders))
-        hint = f"Only files in {allowed} can be changed."
-        raise BadInput(f"{refused}: pods of the practice cluster run on your own machine.", hint)
