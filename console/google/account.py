@@ -21,7 +21,6 @@ from console.google.clusters import Clusters, GkeCluster, Place, Project
 if TYPE_CHECKING:
     from console.google.api.calls import GoogleSession
     from console.google.api.container import Gke
-    from console.google.node_pools import PoolsSnapshot
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.watched_cluster import WatchedCluster
 
@@ -46,7 +45,6 @@ class Cloud:
         self._reaches: dict[str, GoogleSession] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()
-        self.pools_seen: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster
 
     async def close(self) -> None:
         reaches, self._reaches = list(self._reaches.values()), {}

@@ -300,6 +300,7 @@ class NodePools:
     def __init__(self, watched: WatchedCluster, cloud: Cloud) -> None:
         self._watched = watched
         self._cloud = cloud
+        self._seen: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster
 
     async def read_snapshot(self) -> PoolsSnapshot:
         """Read all pools; what may not be read is listed in the result. Raises if the cluster cannot be read."""
@@ -325,13 +326,13 @@ class NodePools:
         pools = join_pool_data(cluster, operations, groups, self._watched.fleet, CLOCK.now())
         mine = tuple(each for each in operations if each.cluster == cluster.name)
         picture = PoolsSnapshot(cluster, pools, mine, found, tuple(sorted(unread.items())))
-        self._cloud.pools_seen[self._watched.context] = picture
+        self._seen[self._watched.context] = picture
         return picture
 
     @property
     def last_snapshot(self) -> PoolsSnapshot | None:
         """The last result of `read_snapshot` for this cluster; None if there is none."""
-        return self._cloud.pools_seen.get(self._watched.context)
+        return self._seen.get(self._watched.context)
 
     async def _read_group(self, addresses: Sequence[str]) -> InstanceGroup | None:
         return await self._cloud.call("compute", lambda api, login: api.read_instance_groups(login, addresses))

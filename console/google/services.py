@@ -35,7 +35,7 @@ class GoogleServices:
         self.cloud = Cloud(watch, read_only=read_only)
         self._watch, self._logs = watch, logs or _raise_no_cluster
 
-    @property
+    @cached_property
     def node_pools(self) -> NodePools:
         from console.google.node_pools import NodePools
 
