@@ -44,9 +44,10 @@ def main(argv: list[str] | None = None) -> int:
     atexit.register(gc.freeze)  # else Python looks through all objects for what to free before the process ends
     crash.install()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
+        from screens.cli.command_line import parser_of_line
         from screens.cli.completion import complete
 
-        complete()
+        complete(*parser_of_line(os.environ["COMP_LINE"]))
     os.umask(os.umask(0o077) | 0o022)  # whatever the shell says: nobody else may write what this program makes
     if "proxy" in argv:
         gc.disable()  # imports make much and drop nothing: looking for what to free costs some of the time

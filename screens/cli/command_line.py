@@ -236,6 +236,20 @@ def whole_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def parser_of_line(line: str) -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
+    """The parser, with those of the commands that a line names, and the arguments of all these."""
+    parser = whole_parser()
+    actions = [*parser._actions]
+    for commands in actions:
+        if isinstance(commands, argparse._SubParsersAction):
+            known: dict[str, Any] = commands.choices
+            for name in known.keys() & set(line.split()):
+                if isinstance(known[name], CommandParser):
+                    known[name] = known[name].parser
+                    actions += known[name]._actions
+    return parser, actions
+
+
 class _Version(argparse.Action):
     """Determines the version only on demand, since it asks git for the commit."""
 

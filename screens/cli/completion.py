@@ -6,8 +6,7 @@ Names come from the cluster if they come at once; nothing that fails is told, si
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from threading import Thread
 from typing import Any, Literal
@@ -17,7 +16,6 @@ import msgspec
 from console.errors import ConsoleError
 from console.session import load_catalog
 from screens.cli.arguments import Command, Commands, Options, word
-from screens.cli.command_line import CommandParser, whole_parser
 from screens.cli.output import print_line
 
 PATIENCE = 0.5
@@ -44,19 +42,10 @@ def print_script(options: CompletionOptions) -> int:
     return 0
 
 
-def complete() -> None:
+def complete(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
     """Print the completions for the line in $COMP_LINE and end the process."""
     import argcomplete
 
-    parser = whole_parser()
-    actions = [*parser._actions]
-    for commands in actions:
-        if isinstance(commands, argparse._SubParsersAction):
-            known: dict[str, Any] = commands.choices
-            for name in known.keys() & set(os.environ["COMP_LINE"].split()):
-                if isinstance(known[name], CommandParser):
-                    known[name] = known[name].parser
-                    actions += known[name]._actions
     for action in actions:
         if action.nargs != 0 and action.choices is None:
             action.completer = _completer(action)  # type: ignore[attr-defined]  # argcomplete looks for it there
