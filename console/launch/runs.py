@@ -35,8 +35,8 @@ from console.launch.run_record import (
     update_seen,
 )
 from console.metrics.alarm import Alarm
-from console.metrics.job_measures import END_LINES, find_end
 from console.metrics.job_progress import progress_of_measures
+from console.metrics.progress_reader import END_LINES, find_end
 from console.metrics.seen_time import Span, decode_seen_time, merge_spans
 from console.metrics.start_phase import longest_phases
 from console.scheduling.ranks import first_failure, ranks

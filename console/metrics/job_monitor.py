@@ -440,9 +440,8 @@ class JobMonitor:
                     ]
                     await self._feed_lines(rank, lines)
                     if self._seen is not None and rank == self._teller:
-                        await self.measures.find_nan_onset(
-                            self._sources.measures().progress_reader.beginnings, self._seen.uid, [pod]
-                        )
+                        onset = self._sources.measures().progress_reader.beginnings
+                        await onset.complete(self.measures, self._seen.uid, [pod])
         except ConsoleError as error:
             self.refused = error.message
         finally:

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from threading import RLock
-from typing import TYPE_CHECKING
 
 from console.logs.line import LogLine, RankLine
+from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.own_formats import load_own_formats
 from console.metrics.seen_time import TableRecorder
 from console.metrics.training_run import TrainingRun
 from trainlog import NcclParser, NcclTest, TrainingParser
-
-if TYPE_CHECKING:
-    from console.metrics.job_measures import JobMeasures
-
 
 SHORT_LOG = 250  # lines; to learn a layout costs as much as to parse 300
 _NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")

@@ -19,9 +19,10 @@ from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine
 from console.metrics.health import job_health, open_end
-from console.metrics.job_measures import JobMeasures, JobProgressReader
+from console.metrics.job_measures import JobMeasures
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
+from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
 from console.scheduling.arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
@@ -375,7 +376,7 @@ class MeasureService:
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
             pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
-            await measures.find_nan_onset(self.progress_reader.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
+            await self.progress_reader.beginnings.complete(measures, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _publish_change(self, measures: JobMeasures, log: JobLog) -> None:
         """Notify all readers of a change, and store finished tests."""

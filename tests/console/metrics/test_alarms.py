@@ -21,8 +21,8 @@ from console.metrics.alarm import Alarm, AlarmKind, Coverage
 from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmMonitor, AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
-from console.metrics.job_measures import NanOnsetFinder
 from console.metrics.job_monitor import QUIET_SECONDS, JobMonitor, MonitorSources
+from console.metrics.progress_reader import NanOnsetFinder
 from console.metrics.seen_time import SpanKind
 from console.metrics.training_run import Slowdown
 from tests.fakes import fleet_of

@@ -20,9 +20,10 @@ from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
 from console.logs.line import LogLine, RankLine
 from console.metrics.alarm_rules import AlarmWatch
-from console.metrics.job_measures import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_LINES, JobMeasures
+from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.measured_log import LogReader, read_lines
+from console.metrics.progress_reader import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_LINES
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import run_facts

@@ -1,0 +1,306 @@
+"""How far each job of a list is, read from the ends of logs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from console.errors import ConsoleError
+from console.kube.arrivals import CLOCK
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.pod import Pod
+from console.logs.line import LogLine
+from console.logs.log_end import LogEnd, combine_ends, find_log_end, read_end
+from console.metrics.job_measures import JobMeasures
+from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
+from console.metrics.measured_log import read_lines
+from console.metrics.nccl_history import MeasuredTest, NcclHistory
+from console.metrics.start_phase import PULL, StartPhase, pull_phase
+from console.scheduling.ranks import Rank, first_failure, ranks
+from trainlog import RunPosition
+
+if TYPE_CHECKING:
+    from console.kube.watched_cluster import WatchedCluster
+
+ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
+POLL_SECONDS = 8.0  # seconds after which a running job is looked at again
+MAX_FAILURES = 5  # refused looks at a finished job after which it is not looked at again; each waits twice as long
+MAX_CONCURRENT_READS = 4  # logs that are read at once
+MAX_JOBS = 32  # jobs that are looked at, those on the screen
+READ_TIMEOUT = 6.0  # seconds that reading the end of a log may take
+STEP_LINES, TABLE_LINES = 60, 600  # last lines of a log for training steps, and for the table of a test or the pace
+LOOK_AGAIN_SECONDS, MAX_PODS_LOOKED_AT = 30.0, 64  # between two looks at the logs of all pods, and pods of one look
+END_LINES = 400  # last lines of the log of a pod that failed, which name the reason
+NAN_SEARCH_LINES = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
+
+
+def _shown(progress: JobProgress) -> tuple[object, ...]:
+    return replace(progress, at=0.0, printed=0.0), progress.eta, progress.late
+
+
+def find_end(lines: Sequence[LogLine], pod: int, failed: Rank | None) -> LogEnd | None:
+    """How the program of a pod ended by the end of its log; `failed`: the pod that failed first, of a job that did."""
+    if failed is None or failed.number != pod:
+        return find_log_end(lines, pod, CLOCK.now())
+    when = failed.ended.finished if failed.ended else 0.0
+    return read_end([line.text for line in lines], failed.exit_code or 1, when, pod, kept=False)
+
+
+class NanOnsetFinder:
+    """Finds the step at which the loss became NaN by reading the log back, once for all readers."""
+
+    def __init__(self, read_tail: ReadTail) -> None:
+        self._read_tail = read_tail
+        self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
+        self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def reset(self) -> None:
+        self._known, self._searched = {}, set()
+
+    async def complete(self, measures: JobMeasures, uid: str, pods: Sequence[Pod]) -> None:
+        """Search older log lines for the step since which the loss is NaN, if it is still unknown."""
+        if measures.needs_nan_search and measures.track is not None:
+            measures.track.earlier = await self.find_onset(uid, pods, measures.track.position())
+
+    async def find_onset(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
+        """The position including the step where the loss became NaN, if one of these pods' logs still has it."""
+        async with self._locks[uid]:
+            if uid in self._known:
+                where = where.with_nan_onset(self._known[uid])
+            if where.nan and where.nan_from is None and uid not in self._searched:
+                for pod in pods:
+                    if (earlier := await self._read_earlier_position(uid, pod)) is not None:
+                        where = where.with_nan_onset(earlier)
+                        break
+            self._known[uid] = where
+        return where
+
+    async def _read_earlier_position(self, uid: str, pod: Pod) -> RunPosition | None:
+        with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
+            async with asyncio.timeout(READ_TIMEOUT):
+                lines = await self._read_tail(pod, NAN_SEARCH_LINES)
+            _, tracks, _ = await asyncio.to_thread(read_lines, lines)
+            if tracks:
+                self._searched.add(uid)
+                return tracks[-1].position()
+        return None
+
+
+class JobProgressReader:
+    """The last known progress of each job, for lists of jobs."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        kept: Callable[[], NcclHistory],
+        pass_line: Callable[[], float],
+        read_tail: ReadTail | None = None,
+        live: Callable[[tuple[str, str]], JobMeasures | None] = lambda _: None,
+        earlier: Callable[[JobSet, str], Awaitable[Sequence[float]]] | None = None,
+        earlier_phases: Callable[[JobSet], Awaitable[Mapping[str, float]]] | None = None,
+    ) -> None:
+        """`live`: returns the measures of a job whose log is being followed, so that its log need not be read.
+
+        `earlier`: TFLOP/s of one GPU in earlier runs of a job's recipe on as many GPUs; `earlier_phases`: how long
+        the phases of their start took at most.
+        """
+        self._earlier, self._earlier_phases = earlier, earlier_phases
+        self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
+        self._read_tail = read_tail or self._read_tail_of_log
+        self.beginnings = NanOnsetFinder(self._read_tail)
+        self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
+        self._asked: dict[str, float] = {}
+        self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
+        self._over: set[str] = set()
+        self._looked: dict[str, float] = {}  # when the logs of all pods of a job were looked at for an end
+        self._ends: dict[str, LogEnd | None] = {}  # what that found
+        self._believed = WeakValueDictionary[str, JobMeasures]()  # of followed logs those read up to what was known
+        self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
+
+    def reset(self) -> None:
+        """Drop everything, because the cluster has changed."""
+        self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
+        self._looked, self._ends = {}, {}
+        self._believed.clear()
+        self.beginnings.reset()
+
+    def progress_of(self, uid: str) -> JobProgress | None:
+        return self.known.get(uid)
+
+    async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
+        """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""
+        now, gate = time.monotonic(), asyncio.Semaphore(MAX_CONCURRENT_READS)
+        jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
+        live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}
+        progress = (
+            (uid, progress_of_measures(measures, CLOCK.now() - measures.missing_seconds, self._pass_line()))
+            for uid, measures in live.items()
+            if not measures.is_reading_old_lines
+        )
+        followed = {
+            uid: found for uid, found in progress if found is not None and self._has_caught_up(uid, live[uid], found)
+        }
+        by_uid = {each.uid: each for each in jobsets}
+        for uid, found in followed.items():
+            if found.start is not None and self._earlier_phases is not None:
+                live[uid].earlier_phases = await self._earlier_phases(by_uid[uid])
+        changed = [
+            self._store_progress(
+                uid, await self._find_end(by_uid[uid], await self._compare(by_uid[uid], found, live[uid].accelerator))
+            )
+            for uid, found in followed.items()
+        ]
+        soon = {uid for uid, measures in live.items() if measures.is_reading_old_lines and uid in self.known}
+        due = [each for each in jobsets[:MAX_JOBS] if each.uid not in {*followed, *soon} and self._is_due(each, now)]
+
+        async def update_job(jobset: JobSet) -> bool:
+            async with gate:
+                return await self._read_progress(jobset)
+
+        return any([*changed, *await asyncio.gather(*(update_job(jobset) for jobset in due))])
+
+    async def _find_end(self, jobset: JobSet, found: JobProgress) -> JobProgress:
+        """The progress with the end of any pod's program, where the pod that tells steps tells no more of them."""
+        if not found.late or found.nan or jobset.finished:
+            return found
+        uid, now = jobset.uid, time.monotonic()
+        if now > self._looked.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:
+            every = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+            gate = asyncio.Semaphore(MAX_CONCURRENT_READS)
+
+            async def read_end(number: int, pod: Pod) -> LogEnd | None:
+                with suppress(ConsoleError, TimeoutError):  # then it is not known to have ended
+                    async with gate, asyncio.timeout(READ_TIMEOUT):
+                        return find_log_end(await self._read_tail(pod, STEP_LINES), number, CLOCK.now())
+                return None
+
+            ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
+            self._looked[uid], self._ends[uid] = now, combine_ends(filter(None, ends))
+        return replace(found, end=self._ends[uid])
+
+    async def _compare(self, jobset: JobSet, found: JobProgress, accelerator: str) -> JobProgress:
+        if self._earlier is None or found.speed is None:
+            return found
+        return compare_with_earlier(found, await self._earlier(jobset, found.speed_metric), accelerator)
+
+    def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
+        """Whether a log that somebody began to follow has been read up to what is known; from then on it is believed.
+
+        A busy machine reads the lines of before with pauses in which nothing tells that more of them are to come.
+        """
+        if self._believed.get(uid) is not measures and found.is_older_than(self.known.get(uid)):
+            return False
+        self._believed[uid] = measures
+        return True
+
+    def _store_progress(self, uid: str, found: JobProgress) -> bool:
+        """Store the progress of a job; returns whether it changed."""
+        before = self.known.get(uid)
+        self.known[uid] = found = keep_previous_verdict(before, found)
+        return before is None or _shown(before) != _shown(found)
+
+    def _is_due(self, jobset: JobSet, now: float) -> bool:
+        if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
+            return False
+        again = POLL_SECONDS * 2.0 ** min(self._failed[jobset.uid], MAX_FAILURES)
+        if now < self._asked.get(jobset.uid, -again) + again:
+            return False
+        self._asked[jobset.uid] = now
+        return True
+
+    async def _read_progress(self, jobset: JobSet) -> bool:
+        pods = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+        known = self._printing.get(jobset.uid)
+        likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
+        over, failed, in_time = jobset.finished, False, True
+        first = first_failure(jobset, self._cluster.fleet) if jobset.state is JobState.FAILED else None
+        likely = list(
+            dict.fromkeys([*((number, pod) for number, pod in pods if first and first.number == number), *likely])
+        )
+        number_of_lines = STEP_LINES if over and not jobset.recipe.startswith("nccl") else TABLE_LINES
+        ends: list[LogEnd] = []
+        about = JobMeasures(jobset.key)
+        about.set_job_facts(jobset, self._cluster.fleet)
+        for number, pod in likely:
+            assert pod is not None
+            if pod.main is None or pod.main.state == "waiting":
+                continue
+            try:
+                async with asyncio.timeout(READ_TIMEOUT):
+                    lines = await self._read_tail(pod, max(number_of_lines, END_LINES) if first else number_of_lines)
+            except (ConsoleError, TimeoutError) as error:
+                failed = True  # the list stays as it was; the job's page says why its log cannot be read
+                in_time = in_time and not isinstance(error, TimeoutError)
+                continue
+            ends += filter(None, [find_end(lines, number, first)])
+            for line in lines:
+                about.feed_start(number, line.time, line.text)
+            if await self._read_rank(jobset, number, pod, lines, combine_ends(ends)):
+                if over:
+                    self._over.add(jobset.uid)
+                return True
+        changed = bool(ends) and self._store_progress(
+            jobset.uid, JobProgress(end=combine_ends(ends), at=CLOCK.now(), printed=max(each.time for each in ends))
+        )
+        if not ends and not over and not failed:
+            changed = await self._store_start(jobset, about.start)
+        self._failed[jobset.uid] += over and failed
+        if over and (not failed or (in_time and self._failed[jobset.uid] >= MAX_FAILURES)):
+            self._over.add(jobset.uid)
+        return changed
+
+    async def _store_start(self, jobset: JobSet, start: StartPhase | None) -> bool:
+        """Store what a job does of which no step is known yet; returns whether that changed."""
+        known = self.known.get(jobset.uid)
+        if known is not None and known.start is None:
+            return False
+        usual = await self._earlier_phases(jobset) if self._earlier_phases is not None else {}
+        start = pull_phase(ranks(jobset, self._cluster.fleet), usual.get(PULL, 0.0)) or start
+        if start is None:
+            return False
+        start = replace(start, longest=usual.get(start.name, 0.0))
+        return self._store_progress(jobset.uid, JobProgress(start=start, at=CLOCK.now(), printed=start.printed))
+
+    async def _read_rank(
+        self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine], end: LogEnd | None
+    ) -> bool:
+        now = CLOCK.now()
+        last = lines[-1].time if lines else now
+        tests, tracks, printed = read_lines(lines)
+        about = JobMeasures(jobset.key)
+        about.uid = jobset.uid
+        about.tests = tuple(
+            MeasuredTest(test, attempt=jobset.restarts, rank=rank, index=at, at=printed.get(at, last))
+            for at, test in enumerate(tests)
+        )
+        about.tracks = tuple(tracks)
+        about.set_job_facts(jobset, self._cluster.fleet)
+        found = progress_of_measures(about, now, self._pass_line())
+        if found is None:
+            return False
+        self._printing[jobset.uid] = rank
+        ended = [each for each in about.tests if each.test.finished and each.test.rows]
+        if ended:
+            names = {each.name: each for each in self._kept().tests}
+            await self._kept().store(each for each in ended if each.name not in names)
+        where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
+        found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
+        found = await self._find_end(jobset, await self._compare(jobset, found, about.accelerator))
+        return self._store_progress(jobset.uid, found)
+
+    async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:
+        from console.logs import container_log
+
+        wanted = container_log.LogRequest(
+            pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False
+        )
+        async with aclosing(container_log.follow_log(self._cluster.current_connection.client, wanted)) as printed:
+            return [line async for line in printed]
