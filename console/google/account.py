@@ -189,8 +189,20 @@ class Cloud:
 
     async def fetch_server_version(self, cluster: GkeCluster, way: str = "") -> str:
         """Connect to a cluster ("dns" or "ip", else whichever answers) and return its Kubernetes version."""
+        from console.kube.client import Connection
+        from console.kube.kubeconfig import Kubeconfig
+
         token = (await self.open_session()).token
-        return (await fetch_server_version(cluster, token, way, practice=self.practice_folder))[1]
+        chosen = await find_reachable_endpoint(cluster, way)
+        kubeconfig = Kubeconfig()
+        add_to_kubeconfig(kubeconfig, cluster, endpoints(cluster)[chosen], token, practice=self.practice_folder)
+        connection = Connection(kubeconfig.target(cluster.context))
+        try:
+            return await connection.catalogue.server_version()
+        except Unreachable as error:  # a proxy on the way may have taken the connection
+            raise (_private_endpoint_error(cluster) if cluster.private and chosen == "ip" else error) from error
+        finally:
+            await connection.close()
 
     @staticmethod
     async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
@@ -309,30 +321,6 @@ async def _is_reachable(address: str) -> bool:
         return False
     writer.close()
     return True
-
-
-async def fetch_server_version(
-    cluster: GkeCluster,
-    token: Callable[[], Awaitable[tuple[str, float]]],
-    way: str = "",
-    *,
-    practice: Path | None = None,
-) -> tuple[str, str]:
-    """Connect to the cluster; returns the endpoint kind that answered and the Kubernetes version."""
-    from console.kube.client import Connection
-    from console.kube.kubeconfig import Kubeconfig
-
-    chosen = await find_reachable_endpoint(cluster, way)
-    address = endpoints(cluster)[chosen]
-    kubeconfig = Kubeconfig()
-    add_to_kubeconfig(kubeconfig, cluster, address, token, practice=practice)
-    connection = Connection(kubeconfig.target(cluster.context))
-    try:
-        return chosen, await connection.catalogue.server_version()
-    except Unreachable as error:  # a proxy on the way may have taken the connection
-        raise (_private_endpoint_error(cluster) if cluster.private and chosen == "ip" else error) from error
-    finally:
-        await connection.close()
 
 
 def add_to_kubeconfig(

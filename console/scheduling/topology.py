@@ -46,7 +46,6 @@ class Holder(Struct, frozen=True):
 class HostGpu(Struct, frozen=True):
     state: GpuState
     holder: Holder | None = None
-    pod: str = ""  # name of the pod that has it
 
 
 class Host(Struct, frozen=True):
@@ -172,9 +171,8 @@ def _host(node: Node, fleet: Fleet) -> Host:
     has = max(node.gpus, node.gpu_capacity) or MAX_GPUS  # a pod may ask for any number: its kubelet refuses it then
     for pod in sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name)):
         if pod.holds_gpus:
-            pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet), pod.name)] * min(
-                pod.holds_gpus, has, MAX_GPUS - len(pips)
-            )
+            here = min(pod.holds_gpus, has, MAX_GPUS - len(pips))
+            pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet))] * here
     pips += [HostGpu(GpuState.FREE)] * fleet.gpus_free(node)
     pips += [HostGpu(GpuState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
     return Host(node, tuple(pips), node.faults(fleet.at), node.is_starting(fleet.at))
