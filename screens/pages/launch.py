@@ -387,23 +387,20 @@ class LaunchScreen(DraftScreen):
     def take_paste(self, event: Pasted) -> None:
         """Take a values file or helm command that was pasted into a field."""
         event.stop()
-        self._paste(event.text)
+        self.action_paste(event.text)
 
     def on_paste(self, event: events.Paste) -> None:
         """Take a pasted values file or helm command while the recipe list is focused."""
         if self.focused is self.recipes:
             event.stop()
-            self._paste(event.text)
+            self.action_paste(event.text)
 
     @work(group="actions")
-    async def _paste(self, text: str | None = None) -> None:
+    async def action_paste(self, text: str | None = None) -> None:
         self.take_recipe()
         text = text if text is not None else await self.app.push_screen_wait(PasteDialog())
         with self.report_errors("The text could not be read"):
             await apply_paste(self, text or "")
-
-    def action_paste(self) -> None:
-        self._paste()
 
     @work(group="profile")
     async def _lay_default(self, draft: LaunchDraft, untouched: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from rich.segment import Segment
 from textual import events, on
@@ -23,10 +23,6 @@ from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.lines import YES_OR_NO, picked_pieces
 from screens.widgets.line import Inked, fit, line
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from screens.widgets.form.form import Form
-
 
 EDITS = frozenset({"left", "right", "shift+left", "shift+right"})
 """Keys besides letters that mean something for a word."""
@@ -61,6 +57,16 @@ def kept_bindings(bindings: Iterable[BindingType], without: frozenset[str]) -> l
     return kept
 
 
+class FormActions(Protocol):
+    """What keys of an editor or of the search box do to the form around them."""
+
+    def action_enter(self) -> None: ...
+    def action_search(self) -> None: ...
+    def action_step(self, step: int) -> None: ...
+    def search(self, wanted: str) -> None: ...
+    def leave_search(self, *, drop: bool) -> None: ...
+
+
 class Line(Input, Inked, inherit_bindings=False):
     """The editor of one form line: text with completion, a choice of few words, or no value but a cursor.
 
@@ -77,7 +83,7 @@ class Line(Input, Inked, inherit_bindings=False):
     virtual_size = reactive(Size(0, 0))
     """How long the text is; Textual's own would lay out the whole screen anew at every letter."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: FormActions) -> None:
         super().__init__(compact=True, select_on_focus=False)
         self.cursor_blink = False  # what blinks is painted for ever, and this is the only place with keys
         self._form = form
@@ -219,7 +225,7 @@ class Lines(TextArea, inherit_bindings=False):
         TextArea.BINDINGS, frozenset({"ctrl+d", "ctrl+f", "f6", "f7", "pageup", "pagedown"})
     )
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: FormActions) -> None:
         super().__init__("", compact=True, soft_wrap=False, highlight_cursor_line=False)
         self._form = form
 

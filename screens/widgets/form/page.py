@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -14,12 +14,9 @@ from textual.widgets import Input
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens.widgets.bars import SearchLine
-from screens.widgets.form.editors import ChoiceList, Editor, Line, Lines
+from screens.widgets.form.editors import ChoiceList, Editor, FormActions, Line, Lines
 from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_spans
 from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
-
-if TYPE_CHECKING:
-    from screens.widgets.form.form import Form
 
 
 class SearchInput(Input):
@@ -30,7 +27,7 @@ class SearchInput(Input):
         Binding("enter,down,tab", "leave(False)", "To the fields", key_display="⏎", id="form-search.keep"),
     ]
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: FormActions) -> None:
         super().__init__(placeholder="words in a field's title, path or help", compact=True)
         self._form = form
 
@@ -45,7 +42,7 @@ class FormSearch(SearchLine):
 
     DEFAULT_CSS: ClassVar[str] = "FormSearch { display: none; }"
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: FormActions) -> None:
         super().__init__(SearchInput(form))
         self._form = form
 
@@ -77,7 +74,7 @@ class FormPage(Widget):
     }
     """
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: FormActions) -> None:
         super().__init__()
         self.model = FormModel()
         self.offers: Mapping[str, FieldChoices] = {}
