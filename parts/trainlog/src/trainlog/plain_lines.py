@@ -33,17 +33,17 @@ def strip_terminal_codes(raw: bytes) -> str:
     return ANSI.sub("", text) if "\x1b" in text else text
 
 
-_LABELS = (  # what launchers and log readers put in front of a line, and whether it tells processes apart
-    (lazy_pattern(r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?"), True),
-    (lazy_pattern(r"\s*\[(pod/[^\]\s]+)\] ?"), True),
-    (lazy_pattern(r"()\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "), False),
-    (lazy_pattern(r"()\s*\[\+ *[\d.]+\] "), False),
-    (lazy_pattern(r"()\s*> ?"), False),
-    (lazy_pattern(r"\s*(\d+): "), True),
-    (lazy_pattern(r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])"), True),
+_LABEL_PATTERNS = (  # what launchers and log readers put in front of a line, and whether it tells processes apart
+    (r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?", True),
+    (r"\s*\[(pod/[^\]\s]+)\] ?", True),
+    (r"()\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ", False),
+    (r"()\s*\[\+ *[\d.]+\] ", False),
+    (r"()\s*> ?", False),
+    (r"\s*(\d+): ", True),
+    (r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])", True),
 )
-
-
+_LABELS = tuple((lazy_pattern(pattern), tells) for pattern, tells in _LABEL_PATTERNS)
+_LABELLED = lazy_pattern("|".join(pattern for pattern, _ in _LABEL_PATTERNS))
 _IN_LABELS = ":[>\x1b"  # one of these stands in every label, and in no row
 
 
@@ -53,8 +53,8 @@ def split_label(line: str) -> tuple[str, str]:
         return "", line
     if not any(map(line.__contains__, _IN_LABELS)):
         return "", line
-    text, stream = ANSI.sub("", line), ""
-    for _ in range(6):
+    text, stream = ANSI.sub("", line) if "\x1b" in line else line, ""
+    for _ in range(6 if _LABELLED.match(text) else 0):
         for pattern, tells in _LABELS:
             found = pattern.match(text)
             if found:
