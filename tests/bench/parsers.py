@@ -23,16 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PIECE = 1 << 20
-SIZE = 67_000_000
-"""Bytes of each log."""
-SHORT = 100
-"""Bytes of a line below which a log may be read more slowly."""
+SIZE = 67_000_000  # bytes of each log
+SHORT = 100  # bytes of a line below which a log may be read more slowly
 TEXT, JSON = (20.0, 12.0), (15.0, 9.0)
 """MB/s that `a4 read` has to keep, of logs of long and of short lines, where a bare reader has `IDLE`."""
 IDLE = 29.0
 """MB/s of the bare reader on the first log while nothing else uses the machine: who shares its memory slows both."""
-MEMORY = 100.0
-"""MiB that it may take, of a million steps."""
+MEMORY = 100.0  # MiB that it may take, of a million steps
 _MEASURE = (
     "import resource, subprocess, sys\n"
     "subprocess.run(sys.argv[1:], check=True)\n"
@@ -40,8 +37,7 @@ _MEASURE = (
     "print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)"
 )
 """Between the bench and what it measures: the memory of whoever starts a process counts as that process's own."""
-RATIO = 2.5
-"""How many times the time of a bare reader a program's lines may take."""
+RATIO = 2.5  # how many times the time of a bare reader a program's lines may take
 RATIOS = {  # of those whose lines are read one by one: reports of several lines, joined bars, steps that epochs number
     "NeMo-RL": 7, "OLMo": 5.5, "Composer": 12, "PaddleNLP over several lines": 8, "verl, broken by a terminal": 6,
     "Megatron-Bridge without a model": 10, "carriage returns as letters": 4.5, "OpenRLHF": 6.5, "old fairseq": 10,
