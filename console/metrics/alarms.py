@@ -39,10 +39,15 @@ class AlarmMonitor:
     def __init__(self, sources: MonitorSources, thresholds: Thresholds) -> None:
         self._sources, self._cluster, self._thresholds = sources, sources.cluster, thresholds
         self.namespace = ""  # the only one whose jobs are watched; empty: those of all
-        self.jobs = sources.measures().light
+        self.jobs: dict[Key, JobMonitor] = {}  # of which a log or two are followed
+        sources.measures().find_monitored = self._find_measures
         self.past: list[Alarm] = []
         self.coverage = Coverage()
         self._ending: set[asyncio.Task[None]] = set()
+
+    def _find_measures(self, key: Key) -> JobMeasures | None:
+        job = self.jobs.get(key)
+        return job.measures if job is not None and job.is_followed else None
 
     def list_alarms(self) -> list[Alarm]:
         return [*self.past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]

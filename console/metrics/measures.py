@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from console.logs.follow import LogService
     from console.logs.job_log import JobLog
     from console.logs.segment import LogSegment
-    from console.metrics.job_monitor import JobMonitor
     from console.metrics.job_progress import JobProgress
     from console.scheduling.launch_forecast import LaunchDemand
     from trainlog import NcclTest, RunPosition
@@ -156,7 +155,7 @@ class MeasureService:
         self._forecasting = asyncio.Lock()
         self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
         self._noted: object = None  # the workloads that were noted last
-        self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
+        self.find_monitored: Callable[[Key], JobMeasures | None] = lambda _: None  # of jobs followed for alarms
         self.progress_reader = JobProgressReader(
             cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.find_followed,
             lambda jobset, metric: runs().earlier_speeds(jobset.recipe, jobset.gpus, metric),
@@ -263,10 +262,7 @@ class MeasureService:
 
     def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""
-        if key in self._shared:
-            return self._shared[key].measures
-        watcher = self.light.get(key)
-        return watcher.measures if watcher is not None and watcher.is_followed else None
+        return self._shared[key].measures if key in self._shared else self.find_monitored(key)
 
     async def read_log(self, namespace: str, name: str) -> JobMeasures:
         """A job's measures up to now: those that are followed, else its log is read to its end."""

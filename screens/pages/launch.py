@@ -376,7 +376,6 @@ class LaunchScreen(DraftScreen):
         self.pane.toggle_comparison_base()
 
     def action_preflight(self) -> None:
-        """Open the preflight checks of this launch as a page."""
         self.take_recipe()
         if (planned := self.plan()) is not None:
             self.app.open_page("preflight", planned[0])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
@@ -101,7 +100,7 @@ async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
         return found.busbw if found is not None else None
 
     assert await peak_after() == 656.0
-    session.measures.light[key] = cast("Any", SimpleNamespace(measures=measures, is_followed=True))
+    session.measures.find_monitored = {key: measures}.get
     assert await peak_after(*lines[:-2]) == 656.0
     assert await peak_after(lines[-2]) == 656.0
     assert await peak_after(lines[-1]) == 656.0
@@ -109,7 +108,7 @@ async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
     assert await peak_after(*new) == 55.0, "of the next test, whose rows were printed after those that were known"
     measures = JobMeasures(key)
     reader = LogReader(measures, 1)
-    session.measures.light[key] = cast("Any", SimpleNamespace(measures=measures, is_followed=True))
+    session.measures.find_monitored = {key: measures}.get
     assert await peak_after(*lines) == 55.0
 
 
