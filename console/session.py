@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.checkpoints.reader import CheckpointReader
     from console.checkpoints.saved import SavedState
     from console.google.services import GoogleServices
-    from console.hang.inspection import HangProbe
+    from console.hang.inspector import JobInspector
     from console.hang.slow_ranks import SlowReport
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.objects.jobset import JobSet
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.lost_work import SeenFolder
     from console.metrics.measures import MeasureService
-    from console.metrics.seen_time import Span
+    from console.metrics.seen_time import TimeSpan
     from console.metrics.training_run import Slowdown
     from console.preflight.all_checks import Preflight
 
@@ -220,10 +220,10 @@ class Session:
         return GpuReader(self.watch)
 
     @cached_property
-    def hang_probe(self) -> HangProbe:
-        from console.hang.inspection import HangProbe
+    def hang_probe(self) -> JobInspector:
+        from console.hang.inspector import JobInspector
 
-        return self._reset_on_context_change(HangProbe(self.watch, keep=self.diagnoses.record))
+        return self._reset_on_context_change(JobInspector(self.watch, keep=self.diagnoses.record))
 
     @cached_property
     def diagnoses(self) -> Diagnoses:
@@ -269,15 +269,15 @@ class Session:
         self.watch.when_left.append(part.on_context_changed)
         return part
 
-    def _spans_of(self, namespace: str, name: str) -> Sequence[Span]:
+    def _spans_of(self, namespace: str, name: str) -> Sequence[TimeSpan]:
         """What the log of a watched job told of its time, and when a slow rank was found."""
-        from console.metrics.seen_time import SHARES, Span, SpanKind
+        from console.metrics.seen_time import SHARES, SpanKind, TimeSpan
 
         found = self.alarms.list_spans(namespace, name, CLOCK.now()) if self.alarms_enabled else []
         report = self.slow_report((namespace, name))
         late = report.slow if report else ()
         named = [
-            Span(report.at, report.at, SpanKind.NAMED, round(SHARES * each.share), each.rank or 0)
+            TimeSpan(report.at, report.at, SpanKind.NAMED, round(SHARES * each.share), each.rank or 0)
             for each in late
             if report
         ]

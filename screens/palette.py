@@ -84,29 +84,30 @@ class ActiveBindings(NameProvider):
         await self.app.run_action(action, node)
 
 
-class Target(NamedTuple):
+class PageTarget(NamedTuple):
     what: str  # is on the page
     words: str  # that open it, the shortest are those of k9s
     title: str = ""  # where its name is not what it is called
 
 
 PAGES = {
-    "fleet": Target("pools and their hosts: GPUs in use and free, faults, maintenance", "fleet nodes node no pools"),
-    "queues": Target("quota, who holds it, and who waits for what",
+    "fleet": PageTarget("pools and their hosts: GPUs in use and free, faults, maintenance",
+                        "fleet nodes node no pools"),
+    "queues": PageTarget("quota, who holds it, and who waits for what",
                      "queues queue q clusterqueues cq localqueues lq workloads wl"),
-    "jobs": Target("jobs that run, wait or have ended, and why", "jobs job jobsets jobset js"),
-    "pods": Target("pods of all jobs, and what keeps them from running", "pods pod po"),
-    "launch": Target("a form for each recipe, checked as you type", "launch recipes new"),
-    "runs": Target("what was launched from this machine, and how it ended", "runs run history"),
-    "tunnels": Target("ports of this machine that lead to pods", "tunnels tunnel portforwards pf"),
-    "alarms": Target("the last alarms of all jobs that are watched", "alarms alarm"),
-    "preflight": Target("what a launch needs of cluster and project, checked together", "preflight checks"),
-    "images": Target("image builds as they run, and what the registries hold", "images image builds"),
-    "storage": Target("buckets and file systems around the cluster", "storage buckets"),
-    "nodepools": Target("node pools as Google has them, and running operations", "nodepools operations np ops",
+    "jobs": PageTarget("jobs that run, wait or have ended, and why", "jobs job jobsets jobset js"),
+    "pods": PageTarget("pods of all jobs, and what keeps them from running", "pods pod po"),
+    "launch": PageTarget("a form for each recipe, checked as you type", "launch recipes new"),
+    "runs": PageTarget("what was launched from this machine, and how it ended", "runs run history"),
+    "tunnels": PageTarget("ports of this machine that lead to pods", "tunnels tunnel portforwards pf"),
+    "alarms": PageTarget("the last alarms of all jobs that are watched", "alarms alarm"),
+    "preflight": PageTarget("what a launch needs of cluster and project, checked together", "preflight checks"),
+    "images": PageTarget("image builds as they run, and what the registries hold", "images image builds"),
+    "storage": PageTarget("buckets and file systems around the cluster", "storage buckets"),
+    "nodepools": PageTarget("node pools as Google has them, and running operations", "nodepools operations np ops",
                         "node pools"),
-    "context": Target("another cluster of the kubeconfig", "context contexts ctx"),
-    "namespace": Target("lists of one namespace, or of all", "namespace namespaces ns"),
+    "context": PageTarget("another cluster of the kubeconfig", "context contexts ctx"),
+    "namespace": PageTarget("lists of one namespace, or of all", "namespace namespaces ns"),
 }  # fmt: skip
 NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
 MOST = 8  # objects of one kind that are offered

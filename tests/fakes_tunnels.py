@@ -11,7 +11,7 @@ from console.kube.rank_address import PortPair
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.attach.tunnel.published import Profile
+    from console.attach.tunnel.published import TunnelProfile
     from console.kube.rank_address import RankAddress
     from tests.fakes import FakeSession
 
@@ -22,7 +22,7 @@ class FakeTunnels:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.tunnels: list[Tunnel] = []
-        self.saved: list[Profile] = []
+        self.saved: list[TunnelProfile] = []
 
     async def open_tunnel(
         self, address: RankAddress, ports: Sequence[str], *, keep: bool = False
@@ -46,8 +46,8 @@ class FakeTunnels:
         self.tunnels.remove(was)
         return was
 
-    async def list_profiles(self) -> tuple[Profile, ...]:
+    async def list_profiles(self) -> tuple[TunnelProfile, ...]:
         return tuple(self.saved)
 
-    async def save_profile(self, profile: Profile) -> None:
+    async def save_profile(self, profile: TunnelProfile) -> None:
         self.saved.append(profile)

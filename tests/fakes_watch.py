@@ -21,7 +21,7 @@ from console.hang.report import HangReport, TracedProcess
 from console.hang.slow_ranks import SlowReport
 from console.hang.torch_analysis import TorchAnalysis
 from console.kube.find_job import find_job
-from console.metrics.alarm import Alarm, AlarmKind, AlarmReport, Coverage
+from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
 from trainlog import PASS_LINE
@@ -45,7 +45,7 @@ class FakeAlarms:
     def __init__(self) -> None:
         self.thresholds = Thresholds()
         self.kept: set[tuple[str, str]] = set()
-        self.coverage = Coverage()
+        self.coverage = AlarmCoverage()
         self.namespace: str | None = None
         self.latest_alarms: list[Alarm] = []
         self.refused = self.unread = ""

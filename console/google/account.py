@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
 from console.google.api import loaded
-from console.google.clusters import Clusters, GkeCluster, Place, Project
+from console.google.clusters import ClusterPlace, Clusters, GkeCluster, Project
 
 if TYPE_CHECKING:
     from console.google.api.calls import GoogleSession
@@ -43,7 +43,7 @@ class Cloud:
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
         """The region that was named, by the environment at first; counts while no cluster is connected."""
         self._reaches: dict[str, GoogleSession] = {}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, ClusterPlace] = {}
         self._opening = asyncio.Lock()
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ class Cloud:
         assert self._watched is not None
         client = self._watched.current_connection.client
         answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
-        self._places[str(self.practice_folder)] = Place(answer["project"], answer["location"], answer["cluster"])
+        self._places[str(self.practice_folder)] = ClusterPlace(answer["project"], answer["location"], answer["cluster"])
         return answer
 
     async def call(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
@@ -94,7 +94,7 @@ class Cloud:
     async def gke(self) -> Gke:
         return await self.client("container", lambda api, login: api.Gke(login))
 
-    async def place(self) -> Place:
+    async def place(self) -> ClusterPlace:
         """Project and location of the connected cluster; NotFound without one, or if it is not on GKE."""
         if self._watched is None:
             raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
@@ -106,7 +106,7 @@ class Cloud:
             self._places[context] = parse_place(context) or await self._place_by_node(context)
         return self._places[context]
 
-    async def _place_by_node(self, context: str) -> Place:
+    async def _place_by_node(self, context: str) -> ClusterPlace:
         """The place of a cluster with a renamed context, from its nodes' project and its address."""
         assert self._watched is not None
         connection = self._watched.current_connection
@@ -125,7 +125,7 @@ class Cloud:
         authority = connection.target.cluster.certificate_authority_data
         for each in (await (await self.gke()).list_clusters(named[1])).clusters:
             if server in (each.endpoint, each.dns_endpoint) or (authority and authority == each.authority):
-                return Place(each.project, each.location, each.name)
+                return ClusterPlace(each.project, each.location, each.name)
         words = f"Project {named[1]} has no cluster with the address {server}."
         raise NotFound(words, "Name the context gke_PROJECT_LOCATION_NAME.")
 
@@ -182,7 +182,7 @@ class Cloud:
 
     async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
         """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if several match."""
-        place = parse_place(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
+        place = parse_place(name) or (ClusterPlace(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).read_cluster(place.project, place.location, place.cluster)
         return (await self.clusters(projects)).find_by_name(name)
@@ -233,10 +233,10 @@ class Cloud:
             raise in_read_only_mode(what)
 
 
-def parse_place(context: str) -> Place | None:
+def parse_place(context: str) -> ClusterPlace | None:
     """The place in a context name of gcloud's form, gke_PROJECT_LOCATION_NAME; None for other names."""
     named = _CONTEXT.match(context)
-    return Place(*named.groups()) if named else None
+    return ClusterPlace(*named.groups()) if named else None
 
 
 async def _read_clusters(gke: Gke, project: str) -> Clusters:

@@ -16,7 +16,7 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterPlace:
     project: str
     location: str  # a region or a zone
     cluster: str

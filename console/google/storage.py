@@ -107,7 +107,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FolderListing:
     place: GcsPlace
     objects: tuple[StoredObject, ...]  # folders first
     note: str = ""  # what there is to say about it: its checkpoints, a TensorBoard folder
@@ -268,7 +268,7 @@ class CloudStorage:
             sorted(found, key=lambda each: (not each.is_near(region), each.location_type != "region", each.name))
         )
 
-    async def list_folder(self, place: GcsPlace) -> Listing:
+    async def list_folder(self, place: GcsPlace) -> FolderListing:
         """The contents of a folder; checkpoints by iteration, with the one to resume from marked."""
         buckets = await self._buckets_of()
         if place.path and not place.path.endswith("/"):
@@ -278,7 +278,9 @@ class CloudStorage:
         if any(each.title == LATEST_MARKER for each in objects):
             text = (await buckets.read_bytes(GcsPlace(place.bucket, place.folder + LATEST_MARKER), most=100)).strip()
             latest = int(text) if text.isdigit() else None
-        return Listing(place, sort_and_mark_checkpoints(objects, latest), _listing_note(place, objects, latest), more)
+        return FolderListing(
+            place, sort_and_mark_checkpoints(objects, latest), _listing_note(place, objects, latest), more
+        )
 
     async def iter_tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
         async with aclosing((await self._buckets_of()).iter_tree(place)) as found:

@@ -15,7 +15,7 @@ from console.decoding import MAX_PROCESSES, Count, Percent, RankNumber, Text, de
 from console.errors import Unreadable
 from console.hang.flight_recorder import RankDump
 from console.hang.nccl_ras import RasReport
-from console.hang.report import Launcher, PodTrace, TracedProcess
+from console.hang.report import MpiLauncher, PodTrace, TracedProcess
 from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process
 from trainlog import format_ranges
 
@@ -67,7 +67,7 @@ class PodAnswer(msgspec.Struct):
     ras: RasAnswer | None = None
     rdma: Annotated[list[RdmaAnswer], msgspec.Meta(max_length=MAX_PROCESSES)] = []
     recorder: Annotated[list[RankDump], msgspec.Meta(max_length=MAX_PROCESSES)] = []
-    launchers: Annotated[tuple[Launcher, ...], msgspec.Meta(max_length=1000)] = ()
+    launchers: Annotated[tuple[MpiLauncher, ...], msgspec.Meta(max_length=1000)] = ()
     gdb: str = ""
 
     def to_trace(self, pod: PodTrace) -> PodTrace:

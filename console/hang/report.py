@@ -141,7 +141,7 @@ class TracedProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
+class MpiLauncher:
     """An MPI launcher process: mpirun in the first pod, orted in the others."""
 
     program: Text
@@ -166,7 +166,7 @@ class PodTrace:
     reached: bool | None = None  # whether that port was reached from the pod; None: not tried
     unreached: str = ""  # why not
     rdma: tuple[tuple[str, str], ...] = ()  # RDMA devices and the state of their port
-    launchers: tuple[Launcher, ...] = ()  # processes of MPI that start the others
+    launchers: tuple[MpiLauncher, ...] = ()  # processes of MPI that start the others
     gdb: str = ""  # its gdb; empty: it has none
 
 

@@ -12,7 +12,7 @@ from console.scheduling.ranks import format_processes
 from trainlog import format_ranges
 
 if TYPE_CHECKING:
-    from console.hang.report import HangGroup, HangReport, Launcher, PodTrace, TracedProcess
+    from console.hang.report import HangGroup, HangReport, MpiLauncher, PodTrace, TracedProcess
     from console.hang.slow_ranks import SlowReport
 
 MAX_FRAMES = 12  # calls of a stack that are shown
@@ -105,7 +105,7 @@ def format_stack_lines(process: TracedProcess) -> list[str]:
     return [*lines, f"     … {left} more"] if left > 0 else lines
 
 
-def format_kernel_state(process: TracedProcess | Launcher) -> list[str]:
+def format_kernel_state(process: TracedProcess | MpiLauncher) -> list[str]:
     said = [f"pid {process.pid}", f"state {process.state or '?'}"]
     said += [f"in the kernel at {process.wchan}"] if process.wchan else []
     said += [f"{process.threads} thread{'s' if process.threads > 1 else ''}"] if process.threads else []

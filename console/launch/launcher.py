@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm import Alarm
     from console.metrics.job_measures import JobMeasures
     from console.metrics.lost_work import LostWork, SeenFolder
-    from console.metrics.seen_time import Span
+    from console.metrics.seen_time import TimeSpan
     from console.scheduling.what_if import Consequence, WhatIf
     from console.scheduling.why_answer import Why
 
@@ -56,7 +56,7 @@ class LaunchService:
         self,
         cluster: WatchedCluster,
         alarms: Callable[[str, str, float], tuple[Alarm, ...]],
-        spans: Callable[[str, str], Sequence[Span]],
+        spans: Callable[[str, str], Sequence[TimeSpan]],
         read_log: Callable[[str, str], Awaitable[JobMeasures]],
         measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
         folder: Callable[[str, str], SeenFolder | None] = lambda *_: None,

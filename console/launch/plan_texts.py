@@ -44,8 +44,8 @@ from console.launch.schema import Schema, iter_fields, iter_leaf_values, suggest
 from console.launch.set_values import File, coerce_value, iter_field_values
 from console.launch.yaml_read import (
     MAX_TEXT,
-    Node,
     ParsedValues,
+    YamlNode,
     YamlSyntaxError,
     find_schema,
     parse_plain,
@@ -95,12 +95,12 @@ class PlanTexts:
         """The text edited to contain these values; None if the result would not parse to exactly them."""
         defaults = self._catalogue.defaults(plan.recipe)
 
-        def has_value(keys: tuple[str, ...], node: Node, value: Value) -> bool:
+        def has_value(keys: tuple[str, ...], node: YamlNode, value: Value) -> bool:
             part = find_schema(self._schema, keys)
             read = parse_plain(node, part if part is not None else {})
             return type(read) is type(value) and read == value
 
-        def can_stay(keys: tuple[str, ...], node: Node) -> bool:
+        def can_stay(keys: tuple[str, ...], node: YamlNode) -> bool:
             part = find_schema(self._schema, keys)
             if part is None or keys in {("recipe", "id"), ("launchers",)}:
                 return True
@@ -267,7 +267,7 @@ class PlanTexts:
             self._rendered = base, await self._render(base)
         return diff_manifests(self._rendered[1], after)
 
-    def _parse_values_file(self, recipe: str, root: Node | None) -> Draft:
+    def _parse_values_file(self, recipe: str, root: YamlNode | None) -> Draft:
         tree = parse_plain(root, {}) if root else {}
         assert isinstance(tree, Mapping)
         if _is_of_gpu_recipes(tree):

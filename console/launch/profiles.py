@@ -44,7 +44,7 @@ def default_folder() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class LaunchProfile:
     name: str
     values: Mapping[str, Value]  # nested; only what can be used
     places: Mapping[str, str] = field(default_factory=dict)  # of `PLACES`, those that are no values of the chart
@@ -62,7 +62,7 @@ class Profiles:
     async def names(self) -> tuple[str, ...]:
         return await asyncio.to_thread(self._list_names)
 
-    async def read(self, name: str) -> Profile:
+    async def read(self, name: str) -> LaunchProfile:
         """Read a profile; BadInput if it does not exist or is not YAML."""
         return await asyncio.to_thread(self._read, name)
 
@@ -104,7 +104,7 @@ class Profiles:
             await self.read(name)
         await asyncio.to_thread(self._write, self.folder / "default", f"{name}\n")
 
-    async def change_profile(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> Profile:
+    async def change_profile(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> LaunchProfile:
         """Set (`path=value`) and unset (`path`) values in a profile, which is created if it does not exist."""
         if not _NAME.fullmatch(name) or name == "default":
             raise BadInput(f"{name} cannot be the name of a profile.", "Letters, digits, dots, dashes; not default.")
@@ -122,7 +122,7 @@ class Profiles:
     def _list_names(self) -> tuple[str, ...]:
         return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _NAME.fullmatch(path.stem)))
 
-    def _read(self, name: str) -> Profile:
+    def _read(self, name: str) -> LaunchProfile:
         path = self._path(name)
         if not _NAME.fullmatch(name) or not path.is_file():
             known = ", ".join(self._list_names())
@@ -141,9 +141,9 @@ class Profiles:
                 problems.append(FieldProblem(each, words))
         safe, left_out = without_secrets(tuple(fields.values()), nested)
         problems += [FieldProblem(each, f"{each} is a secret, which is not allowed in a profile.") for each in left_out]
-        return Profile(name, safe, places, tuple(problems))
+        return LaunchProfile(name, safe, places, tuple(problems))
 
-    def _change_in_thread(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
+    def _change_in_thread(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> LaunchProfile:
         fields = self._fields()
         tree = parse_settings(settings, {})
         here = {place: as_word(tree.pop(place)) for place in PLACE_KEYS if place in tree and place not in fields}

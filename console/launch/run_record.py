@@ -13,7 +13,7 @@ from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import STOPPED, Alarm, AlarmKind
 from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
-from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time
+from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
 from console.metrics.start_phase import PULL, pull_seconds
 from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
@@ -86,7 +86,7 @@ class RunRecord:
         return self.outcome in OPEN
 
     @property
-    def kept_end(self) -> Span | None:
+    def kept_end(self) -> TimeSpan | None:
         """When its program ended, and its exit code (`last`), of a job whose pods were kept; None: nobody saw that."""
         if f'"{SpanKind.ENDED}"' not in self.seen:
             return None
@@ -259,7 +259,7 @@ def update_from_cluster(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunReco
 
 
 def update_seen(
-    run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[Span], phases: Mapping[str, float] = _NO_PHASES
+    run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[TimeSpan], phases: Mapping[str, float] = _NO_PHASES
 ) -> RunRecord:
     """The record with what this snapshot and the log tell of the run's time; `phases`: of its start."""
     every = ranks(jobset, fleet)
@@ -277,8 +277,8 @@ def update_seen(
         jobset.restarts,
         (
             *spans,
-            *(Span(at, at, SpanKind.FAILED) for at in failures.values() if at),
-            *((Span(suspended.since, fleet.at, SpanKind.QUEUED),) if waits and suspended else ()),
+            *(TimeSpan(at, at, SpanKind.FAILED) for at in failures.values() if at),
+            *((TimeSpan(suspended.since, fleet.at, SpanKind.QUEUED),) if waits and suspended else ()),
         ),
         {**phases, **pull},
     )

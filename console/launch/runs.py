@@ -37,7 +37,7 @@ from console.launch.run_record import (
 from console.metrics.alarm import Alarm
 from console.metrics.job_progress import progress_of_measures
 from console.metrics.progress_reader import END_LINES, find_end
-from console.metrics.seen_time import Span, decode_seen_time, merge_spans
+from console.metrics.seen_time import TimeSpan, decode_seen_time, merge_spans
 from console.metrics.start_phase import longest_phases
 from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.start_windows import PastRun
@@ -59,7 +59,7 @@ READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 
 async def read_last_figures(
     cluster: WatchedCluster, jobset: JobSet, fleet: Fleet
-) -> tuple[dict[str, Any], str, list[Span], Mapping[str, float]]:
+) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
     """Of the first pod's log, else the last one's: final figures by field of RunRecord, lateness, and the time seen.
 
     The latter is spans, and how long the phases of its start took.
@@ -86,7 +86,7 @@ async def read_last_figures(
 
 async def _read_pod_figures(
     cluster: WatchedCluster, number: int, pod: Pod, failed: Rank | None, until: float
-) -> tuple[dict[str, Any], str, list[Span], Mapping[str, float]]:
+) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
     from console.logs import container_log
     from console.logs.line import RankLine
     from console.metrics.job_measures import JobMeasures
@@ -182,7 +182,7 @@ class Runs:
         catalogue: Callable[[], ChartCatalog],
         launcher: Callable[[], Launcher],
         alarms: Callable[[str, str, float], tuple[Alarm, ...]] = lambda *_: (),
-        spans: Callable[[str, str], Sequence[Span]] = lambda *_: (),
+        spans: Callable[[str, str], Sequence[TimeSpan]] = lambda *_: (),
         measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
     ) -> None:
         """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time.
@@ -271,7 +271,7 @@ class Runs:
             self._open.pop(number, None)
         return await self.history.delete_runs(wanted)
 
-    async def read_spans(self, namespace: str, name: str) -> Sequence[Span]:
+    async def read_spans(self, namespace: str, name: str) -> Sequence[TimeSpan]:
         """What consoles saw of the time of a job that has not ended."""
         found = await self._open_runs((namespace, name))
         return decode_seen_time(found[0].seen).spans if found else ()

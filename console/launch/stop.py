@@ -272,7 +272,7 @@ _STATEFUL = "megatron"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-class _Spec(PodSpecWire):
+class _HandMadeSpec(PodSpecWire):
     cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
     selector: dict[str, str] | None = None
 
@@ -281,18 +281,18 @@ class _Status(Wire):
     phase: str | None = None
 
 
-class _Item(ObjectWire):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+class _HandMadeWire(ObjectWire):
+    spec: _HandMadeSpec = msgspec.field(default_factory=_HandMadeSpec)
     status: _Status = msgspec.field(default_factory=_Status)
 
 
 async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[OrphanedResource, ...], tuple[str, ...]]:
     """Pods and Services made by hand (an empty namespace means all), and the kinds that may not be listed."""
-    lists: dict[str, list[_Item]] = {}
+    lists: dict[str, list[_HandMadeWire]] = {}
     hidden = []
     for kind in ("Pod", "Service"):
         try:
-            listed = list_objects(client, object_path(kind, namespace), _Item, f"{kind}s")
+            listed = list_objects(client, object_path(kind, namespace), _HandMadeWire, f"{kind}s")
             lists[kind] = [each async for each in listed]
         except NotAllowed:
             hidden.append(kind)
@@ -306,13 +306,13 @@ async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[Orphaned
     return tuple(found), tuple(hidden)
 
 
-def _is_pod(item: _Item) -> bool:
+def _is_pod(item: _HandMadeWire) -> bool:
     name, role = item.metadata.name or "", labels_of(item.metadata).get("role", "")
     right = role in {"master", "worker"} and name.startswith(f"training-{role}") and _ROLES.fullmatch(name)
     return bool(right) and not item.metadata.owner_references
 
 
-def _is_service(item: _Item) -> bool:
+def _is_service(item: _HandMadeWire) -> bool:
     meta, selector = item.metadata, item.spec.selector or {}
     if meta.owner_references or item.spec.cluster_ip != "None":
         return False
@@ -322,7 +322,7 @@ def _is_service(item: _Item) -> bool:
     return meta.name == role and bool(_ROLES.fullmatch(role))
 
 
-def _orphaned_pod(item: _Item) -> OrphanedResource:
+def _orphaned_pod(item: _HandMadeWire) -> OrphanedResource:
     phase = item.status.phase or "Pending"
     if phase in _ENDED:
         return _make_orphaned("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
@@ -331,7 +331,7 @@ def _orphaned_pod(item: _Item) -> OrphanedResource:
     return _make_orphaned("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
 
-def _orphaned_service(item: _Item, pods: list[_Item], *, seen: bool) -> OrphanedResource:
+def _orphaned_service(item: _HandMadeWire, pods: list[_HandMadeWire], *, seen: bool) -> OrphanedResource:
     """The OrphanedResource for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
     if not seen:
         return _make_orphaned("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
@@ -348,5 +348,5 @@ def _orphaned_service(item: _Item, pods: list[_Item], *, seen: bool) -> Orphaned
     return _make_orphaned("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
 
 
-def _make_orphaned(kind: str, item: _Item, why: str, *, runs: bool) -> OrphanedResource:
+def _make_orphaned(kind: str, item: _HandMadeWire, why: str, *, runs: bool) -> OrphanedResource:
     return OrphanedResource(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)

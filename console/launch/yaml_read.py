@@ -43,7 +43,7 @@ class ParsedValues:
                 return self.lines[keys[:length]]
         return 0
 
-    def parse_group(self, node: Node, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
+    def parse_group(self, node: YamlNode, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
         """Parse a map whose names are properties in the schema."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
@@ -73,7 +73,7 @@ class ParsedValues:
                 values[entry.name] = self._parse_value(entry.value, inner, way, under)
         return values
 
-    def _parse_value(self, node: Node, part: Schema, keys: Keys, kept: Value) -> Value:
+    def _parse_value(self, node: YamlNode, part: Schema, keys: Keys, kept: Value) -> Value:
         """Parse any other value; `kept` is the previous value, for `(hidden)`."""
         self.lines.setdefault(keys, node.line)
         if node.entries is not None:
@@ -95,7 +95,7 @@ class ParsedValues:
         return parse_scalar(node, part)
 
 
-def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) -> ParsedValues:
+def read_values(root: YamlNode | None, schema: Schema, kept: Mapping[str, Value]) -> ParsedValues:
     """Parse the values of a YAML map; `kept` has the values behind `(hidden)`."""
     out = ParsedValues([path for path, part in iter_fields(schema) if not part.get("x-hidden")])
     if root is not None:
@@ -121,7 +121,7 @@ def find_schema(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
     return part
 
 
-def parse_plain(node: Node, part: Schema) -> Value:
+def parse_plain(node: YamlNode, part: Schema) -> Value:
     """The value of a node in its schema's type, even if it is otherwise invalid."""
     if node.entries is not None:
         return {entry.name: parse_plain(entry.value, _child_schema(part, entry.name)) for entry in node.entries}
@@ -137,7 +137,7 @@ def _child_schema(part: Schema, key: str | int) -> Schema:
     return found if isinstance(found, Mapping) else {}
 
 
-def parse_scalar(node: Node, part: Schema) -> Value:
+def parse_scalar(node: YamlNode, part: Schema) -> Value:
     """A scalar in its field's type: for a text field it keeps its spelling, also 1e-5 and yes."""
     text, kind = node.text, part.get("type")
     if node.plain and text in _NULL:
@@ -168,7 +168,7 @@ MAX_DEPTH = 20  # levels of lists and maps within each other
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class YamlNode:
     """One value in the text; positions are character offsets."""
 
     start: int
@@ -179,14 +179,14 @@ class Node:
     plain: bool = False  # a single value without quotes
     flow: bool = False  # a list or map in brackets
     entries: tuple[Entry, ...] | None = None  # of a map
-    items: tuple[Node, ...] | None = None  # of a list
+    items: tuple[YamlNode, ...] | None = None  # of a list
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     name: str
-    key: Node
-    value: Node
+    key: YamlNode
+    value: YamlNode
 
 
 class YamlSyntaxError(BadInput):
@@ -204,7 +204,7 @@ class _YamlReader:
     repeated: list[Remark] = field(default_factory=list)
 
 
-def parse_text(text: str) -> tuple[Node | None, tuple[Remark, ...]]:
+def parse_text(text: str) -> tuple[YamlNode | None, tuple[Remark, ...]]:
     """Parse YAML into a mapping (None if empty), and its duplicate keys; raises TextFault."""
     import yaml  # only forms with a text, and values files, pay for it
 
@@ -239,8 +239,8 @@ def _is_event(event: Any, kind: str) -> bool:
     return type(event).__name__ == kind
 
 
-def _read_document(reading: _YamlReader) -> Node | None:
-    root: Node | None = None
+def _read_document(reading: _YamlReader) -> YamlNode | None:
+    root: YamlNode | None = None
     documents = 0
     for event in reading.events:
         if _is_event(event, "DocumentStartEvent"):
@@ -255,7 +255,7 @@ def _read_document(reading: _YamlReader) -> Node | None:
     return root
 
 
-def _read_node(reading: _YamlReader, event: Any, depth: int) -> Node:
+def _read_node(reading: _YamlReader, event: Any, depth: int) -> YamlNode:
     line = event.start_mark.line + 1
     if _is_event(event, "AliasEvent") or getattr(event, "anchor", None):
         raise YamlSyntaxError("references (&name, *name) are not allowed.", line)
@@ -270,10 +270,10 @@ def _read_node(reading: _YamlReader, event: Any, depth: int) -> Node:
     start, end = event.start_mark.index, event.end_mark.index
     if event.style in ("|", ">"):
         end = start + len(reading.text[start:end].rstrip())
-    return Node(start, end, line, event.start_mark.column, str(event.value), plain=not event.style)
+    return YamlNode(start, end, line, event.start_mark.column, str(event.value), plain=not event.style)
 
 
-def _read_map(reading: _YamlReader, opened: Any, depth: int) -> Node:
+def _read_map(reading: _YamlReader, opened: Any, depth: int) -> YamlNode:
     entries: list[Entry] = []
     seen: dict[str, int] = {}
     while not _is_event(event := next(reading.events), "MappingEndEvent"):
@@ -290,7 +290,7 @@ def _read_map(reading: _YamlReader, opened: Any, depth: int) -> Node:
         entries.append(Entry(key.text, key, value))
     first = entries[0].key if entries else None
     block = not opened.flow_style and first is not None
-    return Node(
+    return YamlNode(
         first.start if block and first else opened.start_mark.index,
         entries[-1].value.end if block else event.end_mark.index,
         opened.start_mark.line + 1,
@@ -300,12 +300,12 @@ def _read_map(reading: _YamlReader, opened: Any, depth: int) -> Node:
     )
 
 
-def _read_list(reading: _YamlReader, opened: Any, depth: int) -> Node:
-    items: list[Node] = []
+def _read_list(reading: _YamlReader, opened: Any, depth: int) -> YamlNode:
+    items: list[YamlNode] = []
     while not _is_event(event := next(reading.events), "SequenceEndEvent"):
         items.append(_read_node(reading, event, depth + 1))
     block = not opened.flow_style and items
-    return Node(
+    return YamlNode(
         opened.start_mark.index,
         items[-1].end if block else event.end_mark.index,
         opened.start_mark.line + 1,

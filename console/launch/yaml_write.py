@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from console.kube.nested_values import Value
 from console.launch.recipes import Field, Recipe
-from console.launch.yaml_read import Entry, Node, YamlSyntaxError, parse_text
+from console.launch.yaml_read import Entry, YamlNode, YamlSyntaxError, parse_text
 
 if TYPE_CHECKING:
-    HasValue = Callable[[tuple[str, ...], Node, Value], bool]  # whether a node of the text says that value
-    CanStay = Callable[[tuple[str, ...], Node], bool]  # whether a node may stay though the values have nothing there
+    HasValue = Callable[[tuple[str, ...], YamlNode, Value], bool]  # whether a node of the text says that value
+    CanStay = Callable[
+        [tuple[str, ...], YamlNode], bool
+    ]  # whether a node may stay though the values have nothing there
 
 _PLAIN = re.compile(r"[A-Za-z_/][\w./@+-]*(?:[:=][\w./@+-]+)*|\d[\w.-]*[A-Za-z_][\w./-]*")
 _NOT_PLAIN = re.compile(  # not text to every YAML reader: Helm's is of YAML 1.1
@@ -137,7 +139,7 @@ def edit_text(before: str, values: Mapping[str, Value], same: HasValue, spare: C
     return edits.apply_edits()
 
 
-def _edit_map(edits: _TextEdits, node: Node, values: Mapping[str, Value], keys: tuple[str, ...]) -> None:
+def _edit_map(edits: _TextEdits, node: YamlNode, values: Mapping[str, Value], keys: tuple[str, ...]) -> None:
     """Rewrite a YAML mapping in place to these values; new names come after its last entry."""
     entries = node.entries or ()
     there = {entry.name for entry in entries}
@@ -173,7 +175,7 @@ def _edit_entry(edits: _TextEdits, entry: Entry, values: Mapping[str, Value], ke
     return True
 
 
-def _can_stay(edits: _TextEdits, node: Node, keys: tuple[str, ...]) -> bool:
+def _can_stay(edits: _TextEdits, node: YamlNode, keys: tuple[str, ...]) -> bool:
     if node.entries and not node.flow:
         return all(_can_stay(edits, each.value, (*keys, each.name)) for each in node.entries)
     return edits.spare(keys, node)
@@ -192,7 +194,7 @@ def _replace_value(edits: _TextEdits, entry: Entry, value: Value) -> None:
         edits.replace(colon + 1, max(node.end, colon + 1), new + indented)
 
 
-def _edit_list(edits: _TextEdits, node: Node, value: Sequence[Value], keys: tuple[str, ...]) -> None:
+def _edit_list(edits: _TextEdits, node: YamlNode, value: Sequence[Value], keys: tuple[str, ...]) -> None:
     """Edit a list: remaining entries keep their lines and comments, others are removed or inserted."""
     old = node.items or ()
     column, place = node.column, edits.text.rfind("\n", 0, node.start) + 1

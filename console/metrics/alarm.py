@@ -166,7 +166,7 @@ class AlarmReport(NamedTuple):
     doing: str = ""  # of a job that has made no step: what it does by its log, and since when
 
 
-class Coverage(Struct, frozen=True):
+class AlarmCoverage(Struct, frozen=True):
     """How many running jobs are watched for alarms."""
 
     running: int = 0  # running jobs of the chosen namespaces

@@ -13,10 +13,10 @@ from console.config import Thresholds, config_in_force
 from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
-from console.metrics.alarm import Alarm, AlarmReport, Coverage
+from console.metrics.alarm import Alarm, AlarmCoverage, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
-from console.metrics.seen_time import Span
+from console.metrics.seen_time import TimeSpan
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
@@ -42,7 +42,7 @@ class AlarmMonitor:
         self.jobs: dict[Key, JobMonitor] = {}  # of which a log or two are followed
         sources.measures().find_monitored = self._find_measures
         self.past: list[Alarm] = []
-        self.coverage = Coverage()
+        self.coverage = AlarmCoverage()
         self._ending: set[asyncio.Task[None]] = set()
 
     def _find_measures(self, key: Key) -> JobMeasures | None:
@@ -73,7 +73,7 @@ class AlarmMonitor:
                 self.past = [*self.past, *job.watch.alarms][-MAX_PAST_ALARMS:]
         keys = {jobset.key for jobset in running}
         own = [job for key, job in self.jobs.items() if key in keys]
-        self.coverage = Coverage(
+        self.coverage = AlarmCoverage(
             len(running),
             sum(key in kept for key in keys) + sum(job.is_followed for job in own),
             self._thresholds.streams,
@@ -205,7 +205,7 @@ class AlarmService:
             return self._kept[key][0]
         return self._patrol.jobs.get(key) if self._patrol else None
 
-    def list_spans(self, namespace: str, name: str, now: float) -> list[Span]:
+    def list_spans(self, namespace: str, name: str, now: float) -> list[TimeSpan]:
         """What the log of a watched job told of its time up to now."""
         heard = self._find_monitor((namespace, name))
         return heard.list_spans(now) if heard is not None else []
@@ -247,8 +247,8 @@ class AlarmService:
             self._rounds.result()
 
     @property
-    def coverage(self) -> Coverage:
-        return self._patrol.coverage if self._patrol else Coverage()
+    def coverage(self) -> AlarmCoverage:
+        return self._patrol.coverage if self._patrol else AlarmCoverage()
 
     async def _update_periodically(self, patrol: AlarmMonitor) -> None:
         while True:

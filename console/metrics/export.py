@@ -57,7 +57,9 @@ def draw_curve_svg(
             values = [(float(row.size), getattr(getattr(row, half), "busbw", None)) for row in each.rows if row.size]
             points = [(size, value) for size, value in values if value is not None]
             if points:
-                lines.append(Line(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name))
+                lines.append(
+                    ChartLine(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name)
+                )
     known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
     band = [(float(size), REFERENCE_BAND[0] * value, REFERENCE_BAND[1] * value) for size, value in known]
     words = format_message_size
@@ -164,7 +166,7 @@ def export_tracks(
     return format_training_csv(tracks)
 
 
-def _metric_lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
+def _metric_lines(name: str, track: TrainingRun, metric: str) -> list[ChartLine]:
     with track.lock:
         column = track.columns.get(metric)
         if column is None or not len(track):
@@ -177,7 +179,7 @@ def _metric_lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
             for value in dict.fromkeys((each.low, each.high))
         ]
         smooth = [(at[place], value) for place, value in column.smoothed(edges, max(5, len(track) // 40))]
-    return [Line(f"{name} raw".strip(), raw, faint=True), Line(f"{name} smoothed".strip(), smooth)]
+    return [ChartLine(f"{name} raw".strip(), raw, faint=True), ChartLine(f"{name} smoothed".strip(), smooth)]
 
 
 # the chart
@@ -188,7 +190,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")  # 
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """A line of a chart: its name, and its points in order."""
 
     name: str
@@ -227,7 +229,7 @@ class Scale:
 
 def draw_line_chart(
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     *,
     x: str,
     y: str,
@@ -279,7 +281,7 @@ def _draw_path(points: Sequence[tuple[float, float]], across: Scale, up: Scale) 
     return " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in points)
 
 
-def _draw_line(line: Line, number: int, across: Scale, up: Scale) -> str:
+def _draw_line(line: ChartLine, number: int, across: Scale, up: Scale) -> str:
     points = [point for point in line.points if math.isfinite(point[1])]
     colour = COLOURS[number % len(COLOURS)]
     style = 'stroke-opacity="0.35" stroke-width="1"' if line.faint else 'stroke-width="2"'
@@ -300,7 +302,7 @@ def _draw_marker(at: float, words: str) -> str:
     )
 
 
-def _draw_legend(lines: Sequence[Line]) -> list[str]:
+def _draw_legend(lines: Sequence[ChartLine]) -> list[str]:
     parts, at = [], _LEFT
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]

@@ -20,7 +20,7 @@ from console.logs.line import LogLine, RankLine
 from console.logs.log_end import END_WORDS, LogEnd, combine_ends, find_log_end, is_begin_line, is_end_line
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.own_formats import load_own_formats
-from console.metrics.seen_time import Span, SpanKind, TableRecorder, end_spans, list_seen
+from console.metrics.seen_time import SpanKind, TableRecorder, TimeSpan, end_spans, list_seen
 from console.metrics.start_phase import LAUNCHER_STAGE, StartPhase, StartRecorder, longest_phases
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import TrainingRun
@@ -118,7 +118,7 @@ class JobMeasures:
         """How its program ended; None: it goes on, or its log does not tell."""
         return combine_ends(self.ends.values())
 
-    def list_spans(self, until: float, limits: Thresholds) -> list[Span]:
+    def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
         """What its log told of its time; `until`: up to when the log is known to have no more, 0.0: to its last line.
 
         The next step or row is late from when the alarms say so.

@@ -31,7 +31,7 @@ from console.metrics.health import is_kept, job_health
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
-from console.metrics.seen_time import Span
+from console.metrics.seen_time import TimeSpan
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun
 from console.scheduling.failure import first_deletion
@@ -228,7 +228,7 @@ class JobMonitor:
             stream.is_lagging for stream in self._streams.values()
         )
 
-    def list_spans(self, now: float) -> list[Span]:
+    def list_spans(self, now: float) -> list[TimeSpan]:
         """What its log told of its time up to now, or to its last line while nobody follows it; [] while it lags."""
         if self.is_lagging:
             return []

@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from console.config import Thresholds
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.seen_time import EVENTS, SeenTime, Span, SpanKind, cut_span
+from console.metrics.seen_time import EVENTS, SeenTime, SpanKind, TimeSpan, cut_span
 from console.metrics.step_cadence import StepCadence
 
 
-class Box(StrEnum):
+class LedgerBox(StrEnum):
     QUEUED = "queued"
     PULL = "pull"  # from admission until all pods run: scheduling, image, init containers
     INIT = "init"  # until the first step begins
@@ -38,40 +38,41 @@ class Box(StrEnum):
 
 
 _WORDS = {  # each begins with the word that is the title of its column, and its key in JSON
-    Box.PULL: "pull (pods and images)", Box.INIT: "init (until the first step)", Box.COMPILE: "compile (first step)",
-    Box.SLOW: "slow (because of a rank)", Box.LOST: "lost (not saved, or done again)",
-    Box.IDLE: "idle (after the end)",
+    LedgerBox.PULL: "pull (pods and images)", LedgerBox.INIT: "init (until the first step)",
+    LedgerBox.COMPILE: "compile (first step)",
+    LedgerBox.SLOW: "slow (because of a rank)", LedgerBox.LOST: "lost (not saved, or done again)",
+    LedgerBox.IDLE: "idle (after the end)",
 }  # fmt: skip
 # What a failure loses. What a slow rank took is gone in any case: that box stays as it was while the run went on.
-_WORK = frozenset({Box.COMPILE, Box.PRODUCTIVE, Box.CHECKPOINT, Box.EVALUATION})
+_WORK = frozenset({LedgerBox.COMPILE, LedgerBox.PRODUCTIVE, LedgerBox.CHECKPOINT, LedgerBox.EVALUATION})
 _FIRST_LINES = 60.0  # seconds after the start of its pods within which the first line of a run is printed
 _NAMED_LATER = 600.0  # seconds for which a rank that was found to be slow explains earlier slow steps, and later ones
 
-Part = tuple[float, float, Box]
+Part = tuple[float, float, LedgerBox]
 
 
 class Ledger(Struct, frozen=True):
     """GPU-milliseconds by box."""
 
     gpus: int = 0
-    boxes: dict[Box, int] = {}
+    boxes: dict[LedgerBox, int] = {}
 
     @property
     def allocated(self) -> int:
         """GPU-milliseconds that were held: all but the time in the queue."""
-        return sum(self.boxes.values()) - self.boxes.get(Box.QUEUED, 0)
+        return sum(self.boxes.values()) - self.boxes.get(LedgerBox.QUEUED, 0)
 
-    def share(self, box: Box) -> float | None:
+    def share(self, box: LedgerBox) -> float | None:
         """Of what was allocated; None where nothing was, and of the time in the queue."""
         held = self.allocated
-        return self.boxes.get(box, 0) / held if held and box is not Box.QUEUED else None
+        return self.boxes.get(box, 0) / held if held and box is not LedgerBox.QUEUED else None
 
     def scale(self, part: int, whole: int) -> Ledger:
         return Ledger(part, {box: took * part // whole for box, took in self.boxes.items()})
 
 
 def sum_ledgers(ledgers: Iterable[Ledger]) -> Ledger:
-    total: dict[Box, int] = {}
+    total: dict[LedgerBox, int] = {}
     gpus = 0
     for ledger in ledgers:
         gpus += ledger.gpus
@@ -102,7 +103,7 @@ def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ())
     """The ledger of a run by its moments, by what was seen of its log, and by its alarms."""
     begin = _ms(run.created)
     end = max(begin, _ms(run.end))
-    took = dict.fromkeys(Box, 0)
+    took = dict.fromkeys(LedgerBox, 0)
     if begin:
         reckoned_to = begin  # nothing counts twice: the clocks of nodes and of the API server are not the same
         for start, stop, box in sorted(_Reckoning(run, seen, tuple(alarms)).list_parts(), key=lambda part: part[:2]):
@@ -110,7 +111,7 @@ def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ())
             if low < high:
                 took[box] += high - low
                 reckoned_to = high
-        took[Box.UNSEEN] += end - begin - sum(took.values())
+        took[LedgerBox.UNSEEN] += end - begin - sum(took.values())
     return Ledger(run.gpus, {box: run.gpus * each for box, each in took.items()})
 
 
@@ -146,40 +147,40 @@ class _Reckoning:
         """The parts of the run in order; what lies between them was not seen."""
         run, ready = self._run, self._ready
         if not run.admitted:
-            return [(run.created, run.end, Box.QUEUED)] if self._spans == [] and not ready else []
-        parts: list[Part] = [(run.created, run.admitted, Box.QUEUED)]
+            return [(run.created, run.end, LedgerBox.QUEUED)] if self._spans == [] and not ready else []
+        parts: list[Part] = [(run.created, run.admitted, LedgerBox.QUEUED)]
         if ready:
-            parts.append((run.admitted, min(ready, run.end), Box.PULL))
+            parts.append((run.admitted, min(ready, run.end), LedgerBox.PULL))
         for before, span in zip([None, *self._spans], self._spans, strict=False):
             parts += self._parts_of(span, before)
         parts = [part for part in parts if part[0] < part[1]]
         for start, end in self._lost:
-            parts = _repaint(parts, start, end, Box.LOST, only=_WORK)
+            parts = _repaint(parts, start, end, LedgerBox.LOST, only=_WORK)
         for span in self._seen.spans:
             if span.kind is SpanKind.QUEUED:
-                parts = _repaint(parts, span.start, span.end, Box.QUEUED)
+                parts = _repaint(parts, span.start, span.end, LedgerBox.QUEUED)
         return parts
 
-    def _parts_of(self, span: Span, before: Span | None) -> list[Part]:
+    def _parts_of(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
         busy = min(span.steps * self._usual, span.end - span.start)  # seconds that its steps usually take
         rest = span.end - busy
         match span.kind:
             case SpanKind.BEFORE:
                 return self._start_parts(span, before)
             case SpanKind.FIRST:
-                return [(span.start, rest, Box.COMPILE), (rest, span.end, Box.PRODUCTIVE)]
+                return [(span.start, rest, LedgerBox.COMPILE), (rest, span.end, LedgerBox.PRODUCTIVE)]
             case SpanKind.CHECKPOINT | SpanKind.EVALUATION:
-                return [(span.start, rest, Box(span.kind)), (rest, span.end, Box.PRODUCTIVE)]
+                return [(span.start, rest, LedgerBox(span.kind)), (rest, span.end, LedgerBox.PRODUCTIVE)]
             case SpanKind.STEPS | SpanKind.SLOW:
                 return self._step_parts(span, 1 - busy / (span.end - span.start) if span.steps else 0.0)
             case SpanKind.ROWS:
-                return [(span.start, span.end, Box.PRODUCTIVE)]
+                return [(span.start, span.end, LedgerBox.PRODUCTIVE)]
             case SpanKind.IDLE:
-                return [(span.start, span.end, Box.IDLE)]
+                return [(span.start, span.end, LedgerBox.IDLE)]
             case _:
                 return self._standstill_parts(span)
 
-    def _step_parts(self, span: Span, longer: float) -> list[Part]:
+    def _step_parts(self, span: TimeSpan, longer: float) -> list[Part]:
         """Steps, with what a rank takes of each where one was found to be slow.
 
         `longer`: the share that slow steps take longer than usual ones; steps that were slow from the first have none.
@@ -192,19 +193,19 @@ class _Reckoning:
         for start, end in pairwise(sorted({span.start, span.end, *edges})):
             slow = max(least, *(share for low, high, share in named if low < end and start < high), 0.0)
             until = end - slow * (end - start)
-            parts += [(start, until, Box.PRODUCTIVE), (until, end, Box.SLOW)]
+            parts += [(start, until, LedgerBox.PRODUCTIVE), (until, end, LedgerBox.SLOW)]
         return parts
 
-    def _start_parts(self, span: Span, before: Span | None) -> list[Part]:
+    def _start_parts(self, span: TimeSpan, before: TimeSpan | None) -> list[Part]:
         if before is not None:  # a console that came later, or the first line of another attempt
             restarted = any(before.end <= failed <= span.end for failed in self._failures)
-            return [(span.start, span.end, Box.RESTART)] if restarted else []
+            return [(span.start, span.end, LedgerBox.RESTART)] if restarted else []
         ready = self._ready
         if span.last < 1 or (ready and span.start <= ready + _FIRST_LINES):
-            return [(ready or span.start, span.end, Box.INIT)]
+            return [(ready or span.start, span.end, LedgerBox.INIT)]
         return []
 
-    def _standstill_parts(self, span: Span) -> list[Part]:
+    def _standstill_parts(self, span: TimeSpan) -> list[Part]:
         """A pause, the way back to a checkpoint, or what follows the last step."""
         late = span.kind is SpanKind.LATE
         after = late or span.kind is SpanKind.AFTER
@@ -213,7 +214,7 @@ class _Reckoning:
         failed = next((each for each in sorted(self._failures) if span.start <= each <= span.end), None)
         stall = next(((low, high) for low, high in self._stalls if low < begins and span.start < high), None)
         if span.kind is SpanKind.NEXT and failed is None:
-            return [(span.start, begins, Box.INIT), (begins, span.end, Box.PRODUCTIVE)]
+            return [(span.start, begins, LedgerBox.INIT), (begins, span.end, LedgerBox.PRODUCTIVE)]
         if span.kind is SpanKind.BACK and failed is None:
             failed = min(begins, stall[1]) if stall is not None else span.start
         until = failed if failed is not None else begins
@@ -225,15 +226,15 @@ class _Reckoning:
         hangs = until - span.start > limit and (late or not after or self._trains)
         began = span.start  # of the part that ends at `until`
         if stall is not None or hangs:
-            still = Box.HANG
+            still = LedgerBox.HANG
             began = min(until, span.start + span.steps * self._usual) if after else began
         elif failed is not None or (after and self._run.wasted):
-            still = Box.LOST
+            still = LedgerBox.LOST
         else:
-            still = Box.IDLE if after and self._run.over else Box.PRODUCTIVE
-        down = Box.IDLE if after and self._run.over else Box.RESTART
-        step = (span.start, began, Box.PRODUCTIVE)
-        return [step, (began, until, still), (until, begins, down), (begins, span.end, Box.PRODUCTIVE)]
+            still = LedgerBox.IDLE if after and self._run.over else LedgerBox.PRODUCTIVE
+        down = LedgerBox.IDLE if after and self._run.over else LedgerBox.RESTART
+        step = (span.start, began, LedgerBox.PRODUCTIVE)
+        return [step, (began, until, still), (until, begins, down), (begins, span.end, LedgerBox.PRODUCTIVE)]
 
     def _find_lost(self) -> Iterable[tuple[float, float]]:
         done = 0  # the last step before each span
@@ -254,7 +255,7 @@ class _Reckoning:
         ):
             yield next(span.start for span in self._spans if _trains(span)), self._run.end  # nothing of it was kept
 
-    def _saved_at(self, step: int, spans: Sequence[Span], otherwise: float) -> float:
+    def _saved_at(self, step: int, spans: Sequence[TimeSpan], otherwise: float) -> float:
         """When the last checkpoint of a step was complete, as far as it held up the run."""
         for at in range(len(spans) - 1, -1, -1):
             span = spans[at]
@@ -266,12 +267,12 @@ class _Reckoning:
         return otherwise
 
 
-def _trains(span: Span) -> bool:
+def _trains(span: TimeSpan) -> bool:
     return span.kind is SpanKind.FIRST or span.steps > 0
 
 
 def _repaint(
-    parts: Sequence[Part], low: float, high: float, box: Box, only: frozenset[Box] = frozenset(Box)
+    parts: Sequence[Part], low: float, high: float, box: LedgerBox, only: frozenset[LedgerBox] = frozenset(LedgerBox)
 ) -> list[Part]:
     found: list[Part] = []
     for start, end, was in parts:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from console.config import config_in_force
 from console.durations import format_duration
 from console.metrics.ledger import format_gpu_time
-from console.metrics.seen_time import Span, SpanKind
+from console.metrics.seen_time import SpanKind, TimeSpan
 
 if TYPE_CHECKING:
     from console.errors import ConsoleError
@@ -73,7 +73,7 @@ IN_PODS = "its checkpoints are in the pods and go with them"
 
 
 def find_lost_work(
-    jobset: JobSet, fleet: Fleet, spans: Sequence[Span], now: float, *,
+    jobset: JobSet, fleet: Fleet, spans: Sequence[TimeSpan], now: float, *,
     place: str = "", folder: SeenFolder | None = None, unread: str = "",
 ) -> LostWork | None:  # fmt: skip
     """The work a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.

@@ -51,7 +51,7 @@ FAR_APART = 1 << 62
 SHARES = 1000  # in so many parts of a step `first` tells the share of a rank that was named
 
 
-class Span(Struct, frozen=True, array_like=True):
+class TimeSpan(Struct, frozen=True, array_like=True):
     """What happened from `start` to `end` (seconds since the epoch); step `first` was done at start, `last` at end."""
 
     start: float
@@ -86,7 +86,7 @@ class TimeRecorder:
     def __init__(self, since: float = 0.0) -> None:
         """`since`: when the first line that was read was printed."""
         self._since = since
-        self._spans: list[Span] = []
+        self._spans: list[TimeSpan] = []
         self._last: tuple[int, float] | None = None
         self._usual: float | None = None  # seconds of a step
         self._timed: deque[float] = deque(maxlen=LATEST)
@@ -106,7 +106,7 @@ class TimeRecorder:
 
     def add_saved(self, step: int, time: float) -> None:
         if step != self._saved:  # several ranks tell of the same one
-            self._spans.append(Span(time, time, SpanKind.SAVED, step, step))
+            self._spans.append(TimeSpan(time, time, SpanKind.SAVED, step, step))
             self._finished = max(self._finished, time) if self._finished else 0.0
         self._saved = step
 
@@ -117,8 +117,8 @@ class TimeRecorder:
         """Take a step that was printed at `time`; `took`: seconds that it took, if that is printed."""
         if self._last is None:
             begin = max(self._since, time - (took or 0.0))
-            self._spans.append(Span(self._since or begin, begin, SpanKind.BEFORE, number - 1, number - 1))
-            self._spans.append(Span(begin, time, SpanKind.FIRST, number - 1, number))
+            self._spans.append(TimeSpan(self._since or begin, begin, SpanKind.BEFORE, number - 1, number - 1))
+            self._spans.append(TimeSpan(begin, time, SpanKind.FIRST, number - 1, number))
             self._last, self._phases = (number, time), []
             return
         (before, at), steps = self._last, number - self._last[0]
@@ -131,15 +131,15 @@ class TimeRecorder:
             PAUSED_SECONDS, (PHASED if self._phases else PAUSED) * steps * self._usual
         )
         if steps <= 0:
-            self._spans.append(Span(at, time, SpanKind.BACK, number, before))
+            self._spans.append(TimeSpan(at, time, SpanKind.BACK, number, before))
             self._slow.clear()
             self._saved = None
         elif self._phases and (paused or self._usual is None):
             starts = [at, *(start for start, _ in self._phases[1:]), time]
             for (_, kind), start, end in zip(self._phases, starts, starts[1:], strict=False):
-                self._spans.append(Span(start, end, kind, before, number if end == time else before))
+                self._spans.append(TimeSpan(start, end, kind, before, number if end == time else before))
         elif paused:
-            self._spans.append(Span(at, time, SpanKind.PAUSE, before, number))
+            self._spans.append(TimeSpan(at, time, SpanKind.PAUSE, before, number))
         else:
             self._extend_or_add_span(before, number, at, time)
         self._last, self._phases = (number, time), []
@@ -160,14 +160,14 @@ class TimeRecorder:
         if last.kind is kind and last.end == at and last.last == before:
             self._spans[place] = replace(last, end=time, last=number)
         else:
-            self._spans.append(Span(at, time, kind, before, number))
+            self._spans.append(TimeSpan(at, time, kind, before, number))
 
     @property
     def is_pausing(self) -> bool:
         """Whether since the last step its log has told of a checkpoint or an evaluation."""
         return bool(self._phases)
 
-    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[Span]:
+    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[TimeSpan]:
         """All spans; `until`: up to when the log is known to have no more.
 
         `late_after`: seconds after the last step after which the next one is late.
@@ -181,9 +181,9 @@ class TimeRecorder:
             if not self._finished and end - at > late_after:
                 kind = SpanKind.LATE
             awaited = self._each if kind in {SpanKind.AFTER, SpanKind.LATE} else 0
-            found.append(Span(at, end, kind, number, number + awaited))
+            found.append(TimeSpan(at, end, kind, number, number + awaited))
         if self._finished and until > self._finished:
-            found.append(Span(max(at, self._finished), until, SpanKind.IDLE, number, number))
+            found.append(TimeSpan(max(at, self._finished), until, SpanKind.IDLE, number, number))
         return found
 
 
@@ -212,9 +212,9 @@ class TableRecorder:
         last = time if rows > known.rows else known.last
         self._tables[place] = _Table(known.begun, last, known.ended or (time if ended else 0.0), rows)
 
-    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[Span]:
+    def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[TimeSpan]:
         """As `TimeRecorder.list_spans`, with rows instead of steps."""
-        found: list[Span] = []
+        found: list[TimeSpan] = []
         at = self._since
         ended = 0.0
         for table in self._tables.values():
@@ -222,39 +222,41 @@ class TableRecorder:
                 (SpanKind.NEXT if found else SpanKind.BEFORE, table.begun), (SpanKind.ROWS, table.last),
                 (SpanKind.PAUSE, table.ended),
             ):  # fmt: skip
-                found.append(Span(at, max(at, end), kind))
+                found.append(TimeSpan(at, max(at, end), kind))
                 at = max(at, end)
             ended = table.ended
         if found:
             late = until - at > late_after
-            found.append(Span(at, until, SpanKind.IDLE if ended else SpanKind.LATE if late else SpanKind.AFTER))
+            found.append(TimeSpan(at, until, SpanKind.IDLE if ended else SpanKind.LATE if late else SpanKind.AFTER))
         return [span for span in found if span.start < span.end]
 
 
 def list_seen(
     recorders: Sequence[TimeRecorder | TableRecorder], until: float = 0.0, late_after: float = FAR_APART
-) -> list[Span]:
+) -> list[TimeSpan]:
     """The spans of the tests and trainings of one job, one after the other; `until`: up to when its log is known.
 
     `late_after`: seconds after the last step or row after which the next one is late.
     """
-    found: list[Span] = []
+    found: list[TimeSpan] = []
     with_steps = [each for each in recorders if each.list_spans()]
     with_steps.sort(key=lambda each: each.list_spans()[-1].end)
     for recorder in with_steps:
         spans = recorder.list_spans(until, late_after) if recorder is with_steps[-1] else recorder.list_spans()
         if found:
             before = max((span for span in found if span.kind not in EVENTS), key=lambda span: span.end)
-            spans[0] = Span(before.end, max(before.end, spans[0].end), SpanKind.NEXT, spans[0].last + 1, before.last)
+            spans[0] = TimeSpan(
+                before.end, max(before.end, spans[0].end), SpanKind.NEXT, spans[0].last + 1, before.last
+            )
         found += spans
     return found
 
 
-def end_spans(spans: Iterable[Span], end: float, until: float, code: int) -> list[Span]:
+def end_spans(spans: Iterable[TimeSpan], end: float, until: float, code: int) -> list[TimeSpan]:
     """The spans of a job whose program ended with that exit code and whose pods are kept: nothing is done from then."""
     before = [span for span in spans if span.kind is not SpanKind.IDLE]
-    idle = [Span(end, until, SpanKind.IDLE)] if until > end else []
-    return [*before, *idle, Span(end, end, SpanKind.ENDED, last=code)]
+    idle = [TimeSpan(end, until, SpanKind.IDLE)] if until > end else []
+    return [*before, *idle, TimeSpan(end, end, SpanKind.ENDED, last=code)]
 
 
 class SeenTime(Struct, frozen=True, omit_defaults=True):
@@ -264,7 +266,7 @@ class SeenTime(Struct, frozen=True, omit_defaults=True):
     ready: float = 0.0  # when all pods of the first attempt ran
     nodes: tuple[str, ...] = ()  # of each pod of the last attempt
     restarts: int = 0
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TimeSpan, ...] = ()
     phases: dict[str, float] = {}  # how long each took before the first step, see `StartRecorder.took`
 
     def merge(self, later: SeenTime) -> SeenTime:
@@ -290,9 +292,9 @@ def decode_seen_time(text: str) -> SeenTime:
         return SeenTime()
 
 
-def merge_spans(before: Iterable[Span], later: Iterable[Span]) -> list[Span]:
+def merge_spans(before: Iterable[TimeSpan], later: Iterable[TimeSpan]) -> list[TimeSpan]:
     """Two readings of a log as one: the later one counts from its first span to its last."""
-    events: dict[tuple[SpanKind, float, int], Span] = {}
+    events: dict[tuple[SpanKind, float, int], TimeSpan] = {}
     for span in sorted((*before, *later), key=lambda each: each.end):
         if span.kind in EVENTS:
             events[span.kind, span.start, span.last] = span
@@ -316,7 +318,7 @@ def merge_spans(before: Iterable[Span], later: Iterable[Span]) -> list[Span]:
     return sorted((*kept, *events.values()), key=lambda span: (span.start, span.end))
 
 
-def cut_span(span: Span, *, start: float = -FAR_APART, end: float = FAR_APART) -> Span | None:
+def cut_span(span: TimeSpan, *, start: float = -FAR_APART, end: float = FAR_APART) -> TimeSpan | None:
     """The part of a span between two times, with the steps that fall into it; None if it has none."""
     low, high = max(start, span.start), min(end, span.end)
     if low >= high:

@@ -21,12 +21,12 @@ from console.preflight.check import (
     Check,
     CheckContext,
     CheckedCluster,
+    CheckVerdict,
     LaunchNeeds,
     Repair,
     RepairKind,
     Result,
     SharedRequests,
-    Verdict,
     name_of,
     verdict_of_error,
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class CheckSpec:
     id: str
     title: str
-    run_check: Callable[[CheckContext], Awaitable[Verdict]]
+    run_check: Callable[[CheckContext], Awaitable[CheckVerdict]]
     fix: str  # what mends it, where the check itself knows nothing better
     command: str = ""
 
@@ -361,7 +361,7 @@ class Preflight:
                 verdict = await spec.run_check(looking)
         except TimeoutError:
             words = f"There was no answer within {limit:.3g} s."
-            verdict = Verdict(Result.COULD_NOT, "No result.", words, "Look again in a moment.")
+            verdict = CheckVerdict(Result.COULD_NOT, "No result.", words, "Look again in a moment.")
         except ConsoleError as error:
             verdict = verdict_of_error(error)
         command = verdict.command or spec.command

@@ -26,11 +26,11 @@ from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
     from console.google.api.calls import GoogleSession
-    from console.google.clusters import GkeCluster, Place
+    from console.google.clusters import ClusterPlace, GkeCluster
     from console.google.services import GoogleServices
     from console.kube.watched_cluster import WatchedCluster
 
-    CheckFunction = Callable[["CheckContext"], Awaitable["Verdict"]]
+    CheckFunction = Callable[["CheckContext"], Awaitable["CheckVerdict"]]
 
 
 class Result(StrEnum):
@@ -243,7 +243,7 @@ _UNANSWERED = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckVerdict:
     result: Result
     evidence: str
     reason: str = ""
@@ -252,18 +252,18 @@ class Verdict:
     repair: Repair | None = None
 
 
-ok, warn, fail = (partial(Verdict, result) for result in (Result.OK, Result.WARN, Result.FAIL))
-skip = partial(Verdict, Result.NOT_APPLICABLE, "Not checked.")
+ok, warn, fail = (partial(CheckVerdict, result) for result in (Result.OK, Result.WARN, Result.FAIL))
+skip = partial(CheckVerdict, Result.NOT_APPLICABLE, "Not checked.")
 
 
 def missing_verdict(
     need: Need, evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None
-) -> Verdict:
+) -> CheckVerdict:
     """The verdict that something is missing: a failure if the launch needs it, else a warning."""
     return (fail if need is Need.YES else warn)(evidence, reason, fix, command, repair)
 
 
-async def verdict_of(part: Awaitable[Verdict]) -> Verdict:
+async def verdict_of(part: Awaitable[CheckVerdict]) -> CheckVerdict:
     """The verdict of one part of a check; an error becomes a verdict too."""
     try:
         return await part
@@ -271,7 +271,7 @@ async def verdict_of(part: Awaitable[Verdict]) -> Verdict:
         return verdict_of_error(error)
 
 
-async def combined(*parts: Awaitable[Verdict], all_required: bool = False) -> Verdict:
+async def combined(*parts: Awaitable[CheckVerdict], all_required: bool = False) -> CheckVerdict:
     """The verdicts of several parts, which look at the same time, as one; see `combine_verdicts`."""
     return combine_verdicts(*await asyncio.gather(*map(verdict_of, parts)), all_required=all_required)
 
@@ -280,12 +280,12 @@ def combined_check(*parts: CheckFunction) -> CheckFunction:
     return lambda context: combined(*(part(context) for part in parts))
 
 
-def verdict_of_error(error: ConsoleError) -> Verdict:
+def verdict_of_error(error: ConsoleError) -> CheckVerdict:
     """The verdict for a check that ended with an error: unknown, with the reason."""
     if isinstance(error, ApiDisabled):
-        return Verdict(Result.COULD_NOT, "Google returned a server error.", error.message, error.hint)
+        return CheckVerdict(Result.COULD_NOT, "Google returned a server error.", error.message, error.hint)
     result = Result.NOT_ALLOWED if isinstance(error, NotAllowed) else Result.COULD_NOT
-    return Verdict(result, "No result.", error.message, error.hint)
+    return CheckVerdict(result, "No result.", error.message, error.hint)
 
 
 def enable_services_repair(project: str, *services: str) -> Repair:
@@ -293,7 +293,7 @@ def enable_services_repair(project: str, *services: str) -> Repair:
     return Repair(RepairKind.SERVICE, (project, *services), words, ("Services may cost money once they are used.",))
 
 
-def combine_verdicts(*verdicts: Verdict, all_required: bool = False) -> Verdict:
+def combine_verdicts(*verdicts: CheckVerdict, all_required: bool = False) -> CheckVerdict:
     """The worst of the verdicts; one that could not be checked keeps the others from passing if `all_required`."""
     looked = [each for each in verdicts if each.result not in _UNANSWERED]
     unseen = [each for each in verdicts if each.result in _UNANSWERED]
@@ -423,7 +423,7 @@ class CheckContext:
 
         return await self.send_request(KUBERNETES, f"watch of {', '.join(kinds)}", question)
 
-    async def cluster_place(self) -> Place:
+    async def cluster_place(self) -> ClusterPlace:
         return await self.send_request(GOOGLE, "where the cluster lies", self.cluster.google.cloud.place)
 
     async def gke(self) -> GkeCluster:

@@ -18,11 +18,11 @@ from console.kube.snapshot import Fleet
 from console.preflight.check import (
     KUBERNETES,
     CheckContext,
+    CheckVerdict,
     Need,
     Repair,
     RepairKind,
     Result,
-    Verdict,
     combine_verdicts,
     combined,
     combined_check,
@@ -50,7 +50,7 @@ _ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", 
           "compute.reservations.create")  # fmt: skip
 
 
-async def check_api_server(context: CheckContext) -> Verdict:
+async def check_api_server(context: CheckContext) -> CheckVerdict:
     running = (await context.get("/version", on_demand.BuildWire)).git_version or "of an unknown version"
     server = context.cluster.watch.current_connection.target.cluster.server
     found = ok(f"The API server {running} at {server} answers (context {context.cluster.watch.context}).")
@@ -60,12 +60,12 @@ async def check_api_server(context: CheckContext) -> Verdict:
     )
 
 
-async def _check_nodes_listed(context: CheckContext) -> Verdict:
+async def _check_nodes_listed(context: CheckContext) -> CheckVerdict:
     fleet = await context.wait_for_kinds("nodes")
     return ok(f"It has {len(fleet.nodes)} nodes.") if fleet.nodes else warn("It has no node.", "Nothing can run yet.")
 
 
-async def _check_cluster_status(context: CheckContext) -> Verdict:
+async def _check_cluster_status(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     found = f"Google calls it {cluster.path}: {cluster.status}."
     if cluster.status == "RUNNING":
@@ -74,7 +74,7 @@ async def _check_cluster_status(context: CheckContext) -> Verdict:
     return (fail if cluster.status in {"ERROR", "STOPPING"} else warn)(found, reason, "Wait, or see `a4 clusters`.")
 
 
-async def _check_version_in_cluster(context: CheckContext) -> Verdict:
+async def _check_version_in_cluster(context: CheckContext) -> CheckVerdict:
     plane = (await context.get("/version", on_demand.BuildWire)).git_version or ""
     kubelets = sorted({node.version for node in (await context.wait_for_kinds("nodes")).nodes.values() if node.version},
                       key=parse_version)  # fmt: skip
@@ -83,7 +83,7 @@ async def _check_version_in_cluster(context: CheckContext) -> Verdict:
     return _judge_versions(told, [each for each in (plane, oldest) if each])
 
 
-async def _check_version_at_google(context: CheckContext) -> Verdict:
+async def _check_version_at_google(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     pools = ", ".join(f"{pool.name} {pool.version}" for pool in cluster.pools)
     told = f"Google: {cluster.version}" + (f"; pools {pools}." if pools else ".")
@@ -93,7 +93,7 @@ async def _check_version_at_google(context: CheckContext) -> Verdict:
 check_version = combined_check(_check_version_in_cluster, _check_version_at_google)
 
 
-def _judge_versions(told: str, versions: list[str]) -> Verdict:
+def _judge_versions(told: str, versions: list[str]) -> CheckVerdict:
     upgrade = "Upgrade the control plane, then the node pools."
     if any(is_older(each, FLOOR) for each in versions):
         return fail(told, f"The recipes need {FLOOR} or newer.", upgrade)
@@ -104,7 +104,7 @@ def _judge_versions(told: str, versions: list[str]) -> Verdict:
     return ok(told)
 
 
-async def check_regional(context: CheckContext) -> Verdict:
+async def check_regional(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     where = f"{cluster.location} is a {'region' if cluster.regional else 'zone'}"
     told = f"{where}; the cluster is {'Autopilot' if cluster.autopilot else 'Standard'}."
@@ -115,7 +115,7 @@ async def check_regional(context: CheckContext) -> Verdict:
     return ok(told)
 
 
-async def check_permissions(context: CheckContext) -> Verdict:
+async def check_permissions(context: CheckContext) -> CheckVerdict:
     namespace = context.wish.namespace
 
     async def ask_permission(verb: str, resource: str, group: str, part: str, where: str) -> tuple[str, bool]:
@@ -137,19 +137,19 @@ async def check_permissions(context: CheckContext) -> Verdict:
     return fail(told, missing)
 
 
-async def check_name_free(context: CheckContext) -> Verdict:
+async def check_name_free(context: CheckContext) -> CheckVerdict:
     name, namespace = context.wish.name, context.wish.namespace
     if not name:
         return skip("No launch was named.")
     where = quote(namespace, safe="")
 
-    async def check_no_release() -> Verdict:
+    async def check_no_release() -> CheckVerdict:
         path, selector = f"/api/v1/namespaces/{where}/secrets", f"owner=helm,name={name}"
         if await context.list_metadata(path, "Helm releases", labelSelector=selector, limit="1"):
             return fail(f"A Helm release {name} exists in {namespace}.", "A name belongs to one release.")
         return ok(f"No Helm release in {namespace} is called {name}.")
 
-    async def check_no_job() -> Verdict:
+    async def check_no_job() -> CheckVerdict:
         path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
         if await context.find(path, ObjectWire):
             return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
@@ -158,23 +158,23 @@ async def check_name_free(context: CheckContext) -> Verdict:
     return await combined(check_no_release(), check_no_job(), all_required=True)
 
 
-async def check_builder_roles(context: CheckContext) -> Verdict:
+async def check_builder_roles(context: CheckContext) -> CheckVerdict:
     project = (await context.cluster_place()).project
     held = await context.granted_permissions(project, _ADMIN)
     missing = [each for each in _ADMIN if each not in held]
     if not missing:
         return ok(f"This account may create clusters in {project}.")
-    return Verdict(
+    return CheckVerdict(
         Result.NOT_APPLICABLE, f"This account lacks {', '.join(missing)} in {project}.",
         "Only who creates clusters needs these rights; launches do not.",
     )  # fmt: skip
 
 
-async def check_named_objects(context: CheckContext) -> Verdict:
+async def check_named_objects(context: CheckContext) -> CheckVerdict:
     return await combined(*_named_object_checks(context), all_required=True)
 
 
-def _named_object_checks(context: CheckContext) -> Iterator[Awaitable[Verdict]]:
+def _named_object_checks(context: CheckContext) -> Iterator[Awaitable[CheckVerdict]]:
     wish = context.wish
     yield _check_object_exists(
         context, "namespace", f"/api/v1/namespaces/{quote(wish.namespace, safe='')}", wish.namespace
@@ -188,7 +188,7 @@ def _named_object_checks(context: CheckContext) -> Iterator[Awaitable[Verdict]]:
         yield _check_priority_class(context, wish.text("priorityClass"))
 
 
-async def check_service_account(context: CheckContext) -> Verdict:
+async def check_service_account(context: CheckContext) -> CheckVerdict:
     name = context.wish.account
     return await _check_object_exists(
         context, "ServiceAccount", service_account_path(context), name, "The API server refuses pods that use it."
@@ -200,14 +200,16 @@ def service_account_path(context: CheckContext) -> str:
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
 
 
-async def _check_object_exists(context: CheckContext, kind: str, path: str, name: str, reason: str = "") -> Verdict:
+async def _check_object_exists(
+    context: CheckContext, kind: str, path: str, name: str, reason: str = ""
+) -> CheckVerdict:
     where = "" if name == context.wish.namespace else f" in {context.wish.namespace}"
     if await context.find(path, ObjectWire) is None:
         return fail(f"There is no {kind} {name}{where}.", reason)
     return ok(f"{kind[:1].upper()}{kind[1:]} {name} is there.")
 
 
-async def _check_listed(context: CheckContext, kind: str, plural: str, name: str, reason: str) -> Verdict:
+async def _check_listed(context: CheckContext, kind: str, plural: str, name: str, reason: str) -> CheckVerdict:
     """Check that an object exists by its metadata only, so that no Secret's content is transferred."""
     namespace = context.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/{plural}"
@@ -216,7 +218,7 @@ async def _check_listed(context: CheckContext, kind: str, plural: str, name: str
     return fail(f"There is no {kind} {name} in {namespace}.", reason)
 
 
-async def _check_priority_class(context: CheckContext, name: str) -> Verdict:
+async def _check_priority_class(context: CheckContext, name: str) -> CheckVerdict:
     group = await context.find(f"/apis/{KUEUE}", on_demand.GroupWire)
     version = next(iter(group.names), "") if group else ""
     path = f"/apis/{KUEUE}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
@@ -245,12 +247,12 @@ TITLES = {JOBSET: "JobSet", KUEUE: "Kueue"}
 _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
-async def check_jobset(context: CheckContext) -> Verdict:
+async def check_jobset(context: CheckContext) -> CheckVerdict:
     served = await _check_kinds_served(context, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
     return combine_verdicts(served, await verdict_of(_check_controller(context, JOBSET, context.wish.need(True))))
 
 
-async def check_kueue(context: CheckContext) -> Verdict:
+async def check_kueue(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(bool(context.wish.demand.queue))
     if need is Need.NO:
         return skip("The launch names no queue.")
@@ -260,7 +262,7 @@ async def check_kueue(context: CheckContext) -> Verdict:
 
 async def _check_kinds_served(
     context: CheckContext, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]
-) -> Verdict:
+) -> CheckVerdict:
     """Whether the cluster serves all these kinds in a version supported here."""
     versions = {plural: await _served_version(context, group, plural) for plural in plurals}
     absent = [plural for plural, version in versions.items() if not version]
@@ -286,7 +288,7 @@ async def _served_version(context: CheckContext, group: str, plural: str) -> str
     return await context.send_request(KUBERNETES, f"discovery of {plural}.{group}", question)
 
 
-async def _check_controller(context: CheckContext, group: str, need: Need) -> Verdict:
+async def _check_controller(context: CheckContext, group: str, need: Need) -> CheckVerdict:
     word, title = group.partition(".")[0], TITLES[group]
     wanted = ListWire[on_demand.WorkloadControllerWire]
     found = (await context.get("/apis/apps/v1/deployments", wanted, limit="500")).items or []
@@ -309,7 +311,7 @@ def _is_controller_of(found: on_demand.WorkloadControllerWire, word: str) -> boo
     return by_image or ("controller" in found.name and word in found.name)
 
 
-async def check_local_queue(context: CheckContext) -> Verdict:
+async def check_local_queue(context: CheckContext) -> CheckVerdict:
     queue, namespace = context.wish.demand.queue, context.wish.namespace
     if context.wish.recipe and not queue:
         return skip("The launch names no queue.")
@@ -334,7 +336,7 @@ async def check_local_queue(context: CheckContext) -> Verdict:
     return _check_queues_active(listed, fleet, [door])
 
 
-def _check_queues_active(listed: str, fleet: Fleet, local_queues: list[LocalQueue]) -> Verdict:
+def _check_queues_active(listed: str, fleet: Fleet, local_queues: list[LocalQueue]) -> CheckVerdict:
     for door in local_queues:
         above = fleet.cluster_queues.get(("", door.cluster_queue))
         if above is None:
@@ -365,7 +367,7 @@ def _find_cluster_queue(context: CheckContext, fleet: Fleet) -> ClusterQueue | N
     return fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
 
 
-async def check_quota(context: CheckContext) -> Verdict:
+async def check_quota(context: CheckContext) -> CheckVerdict:
     gpus = context.wish.demand.gpus
     if context.wish.recipe and (not context.wish.demand.queue or not gpus):
         return skip("The launch names no queue." if gpus else "The recipe asks for no GPU.")
@@ -402,7 +404,7 @@ def _borrowable_gpus(fleet: Fleet, queue: ClusterQueue) -> int:
     return min(most, sum(known)) if limits and len(known) == len(limits) else most
 
 
-async def check_topology(context: CheckContext) -> Verdict:
+async def check_topology(context: CheckContext) -> CheckVerdict:
     ask = context.wish.demand
     if context.wish.recipe and (not ask.queue or ask.topology == "none" or not ask.gpus):
         return skip("The launch asks for no place in the network." if ask.queue else "The launch names no queue.")

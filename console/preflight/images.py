@@ -15,11 +15,11 @@ from console.preflight.check import (
     KUBERNETES,
     REGISTRY,
     CheckContext,
+    CheckVerdict,
     Need,
     Repair,
     RepairKind,
     Result,
-    Verdict,
     combine_verdicts,
     combined,
     enable_services_repair,
@@ -91,7 +91,7 @@ async def _registry_login(context: CheckContext, image: ImageReference) -> tuple
         return "", ""  # many images are public; the registry says what it thinks of a stranger
 
 
-async def _check_node_pull_access(context: CheckContext, image: str) -> Verdict:
+async def _check_node_pull_access(context: CheckContext, image: str) -> CheckVerdict:
     """Whether the nodes' service accounts may pull an image of the cluster's project."""
     cluster = await context.gke()
     named = ImageReference.of(image).repository
@@ -121,7 +121,7 @@ async def _check_node_pull_access(context: CheckContext, image: str) -> Verdict:
                 command=command)  # fmt: skip
 
 
-async def check_image_exists(context: CheckContext) -> Verdict:
+async def check_image_exists(context: CheckContext) -> CheckVerdict:
     image = context.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
@@ -131,7 +131,7 @@ async def check_image_exists(context: CheckContext) -> Verdict:
     return combine_verdicts(*halves)
 
 
-async def _check_pullable(context: CheckContext, image: str) -> Verdict:
+async def _check_pullable(context: CheckContext, image: str) -> CheckVerdict:
     try:
         found = await _read_image(context, image)
     except NotFound as error:
@@ -144,7 +144,7 @@ async def _check_pullable(context: CheckContext, image: str) -> Verdict:
     return ok(told)
 
 
-async def _check_last_pull(context: CheckContext, image: str) -> Verdict:
+async def _check_last_pull(context: CheckContext, image: str) -> CheckVerdict:
     fleet = await context.wait_for_kinds("events")
     mine = [each for each in fleet.events.values() if image in each.message]
     bad = [each for each in mine if each.reason == "Failed" and "pull" in each.message.lower()]
@@ -155,7 +155,7 @@ async def _check_last_pull(context: CheckContext, image: str) -> Verdict:
     return ok("A node recently pulled it." if good else "No event shows a pull.")
 
 
-async def check_image_fits_b200(context: CheckContext) -> Verdict:
+async def check_image_fits_b200(context: CheckContext) -> CheckVerdict:
     image = context.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
@@ -169,7 +169,7 @@ async def check_image_fits_b200(context: CheckContext) -> Verdict:
         return combine_verdicts(verdict_of_error(error), await verdict_of(_check_tools(context, image)))
 
 
-async def _check_cuda_version(context: CheckContext, image: str) -> Verdict:
+async def _check_cuda_version(context: CheckContext, image: str) -> CheckVerdict:
     if context.wish.recipe and not context.wish.demand.gpus:
         return ok("The recipe asks for no GPU.")
     cuda = (await _read_image(context, image)).cuda
@@ -181,7 +181,7 @@ async def _check_cuda_version(context: CheckContext, image: str) -> Verdict:
     return ok(told) if parts >= _MIN_CUDA else fail(told, "B200 needs CUDA 12.8 or newer.")
 
 
-async def _check_tools(context: CheckContext, image: str) -> Verdict:
+async def _check_tools(context: CheckContext, image: str) -> CheckVerdict:
     """Check the image's programs in a pod that runs it, else by its configuration."""
     found = await _find_running_pod(context, image)
     if found is None:
@@ -201,7 +201,7 @@ async def _check_tools(context: CheckContext, image: str) -> Verdict:
     return warn(f"Pod {pod.name}, which runs it, lacks {lacks}.", reason, f"Take an image that has {lacks}.")
 
 
-async def _check_tools_in_registry(context: CheckContext, image: str) -> Verdict:
+async def _check_tools_in_registry(context: CheckContext, image: str) -> CheckVerdict:
     facts = await _read_image(context, image)
     wanted = _tools_of_recipe(context.wish.recipe)
     shown = {tool: by for tool in wanted if (by := facts.shows(tool))}
@@ -245,7 +245,7 @@ async def _find_running_pod(context: CheckContext, image: str) -> tuple[Pod, str
     return None
 
 
-async def check_gib_image(context: CheckContext) -> Verdict:
+async def check_gib_image(context: CheckContext) -> CheckVerdict:
     image = context.wish.text("network.gib.image")
     if not image or not context.wish.flag("network.gib.enabled"):
         return skip("No recipe was chosen." if not context.wish.recipe else "The launch takes no gIB.")
@@ -255,7 +255,7 @@ async def check_gib_image(context: CheckContext) -> Verdict:
 # the project
 
 
-async def check_services(context: CheckContext) -> Verdict:
+async def check_services(context: CheckContext) -> CheckVerdict:
     project = (await context.cluster_place()).project
     wanted = SERVICES + (("lustre.googleapis.com",) if context.wish.mounts_lustre else ())
     on: frozenset[str] = await context.call_google(
@@ -289,7 +289,7 @@ def registry_address(context: CheckContext, project: str, region: str) -> tuple[
     return found
 
 
-async def check_repository(context: CheckContext) -> Verdict:
+async def check_repository(context: CheckContext) -> CheckVerdict:
     place = await context.cluster_place()
     project, location, name = registry_address(context, place.project, place.region)
     try:
@@ -319,7 +319,7 @@ async def check_repository(context: CheckContext) -> Verdict:
     return verdict(told, reason, command=command, repair=create)
 
 
-async def check_build_permissions(context: CheckContext) -> Verdict:
+async def check_build_permissions(context: CheckContext) -> CheckVerdict:
     project = (await context.cluster_place()).project
     held = await context.granted_permissions(project, _BUILD_PERMISSIONS)
     missing = [each for each in _BUILD_PERMISSIONS if each not in held]
@@ -329,7 +329,7 @@ async def check_build_permissions(context: CheckContext) -> Verdict:
     return combine_verdicts(ok(told), await verdict_of(_check_build_quota(context, project)))
 
 
-async def _check_build_quota(context: CheckContext, project: str) -> Verdict:
+async def _check_build_quota(context: CheckContext, project: str) -> CheckVerdict:
     """Whether builds wait or failed for lack of quota, which no API reports directly."""
     region = (await context.cluster_place()).region
     latest: tuple[Build, ...] = await context.call_google(

@@ -21,9 +21,9 @@ from console.kube.objects.node import Node, Provisioning
 from console.preflight.check import (
     KUBERNETES,
     CheckContext,
+    CheckVerdict,
     Need,
     Result,
-    Verdict,
     combine_verdicts,
     combined,
     combined_check,
@@ -68,7 +68,7 @@ def _format_names(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-async def check_a4_pool(context: CheckContext) -> Verdict:
+async def check_a4_pool(context: CheckContext) -> CheckVerdict:
     wanted = context.wish.demand.pods
     if not wanted:
         return skip("The recipe asks for no GPU.")
@@ -80,7 +80,7 @@ async def check_a4_pool(context: CheckContext) -> Verdict:
     return combine_verdicts(here, there)
 
 
-async def _check_a4_nodes(context: CheckContext, wanted: int) -> Verdict:
+async def _check_a4_nodes(context: CheckContext, wanted: int) -> CheckVerdict:
     nodes = await _list_a4_nodes(context)
     pools = sorted({node.pool or "no pool" for node in nodes})
     words = (
@@ -91,7 +91,7 @@ async def _check_a4_nodes(context: CheckContext, wanted: int) -> Verdict:
     return ok(words) if len(nodes) >= wanted else fail(words, f"{wanted} nodes with 8 GPUs are needed.")
 
 
-async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> Verdict:
+async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> CheckVerdict:
     pools = _a4_pools((await context.gke()).pools)
     if not pools:
         return fail(f"Google: no node pool has {MACHINE}.", "The recipes are for A4 machines.")
@@ -102,7 +102,7 @@ async def _check_a4_pool_at_google(context: CheckContext, wanted: int) -> Verdic
     return ok(words) if can_have >= wanted else warn(words, f"{wanted} nodes are wanted.", "Raise the pool's limit.")
 
 
-async def _check_node_topology(context: CheckContext) -> Verdict:
+async def _check_node_topology(context: CheckContext) -> CheckVerdict:
     nodes = await _list_a4_nodes(context)
     if not nodes:
         return warn(f"There is no node {MACHINE} to look at.")
@@ -115,7 +115,7 @@ async def _check_node_topology(context: CheckContext) -> Verdict:
     return (fail if context.wish.demand.topology == "required" else warn)(text, reason)
 
 
-async def _check_reservations(context: CheckContext) -> Verdict:
+async def _check_reservations(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     pools = _a4_pools(cluster.pools)
     if not pools:
@@ -139,7 +139,7 @@ async def _check_reservations(context: CheckContext) -> Verdict:
 check_dense_reservation = combined_check(_check_node_topology, _check_reservations)
 
 
-async def _judge_reservation(context: CheckContext, project: str, pool: str, zone: str, name: str) -> Verdict:
+async def _judge_reservation(context: CheckContext, project: str, pool: str, zone: str, name: str) -> CheckVerdict:
     try:
         found: Reservation = await context.call_google(
             f"compute: reservation {name} in {zone}",
@@ -161,14 +161,14 @@ def _provisioning_text(pool: GkePool) -> str:
     return f"reservation {pool.reservation}" if pool.reservation else pool.dynamic or "no reservation"
 
 
-async def check_free_gpus(context: CheckContext) -> Verdict:
+async def check_free_gpus(context: CheckContext) -> CheckVerdict:
     wanted = context.wish.demand.gpus
     if not wanted:
         return skip("The recipe asks for no GPU.")
     return await combined(_check_free_in_cluster(context, wanted), _check_pool_status(context))
 
 
-async def _check_free_in_cluster(context: CheckContext, wanted: int) -> Verdict:
+async def _check_free_in_cluster(context: CheckContext, wanted: int) -> CheckVerdict:
     fleet = await context.wait_for_kinds("nodes", "pods")
     nodes = [node for node in fleet.nodes.values() if _is_a4(node)]
     ready = [node for node in nodes if node.ready]
@@ -188,7 +188,7 @@ async def _check_free_in_cluster(context: CheckContext, wanted: int) -> Verdict:
     return ok(words)
 
 
-async def _check_pool_status(context: CheckContext) -> Verdict:
+async def _check_pool_status(context: CheckContext) -> CheckVerdict:
     pools = _a4_pools((await context.gke()).pools)
     words = "Google: " + ", ".join(f"{pool.name} {pool.status}" for pool in pools) + "."
     if any(pool.status not in {"RUNNING", "RECONCILING"} for pool in pools):
@@ -196,7 +196,7 @@ async def _check_pool_status(context: CheckContext) -> Verdict:
     return ok(words) if pools else warn("Google: there is no A4 node pool.")
 
 
-async def check_taints(context: CheckContext) -> Verdict:
+async def check_taints(context: CheckContext) -> CheckVerdict:
     """The taints of the nodes, and of pools that have none now: their nodes come when a job asks for them."""
     flex, nodes = context.wish.flag("placement.flexStart"), await _list_a4_nodes(context)
     taints = [node.taints for node in nodes if not flex or node.provisioning in _FLEX]
@@ -225,7 +225,7 @@ def _taint_keys(taints: Iterable[str]) -> str:
     return ", ".join(sorted({taint.partition(":")[0].partition("=")[0] for taint in taints}))
 
 
-async def _check_metadata_server(context: CheckContext) -> Verdict:
+async def _check_metadata_server(context: CheckContext) -> CheckVerdict:
     path = "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server"
     agent = await context.find(path, on_demand.WorkloadControllerWire)
     if agent is None:
@@ -237,7 +237,7 @@ async def _check_metadata_server(context: CheckContext) -> Verdict:
 
 async def _check_agent_ready(
     context: CheckContext, agent: on_demand.WorkloadControllerWire, wanted: Callable[[Node], bool], lack: str
-) -> Verdict:
+) -> CheckVerdict:
     """Whether an agent is ready on all nodes that should run it; nodes that are not ready belong to P06."""
     words = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
     if agent.ready >= agent.wanted:
@@ -248,14 +248,14 @@ async def _check_agent_ready(
     return warn(f"{words}.", lack)
 
 
-async def _check_metadata_label(context: CheckContext) -> Verdict:
+async def _check_metadata_label(context: CheckContext) -> CheckVerdict:
     names = await _list_node_names(context, f"cloud.google.com/gke-accelerator,{_METADATA_LABEL}!=true")
     if not names:
         return ok(f"All GPU nodes carry {_METADATA_LABEL}=true.")
     return fail(f"{_format_names(names)} lack {_METADATA_LABEL}=true.", "Their pool hands out the node's account.")
 
 
-async def _check_pool_identity(context: CheckContext) -> Verdict:
+async def _check_pool_identity(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     if not cluster.workload_pool:
         return fail("Google: the cluster has no workload pool.", "Workload Identity Federation is off.")
@@ -267,7 +267,7 @@ async def _check_pool_identity(context: CheckContext) -> Verdict:
 check_workload_identity = combined_check(_check_metadata_server, _check_metadata_label, _check_pool_identity)
 
 
-async def _check_dcgm_in_cluster(context: CheckContext) -> Verdict:
+async def _check_dcgm_in_cluster(context: CheckContext) -> CheckVerdict:
     where = "gke-managed-system"
     agents = (
         await context.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", ListWire[on_demand.WorkloadControllerWire])
@@ -278,7 +278,7 @@ async def _check_dcgm_in_cluster(context: CheckContext) -> Verdict:
     return await _check_agent_ready(context, found, _is_a4, "Metrics of the others are missing.")
 
 
-async def _check_dcgm_at_google(context: CheckContext) -> Verdict:
+async def _check_dcgm_at_google(context: CheckContext) -> CheckVerdict:
     if "dcgm" in (await context.gke()).addons:
         return ok("Google: DCGM metrics are on.")
     return warn("Google: DCGM metrics are off.", "GPU metrics are missing from Google's monitoring; training works.")
@@ -287,14 +287,14 @@ async def _check_dcgm_at_google(context: CheckContext) -> Verdict:
 check_dcgm = combined_check(_check_dcgm_in_cluster, _check_dcgm_at_google)
 
 
-async def check_local_ssd(context: CheckContext) -> Verdict:
+async def check_local_ssd(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(bool(context.wish.text("storage.ssd")))
     if need is Need.NO:
         return skip("The launch mounts no local SSD.")
     return await combined(_check_ssd_in_cluster(context, need), _check_ssd_at_google(context, need))
 
 
-async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> Verdict:
+async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> CheckVerdict:
     if not await _list_a4_nodes(context):
         raise NotFound(f"There is no node {MACHINE} to look at.", status=404)
     label = "cloud.google.com/gke-ephemeral-storage-local-ssd"
@@ -305,7 +305,7 @@ async def _check_ssd_in_cluster(context: CheckContext, need: Need) -> Verdict:
     return missing_verdict(need, words, "The folder of the node is missing.")
 
 
-async def _check_ssd_at_google(context: CheckContext, need: Need) -> Verdict:
+async def _check_ssd_at_google(context: CheckContext, need: Need) -> CheckVerdict:
     pools = _a4_pools((await context.gke()).pools)
     without = [pool.name for pool in pools if not pool.local_ssds]
     if pools and not without:
@@ -332,7 +332,7 @@ _CHART_LABELS = frozenset(
 )  # on all pods
 
 
-async def _check_egress_in_logs(context: CheckContext) -> Verdict:
+async def _check_egress_in_logs(context: CheckContext) -> CheckVerdict:
     """Egress, judged by connection tests that pods of the namespace recently printed."""
     every = (await context.wait_for_kinds("pods")).pods.values()
     mine = (each for each in every if each.namespace == context.wish.namespace and each.jobset)
@@ -359,7 +359,7 @@ async def _check_egress_in_logs(context: CheckContext) -> Verdict:
     raise NotFound("No pod log shows a connection to the internet.", status=404)
 
 
-async def _check_external_pulls(context: CheckContext) -> Verdict:
+async def _check_external_pulls(context: CheckContext) -> CheckVerdict:
     """Egress, judged by a pulled image from a registry outside Google."""
     fleet = await context.wait_for_kinds("events")
     for event in fleet.events.values():
@@ -371,7 +371,7 @@ async def _check_external_pulls(context: CheckContext) -> Verdict:
     raise NotFound("No node recently pulled an image from outside Google.", status=404)
 
 
-async def _check_nat(context: CheckContext) -> Verdict:
+async def _check_nat(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     region = cluster.location if cluster.regional else cluster.location.rpartition("-")[0]
     network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
@@ -388,7 +388,7 @@ async def _check_nat(context: CheckContext) -> Verdict:
 check_egress = combined_check(_check_external_pulls, _check_egress_in_logs, _check_nat)
 
 
-async def check_interfaces(context: CheckContext) -> Verdict:
+async def check_interfaces(context: CheckContext) -> CheckVerdict:
     host = context.wish.flag("network.hostNetwork")
     claims = context.wish.flag("network.dranet")
     asked = claims or context.wish.flag("network.interfaces")
@@ -410,7 +410,7 @@ CARD_CLASS = "mrdma.google.com"  # the DeviceClass of the RDMA cards where GKE's
 _DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
 
 
-async def _check_dranet(context: CheckContext, need: Need) -> Verdict:
+async def _check_dranet(context: CheckContext, need: Need) -> CheckVerdict:
     """Whether the cards can be claimed: the DeviceClass, and nodes with the driver."""
     fix = "Take a node pool with managed DRANET, or launch with network.dranet=false."
     if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{CARD_CLASS}", ObjectWire) is None:
@@ -426,7 +426,7 @@ async def _check_dranet(context: CheckContext, need: Need) -> Verdict:
     return missing_verdict(need, evidence, reason, fix)
 
 
-async def _check_networks_in_cluster(context: CheckContext, need: Need) -> Verdict:
+async def _check_networks_in_cluster(context: CheckContext, need: Need) -> CheckVerdict:
     found = await context.find("/apis/networking.gke.io/v1/networks", ListWire[ObjectWire])
     if found is None:
         words = "The cluster does not serve networks.networking.gke.io."
@@ -443,7 +443,7 @@ def _required_networks(context: CheckContext) -> tuple[str, ...]:
     return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS
 
 
-async def _check_networks_at_google(context: CheckContext, need: Need) -> Verdict:
+async def _check_networks_at_google(context: CheckContext, need: Need) -> CheckVerdict:
     cluster = await context.gke()
     off = [words for key, words in (("multiNetworking", "multi-networking"), ("dataplaneV2", "Dataplane V2"))
            if key not in cluster.addons]  # fmt: skip
@@ -459,7 +459,7 @@ async def _check_networks_at_google(context: CheckContext, need: Need) -> Verdic
     return ok(text)
 
 
-async def check_network_policies(context: CheckContext) -> Verdict:
+async def check_network_policies(context: CheckContext) -> CheckVerdict:
     if context.wish.flag("network.hostNetwork"):
         shared = ok("The pods share the host's network, to which NetworkPolicies do not apply.")
         return combine_verdicts(await verdict_of(_check_firewall(context)), shared, all_required=True)
@@ -519,7 +519,7 @@ def _includes_namespace(peer: on_demand.PeerWire, namespace: str) -> bool:
     return here and ours
 
 
-async def _check_firewall(context: CheckContext) -> Verdict:
+async def _check_firewall(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     network = cluster.network.rpartition("/")[2]
     what = f"compute: firewall rules of {network}"

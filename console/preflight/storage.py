@@ -14,11 +14,11 @@ from console.kube.objects.meta import ObjectWire, annotations_of
 from console.kube.objects.on_demand import ClaimWire, WorkloadControllerWire
 from console.preflight.check import (
     CheckContext,
+    CheckVerdict,
     Need,
     Repair,
     RepairKind,
     Result,
-    Verdict,
     combine_verdicts,
     combined,
     enable_services_repair,
@@ -53,7 +53,7 @@ async def _list_instances(
 
 async def _check_instance(
     context: CheckContext, kind: str, address: str, need: Need, project: str, share: str = ""
-) -> Verdict:
+) -> CheckVerdict:
     """Check the Lustre or Filestore instance at that address with that share; an empty address means any."""
     cluster = await context.gke()
     project = project or cluster.project
@@ -85,13 +85,13 @@ HOST_NETWORK_FROM = (1, 17, 2)  # the first version of the GCS FUSE driver that 
 _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
-async def _check_csi_driver(context: CheckContext, name: str, need: Need) -> Verdict:
+async def _check_csi_driver(context: CheckContext, name: str, need: Need) -> CheckVerdict:
     if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", ObjectWire):
         return ok(f"CSIDriver {name} is there.")
     return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.")
 
 
-async def _check_addon(context: CheckContext, addon: str, words: str, need: Need) -> Verdict:
+async def _check_addon(context: CheckContext, addon: str, words: str, need: Need) -> CheckVerdict:
     cluster = await context.gke()
     if addon in cluster.addons:
         return ok(f"Google: {words} is on.")
@@ -106,14 +106,18 @@ async def _enable_addon_repair(context: CheckContext, addon: str, words: str) ->
     return Repair(RepairKind.ADDON, target, f"Enable {words} in cluster {place.cluster}", done)
 
 
-async def _check_driver_and_addon(context: CheckContext, driver: str, addon: str, words: str, need: Need) -> Verdict:
+async def _check_driver_and_addon(
+    context: CheckContext, driver: str, addon: str, words: str, need: Need
+) -> CheckVerdict:
     """Check a CSI driver in the cluster and its GKE add-on; either missing part offers the repair."""
     here = await verdict_of(_check_csi_driver(context, driver, need))
     there = await verdict_of(_check_addon(context, addon, words, need))
     return _combine_driver_and_addon(driver, here, there)
 
 
-def _combine_driver_and_addon(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -> Verdict:
+def _combine_driver_and_addon(
+    name: str, driver: CheckVerdict, addon: CheckVerdict, *, sure: bool = False
+) -> CheckVerdict:
     """Combine both parts; if the add-on is enabled, enabling it is no repair for a missing driver."""
     if driver.result in {Result.FAIL, Result.WARN} and addon.result is Result.OK:
         fix = "Wait some minutes: the add-on is on. If the driver does not come, switch the add-on off and on again."
@@ -121,7 +125,7 @@ def _combine_driver_and_addon(name: str, driver: Verdict, addon: Verdict, *, sur
     return combine_verdicts(driver, addon, all_required=sure)
 
 
-async def check_gcs_fuse(context: CheckContext) -> Verdict:
+async def check_gcs_fuse(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(bool(context.wish.buckets))
     if need is Need.NO:
         return skip("The launch mounts no bucket.")
@@ -130,7 +134,7 @@ async def check_gcs_fuse(context: CheckContext) -> Verdict:
     )
 
 
-async def check_fuse_on_host(context: CheckContext) -> Verdict:
+async def check_fuse_on_host(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(context.wish.flag("network.hostNetwork") and bool(context.wish.buckets))
     if need is Need.NO:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
@@ -150,13 +154,13 @@ async def check_fuse_on_host(context: CheckContext) -> Verdict:
     return missing_verdict(need, words, "Pods in the host's network cannot mount buckets as their own account.")
 
 
-async def check_bucket_location(context: CheckContext) -> Verdict:
+async def check_bucket_location(context: CheckContext) -> CheckVerdict:
     if not context.wish.buckets:
         return skip("The launch mounts no bucket.") if context.wish.recipe else await _check_any_bucket_near(context)
     return await combined(*(_check_location_of(context, name) for name in context.wish.buckets), all_required=True)
 
 
-async def _check_any_bucket_near(context: CheckContext) -> Verdict:
+async def _check_any_bucket_near(context: CheckContext) -> CheckVerdict:
     place = await context.cluster_place()
     found: tuple[Bucket, ...] = await context.call_google(
         f"storage: buckets of {place.project}",
@@ -170,7 +174,7 @@ async def _check_any_bucket_near(context: CheckContext) -> Verdict:
     return warn(words, f"None lies in {place.region} alone, where the cluster is.")
 
 
-async def _check_location_of(context: CheckContext, name: str) -> Verdict:
+async def _check_location_of(context: CheckContext, name: str) -> CheckVerdict:
     place = await context.cluster_place()
     try:
         found: Bucket = await context.call_google(
@@ -188,7 +192,7 @@ async def _check_location_of(context: CheckContext, name: str) -> Verdict:
     return fail(words, "Every byte crosses regions, slowly and at a price.")
 
 
-def missing_bucket_verdict(name: str) -> Verdict:
+def missing_bucket_verdict(name: str) -> CheckVerdict:
     return fail(f"The bucket gs://{name} does not exist.", "Pods that mount it do not start.",
                 "Name one that is there (a4 buckets lists them), or make it.",
                 command=f"gcloud storage buckets create gs://{name} --location=REGION")  # fmt: skip
@@ -209,7 +213,7 @@ _IMPERSONATION_ANNOTATION = (
 )
 
 
-async def check_bucket_access(context: CheckContext) -> Verdict:
+async def check_bucket_access(context: CheckContext) -> CheckVerdict:
     if not context.wish.buckets:
         return skip("No bucket was named." if not context.wish.recipe else "The launch mounts no bucket.")
     acts_as, who = "", f"{context.wish.namespace}/{context.wish.account}"
@@ -225,7 +229,7 @@ async def check_bucket_access(context: CheckContext) -> Verdict:
     return combine_verdicts(*halves, there, all_required=True)
 
 
-async def _check_access_to(context: CheckContext, name: str, acts_as: str) -> Verdict:
+async def _check_access_to(context: CheckContext, name: str, acts_as: str) -> CheckVerdict:
     cluster = await context.gke()
     wish = context.wish
     who = acts_as or f"ns/{wish.namespace}/sa/{wish.account}"
@@ -291,7 +295,7 @@ class _PrincipalNames:
 # NFS
 
 
-async def _check_claim(context: CheckContext, claim: str) -> Verdict:
+async def _check_claim(context: CheckContext, claim: str) -> CheckVerdict:
     namespace = context.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(claim, safe='')}"
     found = await context.find(path, ClaimWire)
@@ -303,7 +307,7 @@ async def _check_claim(context: CheckContext, claim: str) -> Verdict:
     return ok(words) if phase == "Bound" else fail(words, "Pods that mount it wait until it is bound.")
 
 
-async def check_nfs(context: CheckContext) -> Verdict:
+async def check_nfs(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(context.wish.mounts_nfs)
     if need is Need.NO:
         return skip("The launch mounts no NFS.")
@@ -320,7 +324,7 @@ async def check_nfs(context: CheckContext) -> Verdict:
     return await _check_claim(context, claim)
 
 
-async def check_nfs_driver(context: CheckContext) -> Verdict:
+async def check_nfs_driver(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(bool(context.wish.text("storage.nfs.instance")))
     if need is Need.NO:
         return skip("NFS is mounted without the driver." if context.wish.mounts_nfs else "The launch mounts no NFS.")
@@ -332,7 +336,7 @@ async def check_nfs_driver(context: CheckContext) -> Verdict:
 # Lustre
 
 
-async def check_lustre_driver(context: CheckContext) -> Verdict:
+async def check_lustre_driver(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(context.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
@@ -345,7 +349,7 @@ async def check_lustre_driver(context: CheckContext) -> Verdict:
 NO_LEGACY_PORT_FROM = "1.33.2-gke.4655000"  # the first version of nodes that reach Lustre without the legacy port
 
 
-async def _check_lustre_addon(context: CheckContext, need: Need) -> Verdict:
+async def _check_lustre_addon(context: CheckContext, need: Need) -> CheckVerdict:
     """The legacy port is deprecated: it is asked for only where the nodes are old or the instance has no other."""
     cluster = await context.gke()
     driver, legacy = "lustre" in cluster.addons, "lustreLegacyPort" in cluster.addons
@@ -382,7 +386,7 @@ async def _check_lustre_addon(context: CheckContext, need: Need) -> Verdict:
     )
 
 
-async def check_lustre(context: CheckContext) -> Verdict:
+async def check_lustre(context: CheckContext) -> CheckVerdict:
     need = context.wish.need(context.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")

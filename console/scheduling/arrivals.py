@@ -18,7 +18,7 @@ from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import all_gpu_flavors
 from console.scheduling.kueue_snapshot import closed_reason, kueue_workload
-from console.scheduling.start_windows import Arrivals, PastTimes, RecurringJob
+from console.scheduling.start_windows import ExpectedArrivals, PastTimes, RecurringJob
 
 HOUR, DAY = 3600.0, 86_400.0
 RECENT = 14 * DAY
@@ -61,7 +61,7 @@ def note_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> l
     return found[-KEPT:]
 
 
-def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, times: PastTimes) -> Arrivals:
+def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, times: PastTimes) -> ExpectedArrivals:
     """What comes again into open queues, as often as in the last days; of kinds whose run time is known."""
     of_server = [each for each in seen if each.server == server]
     since = max(fleet.at - RECENT, min((each.seen for each in of_server), default=fleet.at))
@@ -78,7 +78,7 @@ def expected_arrivals(fleet: Fleet, seen: Iterable[SeenWorkload], server: str, t
         if time is not None and like.pod_sets and queue is not None and not closed_reason(queue):
             like.shape()  # once for all that come
             found.append(RecurringJob(like, max(DAY, fleet.at - since) / len(alike), time))
-    return Arrivals(tuple(found), _by_hour([each.workload.created for each in recent], fleet.at - since))
+    return ExpectedArrivals(tuple(found), _by_hour([each.workload.created for each in recent], fleet.at - since))
 
 
 def _by_hour(created: Sequence[float], seconds: float) -> tuple[float, ...]:

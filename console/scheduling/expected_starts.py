@@ -25,7 +25,7 @@ from console.scheduling.kueue_snapshot import (
     kueue_workload,
     queue_order,
 )
-from kueue_rules import FlavorAssigner, Mode, VirtualCluster, Workload
+from kueue_rules import FlavorAssigner, Mode, SnapshotWorkload, VirtualCluster
 
 if TYPE_CHECKING:
     Key = tuple[str, str]
@@ -98,7 +98,7 @@ def expected_starts(
     `left`: remaining seconds of running jobs, `open_ends`: verdicts on those that may be stopped at any time, such as
     "stalled"; both by JobSet uid.
     """
-    found = _Simulation(fleet, left, open_ends).run()
+    found = _StartSimulation(fleet, left, open_ends).run()
     for key, start in found.items():
         queue = fleet.cluster_queue_of(fleet.workloads[key])
         if queue is not None and queue.checks:
@@ -106,15 +106,15 @@ def expected_starts(
     return found
 
 
-class _Simulation:
+class _StartSimulation:
     def __init__(self, fleet: Fleet, left: Mapping[str, float], open_ends: Mapping[str, str]) -> None:
         self._fleet, self._open_ends = fleet, open_ends
         self._flavors = all_gpu_flavors(fleet)
         self._cluster = cluster_of(fleet, self._flavors)
         self._found: dict[Key, ExpectedStart] = {}
-        self._ends: list[tuple[float, Workload]] = []
-        self._limited: list[Workload] = []  # of which only the latest end is known
-        self._endless: list[Workload] = []
+        self._ends: list[tuple[float, SnapshotWorkload]] = []
+        self._limited: list[SnapshotWorkload] = []  # of which only the latest end is known
+        self._endless: list[SnapshotWorkload] = []
         self._missing: dict[tuple[str, str], frozenset[str]] = {}  # by queue and shape of a workload
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
@@ -205,7 +205,7 @@ class _Simulation:
             for each in queue_order(self._fleet, queue.name).pending[first:]:
                 yield each.key, ExpectedStart(unknown=words)
 
-    def _why_unknown(self, workload: Workload, first: list[Key]) -> str:
+    def _why_unknown(self, workload: SnapshotWorkload, first: list[Key]) -> str:
         if endless := self._endless_before(workload):
             verdicts = [self._open_ends.get(each.job_uid, "") for each in endless]
             named = [job_name(each) + f" ({told})" * bool(told) for each, told in zip(endless, verdicts, strict=True)]
@@ -219,7 +219,7 @@ class _Simulation:
             return f"others start before it ({names}), and how long they will run is not known"
         return "it has no room even when all that runs has ended"
 
-    def _endless_before(self, workload: Workload) -> list[ClusterWorkload]:
+    def _endless_before(self, workload: SnapshotWorkload) -> list[ClusterWorkload]:
         """Running jobs of no known end whose quota or nodes the workload waits for."""
         missing, queues = self._blocking_flavors(workload), self._cluster.snapshot.queues
         trees, root, found = self._cluster.snapshot.trees.keys(), queues[workload.cluster_queue].root, []
@@ -229,7 +229,7 @@ class _Simulation:
                 found.append(self._fleet.workloads[each.key])
         return found
 
-    def _blocking_flavors(self, workload: Workload) -> frozenset[str]:
+    def _blocking_flavors(self, workload: SnapshotWorkload) -> frozenset[str]:
         """Flavors that would each let it start with nothing running on it; else all, if all together would; or none."""
         kind = workload.cluster_queue, workload.shape()
         if kind not in self._missing:
@@ -238,7 +238,7 @@ class _Simulation:
             self._missing[kind] = found or (every if self._fits_without(workload, every) else frozenset())
         return self._missing[kind]
 
-    def _fits_without(self, workload: Workload, flavors: Set[str]) -> bool:
+    def _fits_without(self, workload: SnapshotWorkload, flavors: Set[str]) -> bool:
         """Whether Kueue would admit it if nobody had anything of these flavors."""
         snapshot = self._cluster.snapshot
         holding = [each for queue in snapshot.queues.values() for each in queue.workloads.values()]
@@ -252,7 +252,7 @@ class _Simulation:
                 FlavorAssigner(tried, queue, snapshot, lambda _at, _total: (Mode.NO_FIT, 0)).assign().mode is Mode.FIT
             )
 
-    def _admit(self) -> list[Workload]:
+    def _admit(self) -> list[SnapshotWorkload]:
         moves = self._cluster.admit(self._fleet.at)
         for move in moves:
             if move.preempted_by is not None:
@@ -260,5 +260,5 @@ class _Simulation:
         return [move.workload for move in moves if move.preempted_by is None]
 
 
-def _flavors_of(workload: Workload) -> frozenset[str]:
+def _flavors_of(workload: SnapshotWorkload) -> frozenset[str]:
     return frozenset(flavor for group in workload.pod_sets for flavor in group.flavors.values())

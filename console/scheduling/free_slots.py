@@ -22,7 +22,7 @@ from kueue_rules import (
     HOSTNAME,
     Domain,
     Flavor,
-    PodSet,
+    SnapshotPodSet,
     Toleration,
     TopologyRequest,
     TopologyTree,
@@ -152,7 +152,7 @@ class EligibleNodes:
     def _count(self, levels: Sequence[str]) -> None:
         """Count how many pods fit at these topology levels."""
         tree = TopologyTree("", levels, Flavor(""), (node_of(each, levels) for each in self.nodes), {})
-        pod = PodSet("", 1, {}, {GPU: self.size})
+        pod = SnapshotPodSet("", 1, {}, {GPU: self.size})
         named = {
             level: [each for each in places.values() if each.values[-1] != UNNAMED]
             for level, places in zip(levels, tree.by_level, strict=True)
@@ -187,7 +187,7 @@ class EligibleNodes:
         if levels not in self._trees:
             self._trees[levels] = self._tree(levels)
         tree = self._trees[levels]
-        found, _ = assign_topology(tree, PodSet("", pods, {}, {GPU: self.size}, topology=asked))
+        found, _ = assign_topology(tree, SnapshotPodSet("", pods, {}, {GPU: self.size}, topology=asked))
         by_place = {tree.assigned(leaf): leaf.values for leaf in tree.leaves}
         return [dict(zip(levels, by_place[place], strict=True)) for place, _ in found]
 

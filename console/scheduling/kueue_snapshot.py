@@ -25,21 +25,21 @@ from kueue_rules import (
     BACK_OF_QUEUE,
     DEFAULT_STRATEGIES,
     NO_LIMIT,
-    Cohort,
+    CohortQuota,
     Flavor,
+    FlavorQuota,
     FlavorResource,
-    Node,
-    PodSet,
     QueueNode,
-    Quota,
     ResourceGroup,
     Snapshot,
+    SnapshotNode,
+    SnapshotPodSet,
     Toleration,
     TopologyRequest,
     TopologyTree,
     try_order,
 )
-from kueue_rules import Workload as KueueWorkload
+from kueue_rules import SnapshotWorkload as KueueWorkload
 
 _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
@@ -137,7 +137,7 @@ def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, places: bool = False
     trees = _trees(fleet, names) if places else {}
     queues = [_queue(each, names) for each in fleet.cluster_queues.values()]
     cohorts = (
-        Cohort(each.name, each.parent, _quotas(each.quotas, names), each.weight) for each in fleet.cohorts.values()
+        CohortQuota(each.name, each.parent, _quotas(each.quotas, names), each.weight) for each in fleet.cohorts.values()
     )
     holding = (
         kueue_workload(each, fleet, names, holds=True)
@@ -173,9 +173,9 @@ def _queue(queue: ClusterQueue, flavors: tuple[str, ...]) -> QueueNode:
     )
 
 
-def _quotas(listed: Iterable[QueueQuota], flavors: tuple[str, ...]) -> dict[FlavorResource, Quota]:
+def _quotas(listed: Iterable[QueueQuota], flavors: tuple[str, ...]) -> dict[FlavorResource, FlavorQuota]:
     return {
-        (each.flavor, each.resource): Quota(each.nominal, each.borrowing_limit, each.lending_limit)
+        (each.flavor, each.resource): FlavorQuota(each.nominal, each.borrowing_limit, each.lending_limit)
         for each in listed
         if each.resource == GPU and each.flavor in flavors
     }
@@ -190,7 +190,7 @@ def kueue_workload(workload: Workload, fleet: Fleet, flavors: tuple[str, ...], *
         held, gpus = dict(group.flavors).get(GPU, only), dict(group.requests).get(GPU, 0)
         if gpus and (held in flavors or not holds):
             pod_sets.append(
-                PodSet(
+                SnapshotPodSet(
                     group.name,
                     group.count,
                     {GPU: group.total(GPU)},
@@ -226,13 +226,13 @@ def _trees(fleet: Fleet, flavors: tuple[str, ...]) -> dict[str, TopologyTree]:
     return found
 
 
-def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] | None = None) -> Node:
+def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] | None = None) -> SnapshotNode:
     """A node with the labels of these levels; labels that are not stored count as matching."""
     own = {level: label_of(node, level) or UNNAMED for level in levels}
     for key, value in (labels or {}).items():
         known = label_of(node, key)
         own[key] = value if known is None else known
-    return Node(node.name, own, (), {GPU: max(node.gpus, node.gpu_capacity), "pods": NO_LIMIT})
+    return SnapshotNode(node.name, own, (), {GPU: max(node.gpus, node.gpu_capacity), "pods": NO_LIMIT})
 
 
 def _used_by_others(fleet: Fleet) -> dict[str, int]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from console.kube.snapshot import Fleet
 from console.scheduling.launch_forecast import (
     LaunchDemand,
-    Verdict,
+    LaunchVerdict,
     closed_queue_forecast,
     forecast,
     free_quota_gpus,
@@ -18,8 +18,8 @@ from console.scheduling.launch_forecast import (
 )
 from console.scheduling.topology import MACHINE_GPUS
 
-_FITS = {Verdict.NOW, Verdict.SPLIT}
-_HELPS = {Verdict.WAITS, Verdict.NEVER, Verdict.STOPPED}
+_FITS = {LaunchVerdict.NOW, LaunchVerdict.SPLIT}
+_HELPS = {LaunchVerdict.WAITS, LaunchVerdict.NEVER, LaunchVerdict.STOPPED}
 MOST = 3
 
 

@@ -42,11 +42,11 @@ from kueue_rules import (
     HOSTNAME,
     FlavorAssigner,
     Mode,
-    PodSet,
-    Preemption,
+    PreemptionSearch,
+    SnapshotPodSet,
+    SnapshotWorkload,
     Toleration,
     TopologyRequest,
-    Workload,
     places_every_pod,
 )
 
@@ -55,7 +55,7 @@ _HOST = "host"
 CHECK = "an estimate"  # to stand beside every forecast
 
 
-class Verdict(StrEnum):
+class LaunchVerdict(StrEnum):
     """The possible outcomes of a launch, best first."""
 
     NOW = "fits now"
@@ -94,7 +94,7 @@ class LaunchDemand:
 class Forecast:
     """Whether a launch would be admitted now, as a sentence with numbers of GPUs."""
 
-    verdict: Verdict
+    verdict: LaunchVerdict
     sentence: str  # without a full stop
     flavor: str = ""
     need: int = 0
@@ -157,33 +157,33 @@ def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
 
 def closed_queue_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast | None:
     if why := unknown_reason(fleet, "localqueues", "LocalQueues"):
-        return Forecast(Verdict.UNKNOWN, why)
+        return Forecast(LaunchVerdict.UNKNOWN, why)
     door = fleet.local_queues.get((demand.namespace, demand.queue))
     if door is None:
         names = sorted(name for namespace, name in fleet.local_queues if namespace == demand.namespace)
         there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
-        return Forecast(Verdict.NEVER, f"{demand.namespace} has no queue {demand.queue}; {there}")
+        return Forecast(LaunchVerdict.NEVER, f"{demand.namespace} has no queue {demand.queue}; {there}")
     if why := unknown_reason(fleet, "clusterqueues", "ClusterQueues"):
         words = closed_reason(door)
-        return Forecast(Verdict.STOPPED if words else Verdict.UNKNOWN, words or why)
+        return Forecast(LaunchVerdict.STOPPED if words else LaunchVerdict.UNKNOWN, words or why)
     queue = fleet.cluster_queues.get(("", door.cluster_queue))
     if queue is None:
         words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
-        return Forecast(Verdict.STOPPED, words)
+        return Forecast(LaunchVerdict.STOPPED, words)
     if selects_namespace(queue.namespaces, demand.namespace) is False:
         words = f"{queue.name} does not accept workloads of namespace {demand.namespace}"
-        return Forecast(Verdict.NEVER, f"{words}; {format_selector(queue.namespaces)}")
+        return Forecast(LaunchVerdict.NEVER, f"{words}; {format_selector(queue.namespaces)}")
     words = closed_reason(door) or closed_reason(queue)
-    return Forecast(Verdict.STOPPED, words) if words else None
+    return Forecast(LaunchVerdict.STOPPED, words) if words else None
 
 
-_BEST_FIRST = tuple(Verdict)
+_BEST_FIRST = tuple(LaunchVerdict)
 
 
 def forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     """Forecast the launch from one snapshot; fast enough for every key press."""
     if demand.gpus <= 0:
-        return Forecast(Verdict.NOW, "needs no GPU")
+        return Forecast(LaunchVerdict.NOW, "needs no GPU")
     if not demand.queue:
         return replace(_without_queue(fleet, demand), need=demand.gpus)
     return replace(closed_queue_forecast(fleet, demand) or _best_flavor_forecast(fleet, demand), need=demand.gpus)
@@ -201,27 +201,27 @@ def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:
 def _without_queue(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     """The forecast without a queue, which depends on machines only."""
     if why := unknown_reason(fleet, "nodes", "nodes"):
-        return Forecast(Verdict.UNKNOWN, why)
+        return Forecast(LaunchVerdict.UNKNOWN, why)
     found = _eligible_nodes(fleet, "", demand)
     if found.total < demand.pods:
-        return Forecast(Verdict.NEVER, _too_few(demand, found))
+        return Forecast(LaunchVerdict.NEVER, _too_few(demand, found))
     slots = f"{format_slots(demand.pods, demand.size, free=False)} {'is' if demand.pods == 1 else 'are'} free"
-    return Forecast(Verdict.NO_QUEUE, f"no queue: it starts as soon as {slots}; {found.free} now")
+    return Forecast(LaunchVerdict.NO_QUEUE, f"no queue: it starts as soon as {slots}; {found.free} now")
 
 
 def _best_flavor_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     queue = fleet.cluster_queues["", fleet.local_queues[demand.namespace, demand.queue].cluster_queue]
     flavors = gpu_flavors(queue)
     if not flavors:
-        return Forecast(Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
+        return Forecast(LaunchVerdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
     labelled = [each for each in flavors if ledger(fleet, each).flavor.matches(dict(demand.node_selector))]
     if not labelled:
         labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in demand.node_selector)
-        return Forecast(Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
+        return Forecast(LaunchVerdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
     tainted = {each: ledger(fleet, each).flavor.untolerated_taint(demand.tolerations) for each in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
-        return Forecast(Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
+        return Forecast(LaunchVerdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
     found = [_in_flavor(fleet, queue, flavor, demand) for flavor in labelled if not tainted[flavor]]
     best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
     if selects_namespace(queue.namespaces, demand.namespace) is None:
@@ -235,7 +235,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDem
     own = max(0, have.nominal - have.used)
     ahead = (each for each in queue_order(fleet, queue.name).pending if each.priority >= priority)
     draft = Forecast(
-        Verdict.NOW,
+        LaunchVerdict.NOW,
         "",
         flavor=flavor,
         free=have.free,
@@ -246,17 +246,17 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDem
     )
     if demand.gpus > have.total:
         words = f"needs {demand.gpus} GPUs, but {queue.name} can have at most {have.limit_text}"
-        return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=demand.gpus - have.total)
+        return replace(draft, verdict=LaunchVerdict.NEVER, sentence=words, short_by=demand.gpus - have.total)
     found, why = _machines(fleet, queue, flavor, demand)
     if found and found.total < demand.pods:
-        return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(demand, found))
+        return replace(draft, verdict=LaunchVerdict.NEVER, sentence=_too_few(demand, found))
     if found and demand.topology == "required" and (never := found.never(demand.pods, demand.level)):
-        return replace(draft, verdict=Verdict.NEVER, sentence=never)
+        return replace(draft, verdict=LaunchVerdict.NEVER, sentence=never)
     if demand.gpus > have.free:
         return _forecast_without_quota(fleet, queue, demand, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
         words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {named_holders(draft.ahead)}"
-        return replace(draft, verdict=Verdict.WAITS, sentence=words)
+        return replace(draft, verdict=LaunchVerdict.WAITS, sentence=words)
     if found is None:
         return replace(draft, sentence=f"there is quota ({have.sum_text}); {why}")
     return _forecast_placement(fleet, queue, demand, found, draft)
@@ -294,7 +294,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
     return replace(
-        draft, verdict=Verdict.WAITS, sentence=words, short_by=short, holders=held, unblocks=unblocks,
+        draft, verdict=LaunchVerdict.WAITS, sentence=words, short_by=short, holders=held, unblocks=unblocks,
         preempts=bool(evicted),
     )  # fmt: skip
 
@@ -302,9 +302,9 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
 def _victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """The jobs that Kueue would evict for it; empty if none need to be, or eviction does not suffice."""
     flavor, resource = book.at
-    asks = PodSet("all", 1, {resource: demand.gpus}, {}, tolerations=demand.tolerations)
-    asked = Workload(("", ""), "", queue, _priority(fleet, demand), float("inf"), [asks])
-    preemption = Preemption(book.snapshot, asked)
+    asks = SnapshotPodSet("all", 1, {resource: demand.gpus}, {}, tolerations=demand.tolerations)
+    asked = SnapshotWorkload(("", ""), "", queue, _priority(fleet, demand), float("inf"), [asks])
+    preemption = PreemptionSearch(book.snapshot, asked)
     choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()
     found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
     return tuple(quota_holder_of(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
@@ -334,7 +334,7 @@ def _forecast_placement(
         blockers = jobs_blocking_placement(fleet, found, demand.pods, required)
         have = "has" if len(blockers) == 1 else "have"
         words = f"quota is free, but {missing}{f'; {named_holders(blockers)} {have} to end first' if blockers else ''}"
-        return replace(draft, verdict=Verdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
+        return replace(draft, verdict=LaunchVerdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:
         quota += f" ({draft.borrows} of its {demand.gpus} by borrowing)"
@@ -344,7 +344,7 @@ def _forecast_placement(
     over = len({each[level] for each in places if level in each}) or found.spread(demand.pods, level)
     if demand.topology == "preferred" and over > 1:
         words = f"{quota}, but split over {over} {level_name(demand.level)}s"
-        return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
+        return replace(draft, verdict=LaunchVerdict.SPLIT, sentence=words, blocks=over)
     place, name = _narrowest_common(places)
     where = f", in one {place}" if place and place != _HOST else ""
     return replace(draft, sentence=f"{quota}{where}{f' ({name})' if name else ''}", place=place, blocks=1)
@@ -389,7 +389,7 @@ class QueueChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _QueueCandidate:
     name: str
     shut: bool
     fits: bool
@@ -417,22 +417,22 @@ def rank_queues(fleet: Fleet, demand: LaunchDemand) -> tuple[str, ...]:
     return tuple(each.name for each in _rank_queues(fleet, demand))
 
 
-def _rank_queues(fleet: Fleet, demand: LaunchDemand) -> list[_Candidate]:
+def _rank_queues(fleet: Fleet, demand: LaunchDemand) -> list[_QueueCandidate]:
     """The queues: fitting ones first, by free quota; closed ones last."""
     names = (name for where, name in fleet.local_queues if where == demand.namespace)
     found = (_candidate(fleet, demand, name) for name in names)
     return sorted(found, key=lambda each: (each.shut, not each.fits, -(each.free or 0), each.name))
 
 
-def _candidate(fleet: Fleet, demand: LaunchDemand, name: str) -> _Candidate:
+def _candidate(fleet: Fleet, demand: LaunchDemand, name: str) -> _QueueCandidate:
     named = replace(demand, queue=name)
     trouble = closed_queue_forecast(fleet, named)
-    closed = trouble is not None and trouble.verdict is not Verdict.UNKNOWN
+    closed = trouble is not None and trouble.verdict is not LaunchVerdict.UNKNOWN
     free = free_quota_gpus(fleet, named) if trouble is None else None
-    return _Candidate(name, closed, free is not None and free >= demand.gpus, free)
+    return _QueueCandidate(name, closed, free is not None and free >= demand.gpus, free)
 
 
-def _why_chosen(found: list[_Candidate], demand: LaunchDemand) -> str:
+def _why_chosen(found: list[_QueueCandidate], demand: LaunchDemand) -> str:
     best, fitting = found[0], sum(each.fits for each in found)
     if len(found) == 1:
         return f"the only LocalQueue of {demand.namespace}"

@@ -27,7 +27,7 @@ from console.scheduling.expected_starts import NO_OPEN_ENDS, ExpectedStart, all_
 from console.scheduling.kueue_snapshot import job_name, queue_order
 from console.yielding import WorkSlices
 from kueue_rules import Move, VirtualCluster
-from kueue_rules import Workload as KueueWorkload
+from kueue_rules import SnapshotWorkload as KueueWorkload
 
 if TYPE_CHECKING:
     Key = tuple[str, str]
@@ -74,7 +74,7 @@ class RecurringJob(Struct, frozen=True):
     time: RunTime
 
 
-class Arrivals(Struct, frozen=True):
+class ExpectedArrivals(Struct, frozen=True):
     """What comes again and again, and how much more or less than on average by the hour of the day (UTC)."""
 
     kinds: tuple[RecurringJob, ...] = ()
@@ -158,7 +158,7 @@ def _resumes(interrupted: Sequence[PastRun], whole: float) -> bool:
     return 2 * sum(nearer) > len(nearer)
 
 
-NO_ARRIVALS = Arrivals()
+NO_ARRIVALS = ExpectedArrivals()
 
 
 def start_windows(
@@ -169,7 +169,7 @@ def start_windows(
     seed: int = 0,
     budget: float = BUDGET,
     rollouts: int = ROLLOUTS,
-    arrivals: Arrivals = NO_ARRIVALS,
+    arrivals: ExpectedArrivals = NO_ARRIVALS,
     open_ends: Mapping[str, str] = NO_OPEN_ENDS,
 ) -> StartWindows:
     """Of those whose start can be known; `left`, `times` and `open_ends` (see `expected_starts`) by uid of the JobSet.
@@ -252,7 +252,7 @@ class _Rollouts:
         fleet: Fleet,
         left: Mapping[str, float],
         times: Mapping[str, RunTime],
-        arrivals: Arrivals,
+        arrivals: ExpectedArrivals,
         seed: int,
         open_ends: Mapping[str, str],
     ) -> None:

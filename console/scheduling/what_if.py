@@ -28,7 +28,7 @@ from console.scheduling.kueue_snapshot import (
     queue_timestamp,
 )
 from console.scheduling.topology import MACHINE_GPUS
-from kueue_rules import Key, PodSet, VirtualCluster, Workload, queued_again, try_order
+from kueue_rules import Key, SnapshotPodSet, SnapshotWorkload, VirtualCluster, queued_again, try_order
 
 MAX_ASKED = 64  # machines that are asked for, one after the other, to see who would be preempted
 
@@ -96,8 +96,10 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
     found: dict[Key, None] = {}
     cluster = VirtualCluster(kueue_snapshot(fleet, all_gpu_flavors(fleet), places=True), ())
     for number in range(MAX_ASKED):
-        machine = PodSet("main", 1, {GPU: MACHINE_GPUS}, {GPU: MACHINE_GPUS}, tolerations=ANY_TAINT)
-        asked = Workload((first.namespace, f"-{number}-"), "", name, first.priority, queue_timestamp(first), [machine])
+        machine = SnapshotPodSet("main", 1, {GPU: MACHINE_GPUS}, {GPU: MACHINE_GPUS}, tolerations=ANY_TAINT)
+        asked = SnapshotWorkload(
+            (first.namespace, f"-{number}-"), "", name, first.priority, queue_timestamp(first), [machine]
+        )
         cluster.submit(asked)
         moves = cluster.admit(fleet.at)
         if not moves:
@@ -124,8 +126,8 @@ class _Comparison:
         flavors = all_gpu_flavors(fleet)
         self._now, self._then = cluster_of(fleet, flavors), cluster_of(self._changed, flavors)
         self._notes: list[str] = []
-        self._new: list[Workload] = []
-        self._closed: list[Workload] = []  # new ones of queues that admit nothing
+        self._new: list[SnapshotWorkload] = []
+        self._closed: list[SnapshotWorkload] = []  # new ones of queues that admit nothing
         for text in changes.priority:
             name, priority = _split(text, "--priority", "JOB:N", 2)
             workload = self._find(name)
@@ -176,7 +178,7 @@ class _Comparison:
         for workload in self._closed:
             yield self._consequence(workload, "waits")
 
-    def _waiting(self, workload: Workload, position: int) -> Consequence:
+    def _waiting(self, workload: SnapshotWorkload, position: int) -> Consequence:
         """The consequence for a job that would run without the change, or for a new one."""
         by = self._preempted_by.get(workload.key)
         if by is not None:
@@ -193,7 +195,9 @@ class _Comparison:
         flavors = [flavor for group in queue.groups for flavor in group.flavors]
         return sum(max(0, queue.potential_available((flavor, GPU))) for flavor in flavors)
 
-    def _consequence(self, workload: Workload, what: str, by: Key | None = None, position: int = 0) -> Consequence:
+    def _consequence(
+        self, workload: SnapshotWorkload, what: str, by: Key | None = None, position: int = 0
+    ) -> Consequence:
         return Consequence(self._name(workload.key), workload.key[0], workload.cluster_queue,
                            sum(each.requests.get(GPU, 0) for each in workload.pod_sets), what,
                            self._name(by) if by else "", position)  # fmt: skip
@@ -202,7 +206,7 @@ class _Comparison:
         known = self._fleet.workloads.get(key)
         return job_name(known) if known else key[1]
 
-    def _find(self, name: str) -> Workload:
+    def _find(self, name: str) -> SnapshotWorkload:
         """The workload of a job in the copy with the changes."""
         for each in self._fleet.workloads.values():
             if each.namespace == self._namespace and job_name(each) == name:
@@ -218,19 +222,19 @@ class _Comparison:
             f"{name} neither holds GPUs of a queue nor is among the first that wait in one.", f"a4 why {name}"
         )
 
-    def _take_out(self, workload: Workload) -> None:
+    def _take_out(self, workload: SnapshotWorkload) -> None:
         if self._then.holds(workload):
             self._then.end(workload)
         elif workload in self._then.waiting[workload.cluster_queue]:
             self._then.withdraw(workload)
 
-    def _put_back(self, workload: Workload) -> None:
+    def _put_back(self, workload: SnapshotWorkload) -> None:
         if workload.pod_sets[0].flavors:
             self._then.snapshot.add_workload(workload)
         else:
             self._then.submit(workload)
 
-    def _on_drained_nodes(self) -> list[Workload]:
+    def _on_drained_nodes(self) -> list[SnapshotWorkload]:
         names = {node.name for node in self._drained.values()}
         keys, strangers = set(), 0
         for name in names:
@@ -266,8 +270,8 @@ class _Comparison:
             known = sorted({*mine, *(each for _, each in self._fleet.cluster_queues)})
             raise _not_there("--submit", text, "queue", queue_name, known)
         pods, each = max(1, gpus // MACHINE_GPUS), min(gpus, MACHINE_GPUS)
-        group = PodSet("main", pods, {GPU: gpus}, {GPU: each}, tolerations=ANY_TAINT)
-        workload = Workload((self._namespace, name), name, target, priority, self._fleet.at, [group])
+        group = SnapshotPodSet("main", pods, {GPU: gpus}, {GPU: each}, tolerations=ANY_TAINT)
+        workload = SnapshotWorkload((self._namespace, name), name, target, priority, self._fleet.at, [group])
         closed = (closed_reason(local) if local else "") or closed_reason(queue)
         if closed:
             self._notes.append(f"{name} waits: {closed}")
@@ -294,7 +298,7 @@ def _on_machines(cluster: VirtualCluster, flavor: str) -> int | None:
     return sum(max(0, each.free.get(GPU, 0) - each.used.get(GPU, 0)) for each in tree.leaves) if tree else None
 
 
-def _running(cluster: VirtualCluster) -> dict[Key, Workload]:
+def _running(cluster: VirtualCluster) -> dict[Key, SnapshotWorkload]:
     return {key: each for queue in cluster.snapshot.queues.values() for key, each in queue.workloads.items()}
 
 

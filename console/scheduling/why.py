@@ -27,7 +27,7 @@ from console.scheduling.kueue_snapshot import (
 )
 from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor_account
 from console.scheduling.why_answer import Category, Why
-from kueue_rules import Check, CheckState, open_checks
+from kueue_rules import AdmissionCheck, AdmissionVerdict, open_checks
 
 _RETRYING = re.compile(r"^Retrying after failure: ")
 _LOST = {
@@ -141,7 +141,7 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
 
 def _failed_checks(workload: Workload) -> str:
     """The admission checks that were rejected or are tried again, with what they say; empty if none is."""
-    failed = [each for each in workload.checks if each.state in {CheckState.REJECTED, CheckState.RETRY}]
+    failed = [each for each in workload.checks if each.state in {AdmissionVerdict.REJECTED, AdmissionVerdict.RETRY}]
     messages = (_RETRYING.sub("", each.message) for each in failed)
     named = [
         f"{check.name} failed{f' ({message})' if message else ''}"
@@ -152,7 +152,7 @@ def _failed_checks(workload: Workload) -> str:
 
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
     admitted, text = condition(workload.conditions, "Admitted"), _message(workload, "Admitted")
-    open_ = open_checks(Check(each.name, each.state, each.message) for each in workload.checks)
+    open_ = open_checks(AdmissionCheck(each.name, each.state, each.message) for each in workload.checks)
     if not open_:
         delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
         wait = "a topology assignment of its pods" if delayed else "its admission checks"

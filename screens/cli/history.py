@@ -16,7 +16,7 @@ from console.kube.arrivals import CLOCK
 from console.kube.objects.meta import short_name
 from console.launch.run_record import RunRecord, compare_values, find_run, is_run_of_job, last_success, running_runs
 from console.metrics.alarm import GLYPH
-from console.metrics.ledger import Box, Ledger, sum_ledgers
+from console.metrics.ledger import Ledger, LedgerBox, sum_ledgers
 from console.metrics.seen_time import decode_seen_time
 from console.session import Session, load_catalog
 from console.settings import YOU, login_name
@@ -278,18 +278,18 @@ def _group(runs: Iterable[RunRecord], by: str, now: float) -> Rows:
 
 def ledger_item(cost: Ledger) -> dict[str, Any]:
     """A ledger as JSON, in GPU-seconds."""
-    boxes = {str(box).replace(" ", "_"): cost.boxes.get(box, 0) / 1000 for box in Box}
+    boxes = {str(box).replace(" ", "_"): cost.boxes.get(box, 0) / 1000 for box in LedgerBox}
     return {"gpus": cost.gpus, "allocated_gpu_seconds": cost.allocated / 1000, "gpu_seconds": boxes}
 
 
 def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int, me: str) -> None:
     total = sum_ledgers(ledgers.values())
-    used = [box for box in Box if total.boxes.get(box)]
+    used = [box for box in LedgerBox if total.boxes.get(box)]
     cells = [
         [
             YOU if me and name == me else name,
             str(len(rows[name]) if name in rows else runs), hours_words(cost.allocated),
-            *(hours_words(cost.boxes.get(box, 0)) if box is Box.QUEUED
+            *(hours_words(cost.boxes.get(box, 0)) if box is LedgerBox.QUEUED
               else "─" if (share := cost.share(box)) is None else percent(share, 1)
               for box in used),
         ]
@@ -320,9 +320,11 @@ def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:
 
 def _write_csv(title: str, rows: Iterable[tuple[str, int, Ledger]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([title, "gpus", "allocated_gpu_seconds", *(str(box).replace(" ", "_") for box in Box), "runs"])
+    writer.writerow(
+        [title, "gpus", "allocated_gpu_seconds", *(str(box).replace(" ", "_") for box in LedgerBox), "runs"]
+    )
     for name, runs, cost in rows:
-        boxes = (cost.boxes.get(box, 0) / 1000 for box in Box)
+        boxes = (cost.boxes.get(box, 0) / 1000 for box in LedgerBox)
         writer.writerow([name, cost.gpus, cost.allocated / 1000, *boxes, runs])
 
 

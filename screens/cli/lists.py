@@ -16,7 +16,7 @@ from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_listing, warn
-from screens.columns.column import COMMAND, Layout, as_json
+from screens.columns.column import COMMAND, ListLayout, as_json
 
 if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
@@ -29,7 +29,7 @@ LOOKS = 6.0
 """Seconds for which a list looks at the ends of logs."""
 
 
-def layout_of(name: str) -> Layout[Any]:
+def layout_of(name: str) -> ListLayout[Any]:
     """The columns of a list; imports only the module of that list."""
     if name in {"pools", "nodes"}:
         from screens.columns.nodes import NODES, POOLS
@@ -66,7 +66,7 @@ async def show_list(options: ListOptions) -> int:
     return 0
 
 
-async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: ListOptions) -> list[Any]:
+async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options: ListOptions) -> list[Any]:
     """The rows of the list; NotFound if the namespace does not exist."""
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
@@ -155,7 +155,7 @@ async def read_progress_of_jobs(session: Session, jobs: Iterable[JobSet]) -> Map
     return progress_reader.known
 
 
-def refuse(layout: Layout[Any], fleet: Fleet) -> None:
+def refuse(layout: ListLayout[Any], fleet: Fleet) -> None:
     """Raise an error if the list's objects could not be read, which differs from an empty list."""
     link = fleet.links.get(layout.kind)
     if link is None or link.state in {WatchState.LIVE, WatchState.LISTING}:
@@ -176,7 +176,7 @@ def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
     }
 
 
-def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
+def print_rows(layout: ListLayout[Any], rows: list[Any], what: str) -> None:
     print_listing(False, None, layout.columns, rows, f"No {what}.")
 
 

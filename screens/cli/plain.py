@@ -36,7 +36,7 @@ _MARKS = frozenset("●◐○✗⚠✓‖▲")
 _AGES = re.compile(r"[\d.,]+ (?:s|min|h|d)\b")
 
 
-class Line(NamedTuple):
+class PlainLine(NamedTuple):
     text: str
     tells: object
     """What of it makes a new line when it changes; ages and figures of each step do not."""
@@ -49,14 +49,14 @@ def spoken(cell: Cell) -> str:
     return re.sub(r"\s{2,}", ", ", wording.plain_text(words).replace("‖ ", ""))
 
 
-_Lines = dict[tuple[str, str], Line]
+_Lines = dict[tuple[str, str], PlainLine]
 
 
 def _without_age(text: str) -> str:
     return _AGES.sub("", text)
 
 
-def _job(line: JobLine, namespace: str) -> Line:
+def _job(line: JobLine, namespace: str) -> PlainLine:
     jobset, start = line.jobset, line.start
     words, own = reasons(line)
     state = "" if words.startswith(line.health.state) else f"{line.health.state}: "
@@ -69,34 +69,34 @@ def _job(line: JobLine, namespace: str) -> Line:
     tenths = 10 * (job_progress.step or 0) // job_progress.total if job_progress and job_progress.total else 0
     passing = job_progress.passing if job_progress else None
     text = f"{jobset.name}{where} ({about}): {state}{'. '.join(filter(None, told))}"
-    return Line(text, (line.health.state, _without_age(words), line.why.ahead, tenths, passing))
+    return PlainLine(text, (line.health.state, _without_age(words), line.why.ahead, tenths, passing))
 
 
-def _queue(line: QueueLine) -> Line:
+def _queue(line: QueueLine) -> PlainLine:
     queue = line.queue
     state = spoken(queue_state(queue.stop_policy, queue.inactive_reason))
     text = f"{queue.name}: {line.sum_text}. {queue.admitted} admitted, {queue.pending} waiting. {state}"
-    return Line(text, text)
+    return PlainLine(text, text)
 
 
-def _pool(pool: Pool, now: float) -> Line:
+def _pool(pool: Pool, now: float) -> PlainLine:
     state, nodes = spoken(pool_state(pool, now)), f"{pool.nodes_ready} of {wording.count(pool.nodes_total, 'node')}"
     gpus = f", {pool.floor.free} of {pool.floor.total} GPUs free" if pool.floor.total else ""
     more = f". {state}" if state != "ready" else ""
-    return Line(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _without_age(state)))
+    return PlainLine(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _without_age(state)))
 
 
-def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], Line]]:
+def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], PlainLine]]:
     now = CLOCK.now()
     fresh = [run.text for run in freshness_runs(tuple(fleet.links.values()), now)][1:]
     state = fresh[0] if fresh[0] == "live" else "".join(fresh)
-    yield ("cluster", ""), Line(f"{session.context}: {state}", _without_age(state))
+    yield ("cluster", ""), PlainLine(f"{session.context}: {state}", _without_age(state))
     for pool in pools(fleet):
         yield ("pool", pool.name), _pool(pool, now)
     for node in sorted(fleet.nodes.values(), key=lambda each: each.name):
         words = spoken(node_state(node, now))
         text = f"{wording.short_node(node.name)}: {words}"
-        yield ("node", node.name), Line(text, "" if words == "ready" else _without_age(words))
+        yield ("node", node.name), PlainLine(text, "" if words == "ready" else _without_age(words))
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         yield ("queue", queue.name), _queue(queue_line(queue, fleet))
     jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
@@ -105,12 +105,12 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
     for alarm in reversed(session.alarms.latest_alarms):
         name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"
         ended = f" ({alarm.ended_text})" if alarm.over else ""
-        yield ("alarm", name), Line(f"{alarm_line(alarm, session.watch)}{ended}", (alarm.over, alarm.more))
+        yield ("alarm", name), PlainLine(f"{alarm_line(alarm, session.watch)}{ended}", (alarm.over, alarm.more))
 
 
 def _print_changes(lines: _Lines, before: _Lines) -> None:
     """Print what is new, other, or gone; a node that is new and ready is only in the count of its pool."""
-    nothing = Line("", "")
+    nothing = PlainLine("", "")
     new = [(kind, line.text) for (kind, name), line in lines.items()
            if line.tells != before.get((kind, name), nothing).tells]  # fmt: skip
     gone = [(kind, line.text) for (kind, name), line in before.items() if (kind, name) not in lines and kind != "alarm"]

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from console.attach.ssh.editors import EDITORS, SshHost, Step, StepState
+from console.attach.ssh.editors import EDITORS, SetupStep, SshHost, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
 from screens.cli.arguments import Command, Commands, Options, confirmed, either, flag, json_flag, option, word
@@ -155,7 +155,7 @@ async def code(options: CodeOptions) -> int:
 
 async def doctor(options: DoctorOptions) -> int:
     """Diagnose SSH to a rank step by step; returns the exit code of the failed step."""
-    found: list[Step] = []
+    found: list[SetupStep] = []
     async with open_session(options, ()) as session:
         diagnosis = session.attach.diagnose(session.namespace, options.job, options.rank_text or "0")
         async with aclosing(diagnosis):
@@ -173,7 +173,7 @@ async def doctor(options: DoctorOptions) -> int:
 STEP_KEYS = ("name", "state", "seconds", "found", "fix")
 
 
-def show_step(step: Step) -> None:
+def show_step(step: SetupStep) -> None:
     took = f"{1000 * step.seconds:6.0f} ms" if step.state is not StepState.SKIPPED else " " * 9
     print_line(f"{MARKS[step.state]} {step.title:16} {took}  {step.found}")
     if step.fix:

@@ -63,7 +63,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
     """The tunnel request for the arguments or profile; saves a profile if requested."""
     from console.attach.tunnel import published
     from console.attach.tunnel.background import TunnelRequest
-    from console.attach.tunnel.published import Profile
+    from console.attach.tunnel.published import TunnelProfile
     from console.attach.tunnel.relay import load_login
     from console.kube.rank_address import PortPair, RankAddress
 
@@ -92,7 +92,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
     if twice is not None:
         raise BadInput(f"Port {twice} of the pod is named twice.", "One local port serves any number of programs.")
     if options.save:
-        made = Profile(options.save, address.namespace, job, rank, ports, target.context)
+        made = TunnelProfile(options.save, address.namespace, job, rank, ports, target.context)
         await asyncio.to_thread(published.save_profile, made)
     place = str(await asyncio.to_thread(kubeconfig.absolute)) if kubeconfig else ""
     return TunnelRequest(address.namespace, job, rank, ports, target.context, place)

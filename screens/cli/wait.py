@@ -21,7 +21,7 @@ from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import Alarm, AlarmKind, Coverage, format_alarm
+from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, format_alarm
 from console.metrics.health import is_kept, job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import (
@@ -68,7 +68,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class WaitCondition:
     text: str
     what: str
     """ "busbw", "step", "loss", "running" or "done"."""
@@ -82,13 +82,13 @@ class Condition:
         return value is not None and self.holds(value)
 
 
-def conditions(texts: tuple[str, ...]) -> tuple[Condition, ...]:
+def conditions(texts: tuple[str, ...]) -> tuple[WaitCondition, ...]:
     """Parse the conditions; BadInput for an invalid one."""
     found = []
     for text in texts or ("done",):
         matched = _CONDITION.fullmatch(text)
         if text.strip() in ("done", "running"):
-            found.append(Condition(text.strip(), text.strip()))
+            found.append(WaitCondition(text.strip(), text.strip()))
         elif matched is None:
             raise BadInput(f"{text!r} cannot be waited for.", "Write busbw>250, step=100, loss<2, running or done.")
         else:
@@ -96,11 +96,11 @@ def conditions(texts: tuple[str, ...]) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def _compared(text: str, what: str, sign: str, number: str) -> Condition:
+def _compared(text: str, what: str, sign: str, number: str) -> WaitCondition:
     wanted = float(number)
     # Iterations are printed every tenth, so step=100 is reached by the first that is not before it.
     compare = operator.ge if what == "step" and sign == "=" else _OPERATORS[sign]
-    return Condition(text.strip(), what, lambda value: compare(value, wanted))
+    return WaitCondition(text.strip(), what, lambda value: compare(value, wanted))
 
 
 async def wait(options: WaitOptions) -> int:
@@ -152,12 +152,12 @@ def warn_of_settings() -> None:
             warn(f"{loaded.path}:{each.line}: {each.text}")
 
 
-def _texts(wanted: tuple[Condition, ...]) -> str:
+def _texts(wanted: tuple[WaitCondition, ...]) -> str:
     return " or ".join(each.text for each in wanted)
 
 
 async def _wait_until(
-    session: Session, options: WaitOptions, wanted: tuple[Condition, ...], watched: JobMonitor, replay: _Replay
+    session: Session, options: WaitOptions, wanted: tuple[WaitCondition, ...], watched: JobMonitor, replay: _Replay
 ) -> tuple[int, str]:
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
     while True:
@@ -213,7 +213,12 @@ class _Replay:
 
 
 def _reached(
-    session: Session, wanted: tuple[Condition, ...], jobset: JobSet | None, measures: JobMeasures | None, *, done: bool
+    session: Session,
+    wanted: tuple[WaitCondition, ...],
+    jobset: JobSet | None,
+    measures: JobMeasures | None,
+    *,
+    done: bool,
 ) -> str:
     from console.scheduling.ranks import ranks
 
@@ -270,7 +275,7 @@ def _over(
     fleet: Fleet,
     seen: bool,
     watched: JobMonitor,
-    wanted: tuple[Condition, ...],
+    wanted: tuple[WaitCondition, ...],
 ) -> tuple[int, str] | None:
     """The exit code and message if nothing more can happen: the job failed, is gone, or is done."""
     if jobset is None and not seen:
@@ -348,7 +353,7 @@ async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
     return [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
 
 
-def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage, namespace: str) -> None:
+def show_alarms(found: Sequence[Alarm], listened: float, coverage: AlarmCoverage, namespace: str) -> None:
     if found:
         print_table(*as_text(ALARMS, found))
     else:

@@ -87,7 +87,7 @@ def since(
 CREATED = "created", "when it was made, seconds since the epoch"
 
 
-class Layout(Struct, Generic[RowT], frozen=True):
+class ListLayout(Struct, Generic[RowT], frozen=True):
     """The columns of one list, and how its rows are made."""
 
     kind: str

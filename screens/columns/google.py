@@ -159,7 +159,7 @@ BUCKET, LUSTRE, FILESTORE = "bucket", "Lustre", "Filestore"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoragePlace:
     """A bucket or file system; `error` says why a kind could not be listed."""
 
     kind: str
@@ -175,41 +175,42 @@ class Place:
     error: ConsoleError | None = None
 
 
-def of_bucket(found: Bucket, region: str) -> Place:
+def of_bucket(found: Bucket, region: str) -> StoragePlace:
     from console.google.storage import bucket_values
 
     match = found.format_match(region) if region else ""
-    return Place(BUCKET, found.name, found.location, match, found.is_near(region), "", "",
+    return StoragePlace(BUCKET, found.name, found.location, match, found.is_near(region), "", "",
                  found.storage_class.lower(), bucket_values(found.name), found.created)  # fmt: skip
 
 
-def of_lustre(found: LustreInstance, region: str) -> Place:
+def of_lustre(found: LustreInstance, region: str) -> StoragePlace:
     near = found.location.startswith(f"{region}-")
     ready = found.state == "ACTIVE"
-    return Place(LUSTRE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
-                 found.mount_point or found.why, found.launch_values() if ready else {})  # fmt: skip
+    return StoragePlace(LUSTRE, found.name, found.location, _match(near, region), near, found.state,
+                        f"{found.gib:,} GiB", found.mount_point or found.why,
+                        found.launch_values() if ready else {})  # fmt: skip
 
 
-def of_filestore(found: FilestoreInstance, region: str) -> Place:
+def of_filestore(found: FilestoreInstance, region: str) -> StoragePlace:
     near = found.location == region or found.location.startswith(f"{region}-")
     ready = found.state == "READY" and found.address
     address = f"{found.address}:/{found.share}" if found.address else found.why
-    return Place(FILESTORE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
-                 address, found.launch_values() if ready else {})  # fmt: skip
+    return StoragePlace(FILESTORE, found.name, found.location, _match(near, region), near, found.state,
+                 f"{found.gib:,} GiB", address, found.launch_values() if ready else {})  # fmt: skip
 
 
 def _match(near: bool, region: str) -> str:
     return ("same region" if near else f"not in {region}") if region else ""
 
 
-def _match_cell(place: Place) -> Cell:
+def _match_cell(place: StoragePlace) -> Cell:
     if not place.match:
         return ""
     words = place.match.partition(",")[0] if place.near else "another"  # its location is beside it
     return [OK if place.near else CARE, Span(f" {words}", "" if place.near else "waits")]
 
 
-def _place_state(place: Place) -> Cell:
+def _place_state(place: StoragePlace) -> Cell:
     if place.error is not None:
         return [BAD, Span(" not read", "bad")]
     if not place.state:
@@ -218,11 +219,11 @@ def _place_state(place: Place) -> Cell:
     return [mark, Span(f" {place.state.lower()}")]
 
 
-def _address_cell(place: Place) -> Cell:
+def _address_cell(place: StoragePlace) -> Cell:
     return Span(_unread(place.error), "bad") if place.error else Span(place.address, "dim")
 
 
-PLACES: tuple[Column[Place], ...] = (
+PLACES: tuple[Column[StoragePlace], ...] = (
     Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=True),
     Column("NAME", lambda place: place.name, least=18, most=50, sort=True, ink="strong"),
     Column("LOCATION", lambda place: place.location, least=11, most=18, sort=True),

@@ -20,7 +20,7 @@ from console.scheduling.why_answer import WAIT_KINDS, Why
 from console.scheduling.why_job import why_jobset
 from console.settings import YOU
 from screens import wording
-from screens.columns.column import CREATED, Column, Layout, fact, since
+from screens.columns.column import CREATED, Column, ListLayout, fact, since
 from screens.wording import Cell, Span
 from trainlog import NcclResult
 
@@ -361,7 +361,7 @@ def _pods_json(line: JobLine) -> list[dict[str, Any]]:
     ]
 
 
-JOBS: Layout[JobLine] = Layout(
+JOBS: ListLayout[JobLine] = ListLayout(
     WAIT_KINDS[0],
     (*WAIT_KINDS[1:], "topologies"),
     job_lines,

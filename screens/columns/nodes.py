@@ -12,7 +12,7 @@ from console.kube.arrivals import CLOCK
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import GpuState, Host, Pool, host, pools
-from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
+from screens.columns.column import COMMAND, CREATED, PAGE, Column, ListLayout, fact, since
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span, bar_columns, count, duration, sentence
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> 
     return (node_row(host(node, fleet), fleet, str) for node in every)
 
 
-POOLS: Layout[Pool] = Layout(
+POOLS: ListLayout[Pool] = ListLayout(
     "nodes",
     ("pods",),
     lambda fleet, namespace, whose: pools(fleet),
@@ -211,7 +211,7 @@ POOLS: Layout[Pool] = Layout(
     ),
 )  # fmt: skip
 
-NODES: Layout[NodeRow] = Layout(
+NODES: ListLayout[NodeRow] = ListLayout(
     "nodes",
     ("pods",),
     _nodes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from screens.columns.column import COMMAND, CREATED, Column, Layout, fact, since
+from screens.columns.column import COMMAND, CREATED, Column, ListLayout, fact, since
 from screens.wording import Cell, Span, pod_glyph
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _pods(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> I
     return (pod for _, pod in sorted(fleet.pods.items()) if namespace in {None, pod.namespace})
 
 
-PODS: Layout[Pod] = Layout(
+PODS: ListLayout[Pod] = ListLayout(
     "pods",
     (),
     _pods,

@@ -21,7 +21,7 @@ from console.scheduling.quota_accounts import flavor_account, queue_account
 from console.scheduling.why import why
 from console.scheduling.why_answer import QuotaAccount, QuotaHolder, Why
 from screens import wording
-from screens.columns.column import COMMAND, Column, Layout, as_json, fact
+from screens.columns.column import COMMAND, Column, ListLayout, as_json, fact
 from screens.columns.jobs import health_runs, start_json, start_time
 from screens.wording import Cell, Span
 
@@ -239,7 +239,7 @@ def _holders_json(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:
     return [{"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner} for job in jobs]
 
 
-QUEUES: Layout[QueueLine] = Layout(
+QUEUES: ListLayout[QueueLine] = ListLayout(
     "clusterqueues",
     ("localqueues", "workloads", "cohorts"),
     queue_lines,
@@ -280,7 +280,7 @@ QUEUES: Layout[QueueLine] = Layout(
     ),
 )  # fmt: skip
 
-WORKLOADS: Layout[WorkloadLine] = Layout(
+WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
     "workloads",
     ("localqueues", "clusterqueues", "cohorts", "resourceflavors", "topologies", "nodes", "pods", "jobsets"),
     workload_lines,

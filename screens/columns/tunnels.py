@@ -9,7 +9,7 @@ from screens.columns.column import COMMAND, Column, since
 from screens.wording import BAD, IDLE, OK, UNDER_WAY, Cell, Span
 
 if TYPE_CHECKING:
-    from console.attach.tunnel.published import Profile, Tunnel
+    from console.attach.tunnel.published import Tunnel, TunnelProfile
 
 GLYPHS = {"ready": OK, "waiting": UNDER_WAY, "lost": BAD, "ended": IDLE}
 
@@ -67,7 +67,7 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
     Column("WHY", lambda tunnel: tunnel.words or tunnel.last_end, only=COMMAND, fill=True),
 )  # fmt: skip
 
-PROFILES: tuple[Column[Profile], ...] = (
+PROFILES: tuple[Column[TunnelProfile], ...] = (
     Column("PROFILE", lambda profile: profile.name),
     Column("CONTEXT", lambda profile: profile.context),
     Column("NAMESPACE", lambda profile: profile.namespace),

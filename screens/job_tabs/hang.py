@@ -42,7 +42,7 @@ FLAME = 10.0  # seconds of a flame graph
 BUNDLE_WRITTEN = 60.0  # seconds around an inspection in which its archive was written
 
 
-class GroupTable(ResourceTable["HangGroup"]):
+class HangGroupTable(ResourceTable["HangGroup"]):
     """Groups of processes at the same place; those that the others wait for come first."""
 
     NOUN = "group"
@@ -111,7 +111,7 @@ class HangTab(JobTab):
     verdict = getters.query_one("#verdict", SentenceLine)
     advice = getters.query_one("#advice", SentenceLine)
     more = getters.query_one("#more", SentenceLine)
-    table = getters.query_one(GroupTable)
+    table = getters.query_one(HangGroupTable)
     text = getters.query_one(OutputText)
     report: HangReport | None = None
     _asked = False
@@ -121,7 +121,7 @@ class HangTab(JobTab):
         yield SentenceLine(id="verdict")
         yield SentenceLine(id="advice")
         yield SentenceLine(id="more")
-        yield GroupTable()
+        yield HangGroupTable()
         yield OutputText()
 
     def on_mount(self) -> None:
@@ -356,7 +356,7 @@ class HangTab(JobTab):
             self.table.move_to(_key_of(report.groups[0]))
         self._show_group()
 
-    @on(GroupTable.Highlighted, "GroupTable")
+    @on(HangGroupTable.Highlighted, "HangGroupTable")
     def _show_group(self) -> None:
         group, report = self.table.row, self.report
         if report is None:
@@ -372,8 +372,8 @@ class HangTab(JobTab):
                 lines += [f"   … and {len(group.members) - MAX_STACKS} more", ""]
         self.text.show(wording.short_nodes("\n".join([*lines, *_with_glyphs(format_pod_lines(report))])))
 
-    @on(GroupTable.Opened, "GroupTable")
-    def open_rank(self, event: GroupTable.Opened) -> None:
+    @on(HangGroupTable.Opened, "HangGroupTable")
+    def open_rank(self, event: HangGroupTable.Opened) -> None:
         event.stop()
         process = self._process()
         if process is not None:

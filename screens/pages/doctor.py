@@ -8,7 +8,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.ssh.editors import STEPS, Step, StepState
+from console.attach.ssh.editors import STEPS, SetupStep, StepState
 from console.kube.snapshot import Fleet
 from screens.base import LiveScreen
 from screens.columns.column import Column
@@ -19,7 +19,7 @@ from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
 GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
 INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "dim"}
-Row = tuple[str, Step | None]  # name of a step, and how it ended; None while it has not
+Row = tuple[str, SetupStep | None]  # name of a step, and how it ended; None while it has not
 
 
 def milliseconds(row: Row) -> str:
@@ -62,7 +62,7 @@ class DoctorScreen(LiveScreen):
         self.key = namespace, job
         self._rank = int(rank)
         self.crumb = f"pod {rank} doctor"
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, SetupStep] = {}
         self._running = False
 
     def body(self) -> ComposeResult:

@@ -19,7 +19,13 @@ from console.kube.snapshot import Fleet
 from console.launch.choices import FieldChoices
 from console.launch.recipes import LaunchPlan, Recipe
 from console.scheduling.expected_starts import ExpectedStart
-from console.scheduling.launch_forecast import LaunchDemand, Verdict, choose_queue, closed_queue_forecast, forecast
+from console.scheduling.launch_forecast import (
+    LaunchDemand,
+    LaunchVerdict,
+    choose_queue,
+    closed_queue_forecast,
+    forecast,
+)
 from screens.columns.column import RowKey
 from screens.dialogs.launch import (
     DraftScreen,
@@ -287,7 +293,7 @@ class LaunchScreen(DraftScreen):
     def _waiting_ask(self) -> LaunchDemand | None:
         """What is typed, if it would wait and nothing recent is known of its start."""
         ask = self._demand() if self.app.connected and self.is_current else None
-        if ask is None or forecast(self.app.fleet, ask).verdict is not Verdict.WAITS:
+        if ask is None or forecast(self.app.fleet, ask).verdict is not LaunchVerdict.WAITS:
             return None
         known = self._start is not None and self._start[0] == ask and time.monotonic() < self._start[2] + START_HOLDS
         return None if known else ask
@@ -313,7 +319,7 @@ class LaunchScreen(DraftScreen):
         self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
         ask, found = self._demand(), {problem.path: problem.message for problem in reversed(problems)}
         closed = closed_queue_forecast(self.app.fleet, ask) if ask is not None and ask.queue else None
-        if closed is not None and closed.verdict is Verdict.NEVER:
+        if closed is not None and closed.verdict is LaunchVerdict.NEVER:
             found["queue"] = closed.sentence
         self.form.show_problems({**self.draft.server_says, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None

@@ -46,7 +46,7 @@ AT_ONCE, AT_ONCE_AMONG_KEYS = 4_000, 2_000
 """New pods that one picture takes, and while keys are likely, which may have to wait for it."""
 
 
-class Tally:
+class PodTally:
     """Counts pods by status, updated by changes."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class PodsScreen(PanedScreen, PodActions):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tally = Tally()
+        self._tally = PodTally()
 
     def body(self) -> ComposeResult:
         yield SummaryLine(classes="of-snapshot")

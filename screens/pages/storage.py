@@ -16,7 +16,7 @@ from console.google.storage import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
 from screens.base import error_notice, error_runs
 from screens.columns.column import Column, RowKey, since
-from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_bucket, of_filestore, of_lustre
+from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, StoragePlace, of_bucket, of_filestore, of_lustre
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import AskingScreen, InGoogleScreen, ProjectRegionScreen
 from screens.sanitize import one_line
@@ -27,12 +27,12 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span
 
 
-class PlaceTable(ResourceTable[Place]):
+class PlaceTable(ResourceTable[StoragePlace]):
     NOUN = "place"
     EMPTY = Notice("No storage.", "The project has no buckets, no Lustre and no Filestore.")
     COLUMNS: ClassVar = PLACES
 
-    def row_text(self, row: Place) -> str:
+    def row_text(self, row: StoragePlace) -> str:
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"
 
 
@@ -68,18 +68,18 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
             self.summary.runs = ()
             self.table.show_trouble(error_notice(error))
             return
-        rows: dict[RowKey, Place] = {}
+        rows: dict[RowKey, StoragePlace] = {}
         region = ""
 
-        async def buckets() -> dict[RowKey, Place]:
+        async def buckets() -> dict[RowKey, StoragePlace]:
             nonlocal region
             region = await storage.cluster_region()
             return {(BUCKET, each.name, ""): of_bucket(each, region) for each in await storage.list_buckets()}
 
-        async def lustre() -> dict[RowKey, Place]:
+        async def lustre() -> dict[RowKey, StoragePlace]:
             return {(LUSTRE, each.name, each.location): of_lustre(each, region) for each in await storage.list_lustre()}
 
-        async def shares() -> dict[RowKey, Place]:
+        async def shares() -> dict[RowKey, StoragePlace]:
             found = await storage.list_filestore()
             return {
                 (FILESTORE, f"{each.name}/{each.share}", each.location): of_filestore(each, region) for each in found
@@ -90,7 +90,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
                 rows |= await places()
                 self.record_result(kind)
             except ConsoleError as error:
-                rows[kind, "", ""] = Place(kind, "", "", "", False, "", "", "", {}, error=error)
+                rows[kind, "", ""] = StoragePlace(kind, "", "", "", False, "", "", "", {}, error=error)
                 self.record_result(kind, error)
         self.table.show_trouble(PlaceTable.EMPTY)
         self.table.show_rows(rows)
@@ -132,7 +132,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
             self.copy([f"gs://{place.name}" if place.kind == BUCKET else place.address])
 
 
-def _sentence(place: Place, screen: StorageScreen) -> list[Span]:
+def _sentence(place: StoragePlace, screen: StorageScreen) -> list[Span]:
     if place.error is not None:
         return [Span(f"{place.error.message} ", "bad"), Span(screen.hint_of(place.error), "dim")]
     if not place.values:

@@ -8,7 +8,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.tunnel.published import Profile, Tunnel
+from console.attach.tunnel.published import Tunnel, TunnelProfile
 from console.kube.rank_address import RankAddress
 from console.kube.snapshot import Fleet
 from screens import wording
@@ -145,7 +145,7 @@ class TunnelsScreen(LiveScreen):
             name = await self.app.push_screen_wait(Prompt("Save it as a profile under which name?", tunnel.name))
             if name:
                 ports = tuple(f"{each.local}:{each.remote}" for each in tunnel.listeners)
-                made = Profile(name, tunnel.namespace, tunnel.job, tunnel.rank, ports, tunnel.context)
+                made = TunnelProfile(name, tunnel.namespace, tunnel.job, tunnel.rank, ports, tunnel.context)
                 await self.session.tunnels.save_profile(made)
                 self.notify(f"Saved. a4 forward --profile {name} opens it too.")
 

@@ -23,7 +23,7 @@ from screens import wording
 from screens.columns.job_page import events_of
 from screens.columns.jobs import JobLine, attempt_cell, place_words, progress_words, reasons, start_words, state_cell
 from screens.sanitize import one_line
-from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
+from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, PlotFrame
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
 from screens.widgets.line import wrap
 from screens.widgets.pane import Lines, event_lines
@@ -195,7 +195,7 @@ def _draw_busbw(canvas: Canvas, test: MeasuredTest) -> None:
         return
     first, last = wording.size(values[0][0]), wording.size(values[-1][0])
     canvas.text(0, 0, f"busbw in GB/s, {first} to {last}", "dim")
-    frame = Frame(Box(0, 0, canvas.width, canvas.height), 0.0, max(value for _, value in values), below=0)
+    frame = PlotFrame(Box(0, 0, canvas.width, canvas.height), 0.0, max(value for _, value in values), below=0)
     frame.draw(canvas, None)
     across, start = frame.dots() - 1, frame.left * DOTS_WIDE
     dots = [

@@ -7,6 +7,7 @@ import builtins
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,15 @@ class Docstrings:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 self.imports |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
         self.names = set(re.findall(r"\w+", "\n".join(lines)))
+
+
+@pytest.mark.slow(reason="parses every module")
+def test_a_class_name_means_one_thing() -> None:
+    product = [path for path in SOURCES if not path.is_relative_to(ROOT / "practice")]
+    names = Counter(
+        each.name for path in product for each in ast.parse(path.read_text()).body if isinstance(each, ast.ClassDef)
+    )
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 @pytest.mark.slow(reason="parses every module")

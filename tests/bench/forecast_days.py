@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.kube.objects.node import Node
-    from kueue_rules import Workload as KueueWorkload
+    from kueue_rules import SnapshotWorkload as KueueWorkload
 
 DAYS = 500
 DAY, HOUR = 86_400.0, 3600.0

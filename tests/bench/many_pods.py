@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aiohttp import web
 from msgspec import structs
 
-from console.hang.inspection import HangProbe
+from console.hang.inspector import JobInspector
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.proc_files import environment, write_proc_files
@@ -267,7 +267,7 @@ async def measure(job: JobSet, pods: Pods, way: str, servers: Sequence[int] = ()
             server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/exec"] = streams.answer
         before, began = cores_used(servers), time.monotonic()
         cluster = cast("Any", Cluster(fleet_of(job, *pods.pods), client))
-        report = await HangProbe(cluster).inspect_job("default", "hung")
+        report = await JobInspector(cluster).inspect_job("default", "hung")
         took = time.monotonic() - began
         own, streamed, others = (now - then for now, then in zip(cores_used(servers), before, strict=True))
     print(  # noqa: T201

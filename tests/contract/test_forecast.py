@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.launch.recipes import LaunchPlan
-from console.scheduling.launch_forecast import Verdict, forecast
+from console.scheduling.launch_forecast import LaunchVerdict, forecast
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
@@ -25,14 +25,14 @@ def plan(space: Space, name: str, gpus: int, **topology: str) -> LaunchPlan:
 @pytest.mark.parametrize(
     ("quota", "held", "gpus", "verdict"),
     [
-        (32, 0, 16, Verdict.NOW),
-        (32, 16, 16, Verdict.NOW),
-        (16, 16, 16, Verdict.WAITS),
-        (16, 0, 32, Verdict.NEVER),
+        (32, 0, 16, LaunchVerdict.NOW),
+        (32, 16, 16, LaunchVerdict.NOW),
+        (16, 16, 16, LaunchVerdict.WAITS),
+        (16, 0, 32, LaunchVerdict.NEVER),
     ],
 )
 async def test_what_is_expected_happens(
-    session: Session, space: Space, quota: int, held: int, gpus: int, verdict: Verdict
+    session: Session, space: Space, quota: int, held: int, gpus: int, verdict: LaunchVerdict
 ) -> None:
     await space.queue("team", quota)
     if held:
@@ -55,7 +55,7 @@ async def test_what_is_expected_happens(
 
     await session.launch.install(asked)
 
-    if verdict is Verdict.NOW:
+    if verdict is LaunchVerdict.NOW:
         await space.admission("mine", "Admitted")
     else:
         reserved = await space.admission("mine", "QuotaReserved", "False")

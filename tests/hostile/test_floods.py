@@ -28,7 +28,7 @@ from console.attach.files.pod_files import PodFiles
 from console.attach.ssh import client as ssh_client
 from console.config import Thresholds
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.hang.inspection import HangProbe
+from console.hang.inspector import JobInspector
 from console.kube import exec as executing
 from console.kube.rank_address import LivePod
 from console.kube.watch import HttpSource
@@ -150,7 +150,7 @@ async def test_an_alarm_is_answered_once_the_log_was_read_up_to_now() -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for seconds elsewhere."""
-    monkeypatch.setattr("console.hang.inspection.FLOW_SECONDS", 0.2)
+    monkeypatch.setattr("console.hang.inspector.FLOW_SECONDS", 0.2)
     monkeypatch.setattr("console.metrics.gpu_reader.FLOW", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.LIST_TIMEOUT", 0.5)
@@ -165,13 +165,13 @@ async def ask_facts(cluster: Any, pod: Pod) -> None:
 
 
 async def ask_stacks(cluster: Any, _: Pod) -> None:
-    report = await HangProbe(cluster).inspect_job("default", "train")
+    report = await JobInspector(cluster).inspect_job("default", "train")
     assert not report.groups
     raise Unreadable(report.pods[0].failure)
 
 
 async def ask_ras(cluster: Any, _: Pod) -> None:
-    await HangProbe(cluster).find_slow_ranks("default", "train", seconds=1.0)
+    await JobInspector(cluster).find_slow_ranks("default", "train", seconds=1.0)
 
 
 async def ask_gpus(cluster: Any, _: Pod) -> None:

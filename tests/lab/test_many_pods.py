@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientWSTimeout, WSMsgType
 
 from console.attach.many_pods import MAX_CONCURRENT_PODS
-from console.hang.inspection import HangProbe
+from console.hang.inspector import JobInspector
 from console.session import Session
 from practice.api.exec_channels import EXEC_PROTOCOLS
 from tests.apiserver import ApiServer
@@ -118,7 +118,7 @@ async def ask(space: Space, session: Session, pods: Pods) -> tuple[HangReport, R
         for pod in pods.pods:
             server.handlers[f"{space.path(CORE, 'pods', pod.name)}/exec"] = streams.answer
         began = time.monotonic()
-        report = await HangProbe(cast("Any", Cluster(session.fleet, client))).inspect_job(space.name, "hung")
+        report = await JobInspector(cast("Any", Cluster(session.fleet, client))).inspect_job(space.name, "hung")
         print(  # noqa: T201
             f"{len(report.processes):,} ranks: {time.monotonic() - began:.1f} s, {streams.every} streams, "
             f"{streams.most} at a time; {report.asked}"

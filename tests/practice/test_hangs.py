@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 from msgspec import structs
 
-from console.hang import inspection, poll_ras, probe
+from console.hang import poll_ras, probe
 from console.hang.flight_recorder import ADVICE as RECORDER_ADVICE
 from console.hang.flight_recorder import Desync
-from console.hang.inspection import HangProbe
+from console.hang.inspector import JobInspector
 from console.hang.report import FAILED, GONE
 from console.hang.stack_location import ADVICE, Activity
 from practice.node.fake_binaries import activity_of, write_activity, write_fake_binaries
@@ -78,7 +78,7 @@ class Pods:
             return 0
 
         try:
-            looking = HangProbe(cast("Any", Cluster(len(self.places))), run)
+            looking = JobInspector(cast("Any", Cluster(len(self.places))), run)
             return await looking.inspect_job("default", "hung", all_stacks=all_stacks)
         finally:
             recorders.close()
@@ -106,7 +106,7 @@ def _doing(place: ProgramContext) -> Callable[[], str]:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "RAS_PAUSE", 0.0)
+    monkeypatch.setattr(inspector, "RAS_PAUSE", 0.0)
     monkeypatch.setattr(probe, "UNREAD_LIMIT", 2.0)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.attach.ssh.editors import STEPS, Editor, SshHost, SshPlan, Step, StepState
+from console.attach.ssh.editors import STEPS, Editor, SetupStep, SshHost, SshPlan, StepState
 from console.errors import HostKeyChanged
 from console.settings import Settings
 from screens.dialogs.attach import EditorDialog
@@ -46,7 +46,7 @@ class FakeAttach:
         self.offered = editors
         self.set_up_with: list[SshPlan] = []
         self.started: list[Editor] = []
-        self.steps: list[Step] = []
+        self.steps: list[SetupStep] = []
 
     async def plan_setup(
         self, namespace: str, job: str, rank: int, *, wait: float, needs_server: bool = False
@@ -68,7 +68,7 @@ class FakeAttach:
     async def start_editor(self, editor: Editor) -> None:
         self.started.append(editor)
 
-    async def diagnose(self, namespace: str, job: str, rank: int) -> AsyncIterator[Step]:
+    async def diagnose(self, namespace: str, job: str, rank: int) -> AsyncIterator[SetupStep]:
         for step in self.steps:
             yield step
 
@@ -179,7 +179,7 @@ async def test_a_changed_host_key_is_told_and_nothing_is_set_up() -> None:
 
 async def test_read_only_has_no_editors_and_still_a_doctor() -> None:
     attach = FakeAttach()
-    attach.steps = [Step(name, StepState.OK, 0.012, "Fine.") for name in STEPS]
+    attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in STEPS]
     async with job_page(attach, read_only=True) as (app, pilot, _):
         assert "VS Code" not in screen_text(app)
         await pilot.press("v")
@@ -193,9 +193,9 @@ async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
     attach = FakeAttach()
     names = list(STEPS)
     at = names.index("port")
-    attach.steps = [Step(name, StepState.OK, 0.012, "Fine.") for name in names[:at]]
-    attach.steps.append(Step("port", StepState.FAILED, 0.5, "Connection refused.", "Start sshd."))
-    attach.steps += [Step(name, StepState.SKIPPED, found="Not tried.") for name in names[at + 1 :]]
+    attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in names[:at]]
+    attach.steps.append(SetupStep("port", StepState.FAILED, 0.5, "Connection refused.", "Start sshd."))
+    attach.steps += [SetupStep(name, StepState.SKIPPED, found="Not tried.") for name in names[at + 1 :]]
     async with job_page(attach) as (app, pilot, _):
         await pilot.press("D")
         await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and "Port 2222 failed" in screen_text(app))
@@ -203,7 +203,7 @@ async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
         assert all(title in text for title in STEPS.values())
         assert "→ Port 2222: Start sshd." in text
         assert "✗" in text
-        attach.steps = [Step(name, StepState.OK, 0.012, "Fine.") for name in names]
+        attach.steps = [SetupStep(name, StepState.OK, 0.012, "Fine.") for name in names]
         await pilot.press("r")
         await until(pilot, lambda: "can be reached by ssh: a4 ssh llama-70b 1" in screen_text(app))
         await pilot.press("escape")

@@ -20,7 +20,7 @@ from screens.base import FilterInput
 from screens.dialogs.question import Confirm
 from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
-from screens.pages.pods import PodScreen, PodsScreen, Tally
+from screens.pages.pods import PodScreen, PodsScreen, PodTally
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene
@@ -183,7 +183,7 @@ async def test_the_filter_line_hides_no_row() -> None:
 
 
 def test_the_tally_follows_changes() -> None:
-    tally = Tally()
+    tally = PodTally()
     one, two = Pod("ns", "a", phase="Running", ready=True), Pod("ns", "b", phase="Pending")
     tally.take([(None, one), (None, two)])
     assert "".join(run.text for run in tally.runs).split() == ["2", "pods", "◐", "1", "Pending", "●", "1", "Running"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
-from console.attach.tunnel.published import Listener, Profile, Tunnel
+from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
 from console.errors import BadInput
 from console.kube.rank_address import RankAddress
 from screens.dialogs.attach import AskPorts
@@ -151,7 +151,7 @@ async def test_a_profile_is_saved_and_opened_again() -> None:
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press("enter")
         await until(pilot, lambda: fake.tunnels.saved)
-        saved = Profile("llama-70b-0", "default", "llama-70b", "0", ("8888:8888", "16006:6006"), fake.context)
+        saved = TunnelProfile("llama-70b-0", "default", "llama-70b", "0", ("8888:8888", "16006:6006"), fake.context)
         assert fake.tunnels.saved == [saved]
         await pilot.press("n")
         await until(pilot, lambda: "another" in screen_text(app))

@@ -13,14 +13,14 @@ from textual.widgets._toast import ToastRack
 from console.config import Config, Notifications, Thresholds
 from console.hang.flight_recorder import Desync, Finding
 from console.hang.nccl_ras import RasRank, RasReport
-from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.report import HangReport, MpiLauncher, PodTrace, TracedProcess
 from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
 from console.hang.torch_analysis import TorchAnalysis, TorchFinding
 from console.launch.ownership import Proof
 from console.launch.run_record import Outcome
-from console.metrics.alarm import AlarmKind, Coverage
+from console.metrics.alarm import AlarmCoverage, AlarmKind
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
 from console.metrics.health import HealthLevel
 from console.metrics.job_progress import JobProgress
@@ -185,7 +185,7 @@ def nccl_test() -> HangReport:
                          where=locate_compiled("all_reduce_perf", "R"), program="all_reduce_perf", cpu=99.6, threads=11)
                   for each in range(16))  # fmt: skip
     pods = tuple(
-        PodTrace(at, f"p{at}", "n", launchers=(Launcher(program, 1100, "S", "do_sys_poll", 3),))
+        PodTrace(at, f"p{at}", "n", launchers=(MpiLauncher(program, 1100, "S", "do_sys_poll", 3),))
         for at, program in enumerate(("mpirun", "orted"))
     )
     return HangReport("nccl-0412", pods, ranks)
@@ -540,7 +540,7 @@ async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
 async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
     async with console() as (app, pilot, session):
         await until(pilot, lambda: session.alarms.namespace == "")
-        session.alarms.coverage = Coverage(14, 12, 32)
+        session.alarms.coverage = AlarmCoverage(14, 12, 32)
         app.open_page("alarms")
         await until(pilot, lambda: "⚠ Alarms watch 12 of 14 running jobs; the 2 others: only" in screen_text(app))
         app.only_namespace = "team-b"

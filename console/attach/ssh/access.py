@@ -14,7 +14,7 @@ import msgspec
 from console.attach.ssh import config, editors, identities, paths
 from console.attach.ssh.config import SshHostEntry
 from console.attach.ssh.connect import a4_command, pin_kubeconfig, prepare_entry
-from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
+from console.attach.ssh.editors import Editor, SetupStep, SshHost, SshPlan
 from console.attach.ssh.identities import Identity, fingerprint
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, ConsoleError, NotAllowed
@@ -298,7 +298,7 @@ class SshAccess:
     async def start_editor(self, editor: Editor) -> None:
         await asyncio.to_thread(editors.start_editor, editor)
 
-    async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[Step, None]:
+    async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[SetupStep, None]:
         """Yield each step of a connection, from token to editor; `rank` counts over the job, or REPLICATED/INDEX."""
         from console.attach.ssh.doctor import diagnose
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_facts, surroundings
 from console.attach.ssh.config import SshHostEntry
-from console.attach.ssh.editors import STEPS, Step, StepState
+from console.attach.ssh.editors import STEPS, SetupStep, StepState
 from console.attach.ssh.identities import ApiHostKeys, PodFacts, fingerprint, verify_host_keys
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_facts import Probe
@@ -254,14 +254,14 @@ async def require_server(reach: PortForwarder, target: LivePod) -> None:
 
 async def diagnose(
     client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None
-) -> AsyncGenerator[Step, None]:
+) -> AsyncGenerator[SetupStep, None]:
     """Yield each step when it ends, in order; the steps after a failure are skipped. Changes nothing."""
     patient = DoctorRun(client, reach, address, entry)
     failed = ""
     try:
         for name in STEPS:
             if failed:
-                yield Step(name, StepState.SKIPPED, found=f"Skipped: {STEPS[failed]} failed.")
+                yield SetupStep(name, StepState.SKIPPED, found=f"Skipped: {STEPS[failed]} failed.")
                 continue
             step = await _run_step(name, patient)
             failed = name if step.state is StepState.FAILED else ""
@@ -270,7 +270,7 @@ async def diagnose(
         await patient.close()
 
 
-async def _run_step(name: str, run: DoctorRun) -> Step:
+async def _run_step(name: str, run: DoctorRun) -> SetupStep:
     began = time.monotonic()
     try:
         async with asyncio.timeout(None if name == "token" else STEP_TIMEOUT):
@@ -285,4 +285,4 @@ async def _run_step(name: str, run: DoctorRun) -> Step:
         warning = found if isinstance(found, StepWarning) else None
         end = (StepState.WARNING, warning.found, warning.fix, 0) if warning else (StepState.OK, str(found), "", 0)
     state, text, fix, code = end
-    return Step(name, state, time.monotonic() - began, text, fix, code)
+    return SetupStep(name, state, time.monotonic() - began, text, fix, code)

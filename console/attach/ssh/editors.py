@@ -84,7 +84,7 @@ STEPS = {  # steps of the doctor in their order, and their titles
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SetupStep:
     name: str
     state: StepState
     seconds: float = 0.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.attach.tunnel import published
 from console.attach.tunnel.engine import LocalForward, PortForwarder
-from console.attach.tunnel.published import Profile, Tunnel, find_free_name, parse_tunnel
+from console.attach.tunnel.published import Tunnel, TunnelProfile, find_free_name, parse_tunnel
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.rank_address import PortPair, RankAddress
@@ -244,10 +244,10 @@ class Tunnels:
         """Stop a tunnel, or remove an ended one from the list."""
         return await published.stop_tunnel(name)
 
-    async def list_profiles(self) -> tuple[Profile, ...]:
+    async def list_profiles(self) -> tuple[TunnelProfile, ...]:
         return await asyncio.to_thread(published.read_profiles)
 
-    async def save_profile(self, profile: Profile) -> None:
+    async def save_profile(self, profile: TunnelProfile) -> None:
         """Save a profile; one of the same name is replaced."""
         await asyncio.to_thread(published.save_profile, profile)
 

@@ -64,7 +64,7 @@ class Tunnel:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class TunnelProfile:
     """A saved tunnel that can be opened by name."""
 
     name: str
@@ -123,17 +123,17 @@ def remember_port(server: str, address: RankAddress, remote: int, local: int) ->
         write_json(path, dict(list(ports.items())[-_MAX_REMEMBERED_PORTS:]))
 
 
-def read_profiles() -> tuple[Profile, ...]:
+def read_profiles() -> tuple[TunnelProfile, ...]:
     found = []
     for name, each in sorted(read_json(_profiles_file()).items()):
         try:
-            found.append(Profile(**{**each, "name": name, "ports": tuple(map(str, each["ports"]))}))
+            found.append(TunnelProfile(**{**each, "name": name, "ports": tuple(map(str, each["ports"]))}))
         except (TypeError, KeyError):
             continue  # written by another version, or by hand
     return tuple(found)
 
 
-def find_profile(name: str) -> Profile:
+def find_profile(name: str) -> TunnelProfile:
     """The profile of that name; BadInput lists the known ones. Blocking."""
     every = read_profiles()
     found = next((each for each in every if each.name == name), None)
@@ -143,7 +143,7 @@ def find_profile(name: str) -> Profile:
     return found
 
 
-def save_profile(made: Profile) -> None:
+def save_profile(made: TunnelProfile) -> None:
     values = asdict(made)
     write_json(_profiles_file(), {**read_json(_profiles_file()), values.pop("name"): values})
 

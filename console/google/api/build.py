@@ -164,10 +164,10 @@ class BuildLog:
     def __init__(self, reach: GoogleSession, build: Build, buckets: Buckets | None) -> None:
         """`buckets`: access to the log object in a bucket, if there is one."""
         self._entries = BuildEntries(reach, build.project, build.id)
-        self._stored: StoredLog | None = None
+        self._stored: BuildLogObject | None = None
         if buckets is not None:
             place = GcsPlace(parse_gcs_address(build.log_bucket).bucket, f"log-{build.id}.txt")
-            self._stored = StoredLog(buckets, place)
+            self._stored = BuildLogObject(buckets, place)
         self._by_entries = build.log_entries or self._stored is None
 
     async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
@@ -187,7 +187,7 @@ class BuildLog:
                     yield line
 
 
-class StoredLog:
+class BuildLogObject:
     """A log object in a bucket, read on from the last position."""
 
     def __init__(self, buckets: Buckets, place: GcsPlace) -> None:

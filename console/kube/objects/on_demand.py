@@ -30,12 +30,12 @@ class ImageWire(Wire):
     image: str | None = None
 
 
-class PodWire(Wire):
+class PodOnDemandWire(Wire):
     containers: list[ImageWire] | None = None
 
 
 class PodObjectWire(ObjectWire):
-    spec: PodWire | None = None
+    spec: PodOnDemandWire | None = None
 
 
 class WorkloadControllerSpecWire(Wire):
@@ -101,7 +101,7 @@ class ClaimWire(ObjectWire):
     status: ClaimStatusWire | None = None
 
 
-class SelectorWire(Wire):
+class ServiceSelectorWire(Wire):
     match_labels: dict[str, str] | None = None
     match_expressions: list[dict[str, object]] | None = None
 
@@ -117,8 +117,8 @@ class PortWire(Wire):
 class PeerWire(Wire):
     """A peer of a NetworkPolicy rule; only whether it means pods of the same namespace matters here."""
 
-    pod_selector: SelectorWire | None = None
-    namespace_selector: SelectorWire | None = None
+    pod_selector: ServiceSelectorWire | None = None
+    namespace_selector: ServiceSelectorWire | None = None
     ip_block: dict[str, object] | None = None
 
 
@@ -129,7 +129,7 @@ class RuleWire(Wire, rename={"from_": "from"}):
 
 
 class PolicySpecWire(Wire):
-    pod_selector: SelectorWire | None = None
+    pod_selector: ServiceSelectorWire | None = None
     ingress: list[RuleWire] | None = None
     egress: list[RuleWire] | None = None
     policy_types: list[str] | None = None

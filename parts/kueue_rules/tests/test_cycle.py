@@ -9,22 +9,22 @@ from msgspec.structs import replace
 
 from kueue_rules import (
     HOSTNAME,
-    Check,
-    CheckState,
-    Cohort,
+    AdmissionCheck,
+    AdmissionVerdict,
+    CohortQuota,
+    CycleVerdict,
     Flavor,
+    FlavorQuota,
+    KueueRelease,
     Mode,
-    Node,
-    PodSet,
     QueueNode,
-    Quota,
-    Release,
     ResourceGroup,
     Snapshot,
+    SnapshotNode,
+    SnapshotPodSet,
+    SnapshotWorkload,
     TopologyRequest,
     TopologyTree,
-    Verdict,
-    Workload,
     admission_cycle,
     fatal_state,
     open_checks,
@@ -40,17 +40,19 @@ BLOCK = "cloud.google.com/gce-topology-block"
 
 def queue(name: str, gpus: int, cohort: str = "", borrow: int | None = None, **rules: str) -> QueueNode:
     return QueueNode(
-        name, quotas={AT: Quota(gpus * 1000, borrow)}, cohort=cohort, groups=(ResourceGroup((GPU,), ("a4",)),),
+        name, quotas={AT: FlavorQuota(gpus * 1000, borrow)}, cohort=cohort, groups=(ResourceGroup((GPU,), ("a4",)),),
         within_queue=rules.get("within", "Never"), reclaim=rules.get("reclaim", "Never"),
     )  # fmt: skip
 
 
-def workload(name: str, to: str, pods: int, priority: int = 0, *, holds: bool = False, level: str = "") -> Workload:
+def workload(
+    name: str, to: str, pods: int, priority: int = 0, *, holds: bool = False, level: str = ""
+) -> SnapshotWorkload:
     single = {GPU: 8000}
-    group = PodSet("main", pods, {GPU: pods * 8000}, single, topology=TopologyRequest(required=level))
+    group = SnapshotPodSet("main", pods, {GPU: pods * 8000}, single, topology=TopologyRequest(required=level))
     if holds:
         group.flavors = {GPU: "a4"}
-    return Workload(("default", name), name, to, priority, 0.0, [group], reserved=1.0 if holds else 0.0)
+    return SnapshotWorkload(("default", name), name, to, priority, 0.0, [group], reserved=1.0 if holds else 0.0)
 
 
 def test_who_borrows_least_goes_first_then_the_higher_priority() -> None:
@@ -58,9 +60,9 @@ def test_who_borrows_least_goes_first_then_the_higher_priority() -> None:
     heads = [workload("greedy", "a", 3, 9), workload("modest", "b", 2)]
     found = admission_cycle(heads, snapshot)
     assert [(each.workload.uid, each.verdict) for each in found] == [
-        ("modest", Verdict.ADMIT), ("greedy", Verdict.SKIP),
+        ("modest", CycleVerdict.ADMIT), ("greedy", CycleVerdict.SKIP),
     ]  # fmt: skip
-    assert found[1].message == "Workload no longer fits after processing another workload"
+    assert found[1].message == "SnapshotWorkload no longer fits after processing another workload"
 
 
 def test_own_quota_is_reclaimed_from_whoever_borrowed_last() -> None:
@@ -70,17 +72,20 @@ def test_own_quota_is_reclaimed_from_whoever_borrowed_last() -> None:
     snapshot = Snapshot([queue("a", 16, "lab", reclaim="Any"), queue("b", 8, "lab")], flavors=[Flavor("a4")],
                         holding=guests)  # fmt: skip
     (found,) = admission_cycle([workload("mine", "a", 1)], snapshot)
-    assert (found.verdict, [each.workload.uid for each in found.targets]) == (Verdict.PREEMPT, ["guest-2"])
+    assert (found.verdict, [each.workload.uid for each in found.targets]) == (CycleVerdict.PREEMPT, ["guest-2"])
     assert "Pending the preemption of 1 workload(s)" in found.message
 
 
 def test_missing_quota_and_places_are_told_apart() -> None:
     snapshot = Snapshot([queue("a", 16)], flavors=[Flavor("a4")], holding=[workload("one", "a", 1, holds=True)])
     short, never = admission_cycle([workload("mine", "a", 2), workload("huge", "a", 3)], snapshot)
-    assert (short.verdict, never.verdict) == (Verdict.HOPELESS, Verdict.HOPELESS)
+    assert (short.verdict, never.verdict) == (CycleVerdict.HOPELESS, CycleVerdict.HOPELESS)
     assert "insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed" in short.message
     assert "current podset request (24) > maximum capacity (16)" in never.message
-    nodes = [Node(f"n{n}", {BLOCK: f"b{n // 2}", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110000}) for n in range(4)]
+    nodes = [
+        SnapshotNode(f"n{n}", {BLOCK: f"b{n // 2}", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110000})
+        for n in range(4)
+    ]
     flavor = Flavor("a4", topology="net")
     tree = TopologyTree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
     placed = Snapshot([queue("a", 32)], flavors=[flavor], trees={"a4": tree})
@@ -105,7 +110,7 @@ def test_a_cycle_never_gives_out_more_than_there_is(
         queue(f"q{n}", nominal * 8, cohort, None if borrow is None else borrow * 8000)
         for n, (nominal, borrow, cohort) in enumerate(queues)
     ]
-    snapshot = Snapshot(made, [Cohort("lab", "org"), Cohort("far", "org")], [Flavor("a4")])
+    snapshot = Snapshot(made, [CohortQuota("lab", "org"), CohortQuota("far", "org")], [Flavor("a4")])
     asked = [workload(f"w{n}", f"q{to % len(made)}", pods, prio) for n, (to, pods, prio) in enumerate(heads)]
     first = {each.cluster_queue: each for each in reversed(asked)}
     found = admission_cycle(first.values(), snapshot)
@@ -117,7 +122,7 @@ def test_a_cycle_never_gives_out_more_than_there_is(
     held = sum(each.workload.usage().get(AT, 0) for each in found)
     assert held == 0, "what was asked is as before"
     given_out = sum(sum(one.requests[GPU] for one in each.workload.pod_sets) for each in found
-                    if each.verdict is Verdict.ADMIT)  # fmt: skip
+                    if each.verdict is CycleVerdict.ADMIT)  # fmt: skip
     assert given_out == sum(each.used.get(AT, 0) for each in made)
 
 
@@ -128,32 +133,37 @@ def test_which_checks_a_workload_needs_and_what_they_decide() -> None:
     assert required_checks(two, None) == {"all", "both"}
     assert required_checks(two, {"a4"}) == {"all", "both"}
     assert required_checks(two, {"spot"}) == {"all", "both", "spot"}
-    ready, waits = Check("a", "Ready"), Check("b", "Pending", "asked")
-    again, never = Check("d", "Retry"), Check("c", "Rejected", "no capacity")
+    ready, waits = AdmissionCheck("a", "Ready"), AdmissionCheck("b", "Pending", "asked")
+    again, never = AdmissionCheck("d", "Retry"), AdmissionCheck("c", "Rejected", "no capacity")
     assert open_checks([ready]) == []
     assert open_checks([waits, again, never, ready]) == [never, again, waits]
     assert (fatal_state([waits, again]), fatal_state([again, never]), fatal_state([waits])) == (
-        CheckState.RETRY, CheckState.REJECTED, None,
+        AdmissionVerdict.RETRY, AdmissionVerdict.REJECTED, None,
     )  # fmt: skip
-    rejected = [never, Check("a", "Rejected")]
-    assert refusal_words(rejected, CheckState.REJECTED, Release()) == (
+    rejected = [never, AdmissionCheck("a", "Rejected")]
+    assert refusal_words(rejected, AdmissionVerdict.REJECTED, KueueRelease()) == (
         'AdmissionChecks in Rejected state: "a"; "c" (no capacity)'
     )
-    assert refusal_words([again], CheckState.RETRY, Release()) == 'Evicted due to AdmissionCheck in Retry state: "d"'
-    assert refusal_words(rejected, CheckState.REJECTED, Release(17)) == "Admission check(s): a,c, were rejected"
-    assert refusal_words([again], CheckState.RETRY, Release(17)) == "At least one admission check is false"
+    assert (
+        refusal_words([again], AdmissionVerdict.RETRY, KueueRelease())
+        == 'Evicted due to AdmissionCheck in Retry state: "d"'
+    )
+    assert (
+        refusal_words(rejected, AdmissionVerdict.REJECTED, KueueRelease(17)) == "Admission check(s): a,c, were rejected"
+    )
+    assert refusal_words([again], AdmissionVerdict.RETRY, KueueRelease(17)) == "At least one admission check is false"
 
 
 @pytest.mark.parametrize(
     ("release", "reasons"),
     [
-        (Release(18), ["UnsatisfiedChecks", "NoReservation", "NoReservationUnsatisfiedChecks"]),
-        (Release(19), ["UnsatisfiedChecks", "NoReservation", "NoReservationUnsatisfiedChecks"]),
-        (Release(19, observability=True), ["UnsatisfiedAdmissionChecks", "NoReservation", "NoReservation"]),
+        (KueueRelease(18), ["UnsatisfiedChecks", "NoReservation", "NoReservationUnsatisfiedChecks"]),
+        (KueueRelease(19), ["UnsatisfiedChecks", "NoReservation", "NoReservationUnsatisfiedChecks"]),
+        (KueueRelease(19, observability=True), ["UnsatisfiedAdmissionChecks", "NoReservation", "NoReservation"]),
     ],
 )
 def test_a_workload_that_is_no_longer_admitted_says_why_as_its_version_does(
-    release: Release, reasons: list[str]
+    release: KueueRelease, reasons: list[str]
 ) -> None:
     states = ((True, False), (False, True), (False, False))
     assert [unadmitted_words(release, reserved=reserved, ready=ready)[0] for reserved, ready in states] == reasons
@@ -161,10 +171,10 @@ def test_a_workload_that_is_no_longer_admitted_says_why_as_its_version_does(
 
 def test_the_reason_of_a_wait_is_a_token_where_the_gate_is_on() -> None:
     """Kueue 0.19 resolves it in flavorassigner.go, resolveNoFitReason, and scheduler.go, processEntry."""
-    on = Release(19, observability=True)
+    on = KueueRelease(19, observability=True)
     two = queue("two", 16)
     two.groups = (ResourceGroup((GPU,), ("gone", "a4")),)
-    two.quotas = {AT: Quota(16_000), ("gone", GPU): Quota(16_000)}
+    two.quotas = {AT: FlavorQuota(16_000), ("gone", GPU): FlavorQuota(16_000)}
     queues = [queue("full", 16, within="LowerPriority"), queue("small", 8), queue("stuck", 8), two]
     queues[2].namespaces = None
     held = [workload("low", "full", 2, holds=True), workload("busy", "two", 2, holds=True)]
@@ -178,20 +188,22 @@ def test_the_reason_of_a_wait_is_a_token_where_the_gate_is_on() -> None:
     }  # fmt: skip
     (wrong,) = admission_cycle([workload("mine", "other", 1)], Snapshot([queue("other", 8)], release=on))
     assert wrong.reason(on) == "NoMatchingFlavor"
-    assert wrong.reason(Release()) == "Pending"
+    assert wrong.reason(KueueRelease()) == "Pending"
 
 
-@pytest.mark.parametrize(("minor", "verdict"), [(17, Verdict.SKIP), (18, Verdict.ADMIT)])
-def test_places_that_another_head_took_are_looked_for_anew_from_0_18_on(minor: int, verdict: Verdict) -> None:
-    nodes = [Node(f"n{n}", {BLOCK: f"b{n}", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110000}) for n in range(2)]
+@pytest.mark.parametrize(("minor", "verdict"), [(17, CycleVerdict.SKIP), (18, CycleVerdict.ADMIT)])
+def test_places_that_another_head_took_are_looked_for_anew_from_0_18_on(minor: int, verdict: CycleVerdict) -> None:
+    nodes = [
+        SnapshotNode(f"n{n}", {BLOCK: f"b{n}", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110000}) for n in range(2)
+    ]
     flavor = Flavor("a4", topology="net")
     tree = TopologyTree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
-    snapshot = Snapshot([queue("a", 8), queue("b", 8)], (), [flavor], {"a4": tree}, release=Release(minor))
+    snapshot = Snapshot([queue("a", 8), queue("b", 8)], (), [flavor], {"a4": tree}, release=KueueRelease(minor))
     heads = [workload("one", "a", 1, level=BLOCK), workload("two", "b", 1, level=BLOCK)]
-    assert [each.verdict for each in admission_cycle(heads, snapshot)] == [Verdict.ADMIT, verdict]
+    assert [each.verdict for each in admission_cycle(heads, snapshot)] == [CycleVerdict.ADMIT, verdict]
 
 
-def reduced(pods: int, least: int | None, quota: int, **queues: int) -> tuple[Verdict, int, str]:
+def reduced(pods: int, least: int | None, quota: int, **queues: int) -> tuple[CycleVerdict, int, str]:
     """What comes of a workload that may be made smaller: how many pods it gets, and what is said."""
     head = workload("mine", "a", pods)
     head.pod_sets[0].min_count = least
@@ -205,20 +217,20 @@ def reduced(pods: int, least: int | None, quota: int, **queues: int) -> tuple[Ve
 @pytest.mark.parametrize(
     ("pods", "least", "quota", "verdict", "held"),
     [
-        (6, 2, 32, Verdict.ADMIT, 4),  # as many as there is quota for
-        (6, 4, 32, Verdict.ADMIT, 4),
-        (6, 2, 64, Verdict.ADMIT, 6),  # all of them where that can be
-        (6, 5, 32, Verdict.HOPELESS, 0),
-        (6, None, 32, Verdict.HOPELESS, 0),
-        (100, 1, 8, Verdict.ADMIT, 1),
+        (6, 2, 32, CycleVerdict.ADMIT, 4),  # as many as there is quota for
+        (6, 4, 32, CycleVerdict.ADMIT, 4),
+        (6, 2, 64, CycleVerdict.ADMIT, 6),  # all of them where that can be
+        (6, 5, 32, CycleVerdict.HOPELESS, 0),
+        (6, None, 32, CycleVerdict.HOPELESS, 0),
+        (100, 1, 8, CycleVerdict.ADMIT, 1),
     ],
 )
 def test_a_workload_that_may_be_smaller_gets_the_most_pods_that_fit(
-    pods: int, least: int | None, quota: int, verdict: Verdict, held: int
+    pods: int, least: int | None, quota: int, verdict: CycleVerdict, held: int
 ) -> None:
     got, count, message = reduced(pods, least, quota)
     assert (got, count) == (verdict, held)
-    assert ("maximum capacity" in message) == (verdict is Verdict.HOPELESS), (
+    assert ("maximum capacity" in message) == (verdict is CycleVerdict.HOPELESS), (
         "of all its pods it is said what is missing"
     )
 
@@ -226,10 +238,10 @@ def test_a_workload_that_may_be_smaller_gets_the_most_pods_that_fit(
 def test_each_pod_set_gives_its_share_of_the_pods_that_are_left_out() -> None:
     head = workload("mine", "a", 8)
     head.pod_sets[0].min_count = 4
-    head.pod_sets.append(PodSet("more", 4, {GPU: 32000}, {GPU: 8000}, min_count=2))
+    head.pod_sets.append(SnapshotPodSet("more", 4, {GPU: 32000}, {GPU: 8000}, min_count=2))
     snapshot = Snapshot([queue("a", 72)], flavors=[Flavor("a4")])
     (found,) = admission_cycle([head], snapshot)
-    assert found.verdict is Verdict.ADMIT
+    assert found.verdict is CycleVerdict.ADMIT
     assert [one.pod_set.count for one in found.choice.pod_sets] == [6, 3]
     assert [each.count for each in head.pod_sets] == [8, 4], "what was asked is as before"
 
@@ -241,14 +253,14 @@ def two_flavors(nodes: int, **rules: str) -> Snapshot:
         each.name: TopologyTree("net", (HOSTNAME,), each, machines(f"{each.name}-a", f"{each.name}-b"), {})
         for each in flavors
     }
-    quotas = {(each.name, GPU): Quota(nodes * 8000) for each in flavors}
+    quotas = {(each.name, GPU): FlavorQuota(nodes * 8000) for each in flavors}
     team = QueueNode("team", quotas=quotas, groups=(ResourceGroup((GPU,), ("one", "two")),),
                      within_queue=rules.get("within", "Never"))  # fmt: skip
     return Snapshot([team], flavors=flavors, trees=trees)
 
 
-def machines(*names: str) -> list[Node]:
-    return [Node(name, {HOSTNAME: name}, (), {GPU: 8000, "pods": 110_000}) for name in names]
+def machines(*names: str) -> list[SnapshotNode]:
+    return [SnapshotNode(name, {HOSTNAME: name}, (), {GPU: 8000, "pods": 110_000}) for name in names]
 
 
 def test_the_pod_sets_of_a_workload_take_nodes_beside_each_other() -> None:
@@ -264,7 +276,7 @@ def test_pod_sets_that_fit_only_one_by_one_do_not_fit() -> None:
     asked = workload("driver-and-workers", "team", 2)
     asked.pod_sets = [replace(asked.pod_sets[0], name=name) for name in ("driver", "workers")]
     (found,) = admission_cycle([asked], snapshot)
-    assert (found.verdict, found.choice.mode) == (Verdict.HOPELESS, Mode.NO_FIT)
+    assert (found.verdict, found.choice.mode) == (CycleVerdict.HOPELESS, Mode.NO_FIT)
 
 
 def test_a_flavor_without_nodes_leads_to_the_next_one_in_the_next_try() -> None:
@@ -272,24 +284,24 @@ def test_a_flavor_without_nodes_leads_to_the_next_one_in_the_next_try() -> None:
     snapshot.trees["one"].use(("one-a",), {GPU: 8000}, 1)
     asked = workload("job", "team", 2)
     (found,) = admission_cycle([asked], snapshot)
-    assert (found.verdict, found.choice.flavors_left) == (Verdict.HOPELESS, True)
+    assert (found.verdict, found.choice.flavors_left) == (CycleVerdict.HOPELESS, True)
     asked.tried = tuple(one.tried for one in found.choice.pod_sets)
     (found,) = admission_cycle([asked], snapshot)
-    assert (found.verdict, found.choice.pod_sets[0].flavors) == (Verdict.ADMIT, {GPU: "two"})
+    assert (found.verdict, found.choice.pod_sets[0].flavors) == (CycleVerdict.ADMIT, {GPU: "two"})
 
 
 def test_nodes_that_victims_will_leave_are_kept_for_their_preemptor_during_the_cycle() -> None:
     snapshot = two_flavors(nodes=2, within="LowerPriority")
-    other = QueueNode("other", quotas={("one", GPU): Quota(16_000)}, groups=(ResourceGroup((GPU,), ("one",)),))
+    other = QueueNode("other", quotas={("one", GPU): FlavorQuota(16_000)}, groups=(ResourceGroup((GPU,), ("one",)),))
     snapshot = Snapshot([snapshot.queues["team"], other], flavors=snapshot.flavors.values(), trees=snapshot.trees)
-    snapshot.queues["team"].quotas = {("one", GPU): Quota(8000)}
+    snapshot.queues["team"].quotas = {("one", GPU): FlavorQuota(8000)}
     snapshot.queues["team"].groups = other.groups
     (first,) = admission_cycle([workload("victim", "team", 1)], snapshot)
-    assert first.verdict is Verdict.ADMIT
+    assert first.verdict is CycleVerdict.ADMIT
     snapshot.trees["one"].use(("one-b",), {GPU: 8000}, 1)
     heads = [workload("urgent", "team", 1, 9), workload("late", "other", 1)]
     found = {each.workload.uid: each.verdict for each in admission_cycle(heads, snapshot)}
-    assert found == {"urgent": Verdict.PREEMPT, "late": Verdict.HOPELESS}
+    assert found == {"urgent": CycleVerdict.PREEMPT, "late": CycleVerdict.HOPELESS}
     assert snapshot.trees["one"].leaves[0].used[GPU] == 8000
 
 
@@ -302,6 +314,6 @@ def test_one_without_victims_is_tried_again_once_another_reserved_quota_in_the_s
     queues = [queue("owners", 16, "lab", reclaim="Any"), queue("guests", 16, "lab"), queue("alone", 8)]
     snapshot = Snapshot(queues, flavors=[flavor], trees={"a4": tree}, holding=[small, guest])
     first, second = admission_cycle([workload("late", "guests", 1), workload("mine", "owners", 2)], snapshot)
-    assert (first.workload.uid, first.verdict) == ("mine", Verdict.PREEMPT)
+    assert (first.workload.uid, first.verdict) == ("mine", CycleVerdict.PREEMPT)
     short = "insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed"
     assert second.message == f"couldn't assign flavors to pod set main: {short}"

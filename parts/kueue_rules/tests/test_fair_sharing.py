@@ -8,15 +8,15 @@ from kueue_rules import (
     DEFAULT_STRATEGIES,
     LESS_OR_EQUAL_TO_FINAL,
     LESS_THAN_INITIAL,
-    Cohort,
+    CohortQuota,
+    CycleVerdict,
     Flavor,
-    PodSet,
+    FlavorQuota,
     QueueNode,
-    Quota,
     ResourceGroup,
     Snapshot,
-    Verdict,
-    Workload,
+    SnapshotPodSet,
+    SnapshotWorkload,
     admission_cycle,
 )
 
@@ -28,25 +28,27 @@ HALVES = "a1:0.5 a2:0.5 a3:3 b1:0.5 b2:0.5 b3:3"
 
 def queue(name: str, cpus: float = 3, cohort: str = "all", weight: float = 1) -> QueueNode:
     return QueueNode(
-        name, weight=weight, quotas={AT: Quota(int(cpus * 1000))}, cohort=cohort,
+        name, weight=weight, quotas={AT: FlavorQuota(int(cpus * 1000))}, cohort=cohort,
         groups=(ResourceGroup(("cpu",), ("default",)),), within_queue="LowerPriority", reclaim="Any",
     )  # fmt: skip
 
 
-def workload(text: str, *, holds: bool = True) -> Workload:
+def workload(text: str, *, holds: bool = True) -> SnapshotWorkload:
     """Such as b1:2@5: of queue b, 2 CPUs, priority 5."""
     name, _, rest = text.partition(":")
     cpus, _, priority = rest.partition("@")
     amount = int(float(cpus) * 1000)
-    pods = PodSet("main", 1, {"cpu": amount}, {"cpu": amount}, flavors={"cpu": "default"} if holds else {})
-    return Workload(("ns", name), name, name.rstrip("0123456789"), int(priority or 0), 0.0, [pods], reserved=1.0)
+    pods = SnapshotPodSet("main", 1, {"cpu": amount}, {"cpu": amount}, flavors={"cpu": "default"} if holds else {})
+    return SnapshotWorkload(
+        ("ns", name), name, name.rstrip("0123456789"), int(priority or 0), 0.0, [pods], reserved=1.0
+    )
 
 
 def victims(snapshot: Snapshot, incoming: str) -> dict[str, str]:
     """Who would have to go, and why; whoever does not go holds its quota as before."""
     used = {name: each.used.get(AT, 0) for name, each in snapshot.queues.items()}
     (found,) = admission_cycle([workload(incoming, holds=False)], snapshot)
-    if found.verdict is Verdict.HOPELESS:
+    if found.verdict is CycleVerdict.HOPELESS:
         assert {name: each.used.get(AT, 0) for name, each in snapshot.queues.items()} == used
     return {each.workload.uid: each.reason for each in found.targets}
 
@@ -107,8 +109,8 @@ def test_shares_are_compared_where_the_ways_to_two_queues_part() -> None:
         queue("a", 1, "left", 2), queue("b", 1, "left"), queue("c", 1, "root"), queue("d", 1, "right"),
         queue("e", 1, "right", 0.99),
     ]  # fmt: skip
-    five = {AT: Quota(5000)}
-    cohorts = [Cohort("root", "", five), Cohort("left", "root", five, 2), Cohort("right", "root", five)]
+    five = {AT: FlavorQuota(5000)}
+    cohorts = [CohortQuota("root", "", five), CohortQuota("left", "root", five, 2), CohortQuota("right", "root", five)]
     held = [f"{name}{n}:1@{n}" for name in "bcde" for n in range(1, 6)]
     snapshot = Snapshot(queues, cohorts, [Flavor("default")], None, map(workload, held), DEFAULT_STRATEGIES)
     assert victims(snapshot, "a:5") == {"b1": FAIR, "b2": FAIR, "c1": FAIR, "c2": FAIR, "e1": FAIR}

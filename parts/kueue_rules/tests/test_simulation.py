@@ -195,7 +195,9 @@ def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> N
     for block in (SCENARIOS.parent / "README.md").read_text().split("```python\n")[1:]:
         exec(block.partition("```")[0], names)
     first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("Verdict.HOPELESS couldn't assign flavors to pod set main: insufficient quota for gpu in ")
+    assert first.startswith(
+        "CycleVerdict.HOPELESS couldn't assign flavors to pod set main: insufficient quota for gpu in "
+    )
     assert last == "('ns', 'small') starts"
 
 

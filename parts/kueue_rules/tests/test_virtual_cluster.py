@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 from kueue_rules import (
     DEFAULT_STRATEGIES,
     HOSTNAME,
-    Cohort,
+    CohortQuota,
+    CycleVerdict,
     Decision,
     Flavor,
     FlavorChoice,
+    FlavorQuota,
     FlavorTurns,
     Move,
-    Node,
-    PodSet,
     PodSetChoice,
     QueueNode,
-    Quota,
     ResourceGroup,
     Snapshot,
+    SnapshotNode,
+    SnapshotPodSet,
+    SnapshotWorkload,
     TopologyRequest,
     TopologyTree,
     Tried,
-    Verdict,
     VirtualCluster,
-    Workload,
     admission_cycle,
     queued_again,
 )
@@ -51,22 +51,22 @@ class PlainCluster:
 
     def __init__(self, snapshot: Snapshot, strict: Sequence[str]) -> None:
         self.snapshot, self._strict = snapshot, strict
-        self.waiting: dict[str, list[Workload]] = {name: [] for name in snapshot.queues}
-        self._parked: list[Workload] = []
+        self.waiting: dict[str, list[SnapshotWorkload]] = {name: [] for name in snapshot.queues}
+        self._parked: list[SnapshotWorkload] = []
         self._hopeless: set[tuple[str, str]] = set()
         self._freed: list[object] = []
-        self._first: list[Workload] = []
-        self._turns: list[tuple[Workload, str]] = []
+        self._first: list[SnapshotWorkload] = []
+        self._turns: list[tuple[SnapshotWorkload, str]] = []
         self._tried: dict[str, dict[str, Tried]] = {name: {} for name in snapshot.queues}
         self._messages: dict[str, str] = {}
 
-    def submit(self, workload: Workload) -> None:
+    def submit(self, workload: SnapshotWorkload) -> None:
         self.waiting[workload.cluster_queue].append(workload)
-        self.waiting[workload.cluster_queue].sort(key=Workload.order)
+        self.waiting[workload.cluster_queue].sort(key=SnapshotWorkload.order)
         if (workload.cluster_queue, workload.shape()) in self._hopeless:
             self._parked.append(workload)
 
-    def end(self, workload: Workload) -> None:
+    def end(self, workload: SnapshotWorkload) -> None:
         self.snapshot.remove_workload(workload)
         self._freed.append(self.snapshot.queues[workload.cluster_queue].root)
         self._tried[workload.cluster_queue].clear()
@@ -74,7 +74,7 @@ class PlainCluster:
 
     def admit(self, now: float) -> list[Move]:
         moves: list[Move] = []
-        leaving: list[Workload] = []
+        leaving: list[SnapshotWorkload] = []
         rounds = 0
         while True:
             heads = [head for name in self.waiting for head in self._candidates(name)[:1]]
@@ -106,17 +106,17 @@ class PlainCluster:
             else:
                 return moves
 
-    def _candidates(self, name: str) -> list[Workload]:
+    def _candidates(self, name: str) -> list[SnapshotWorkload]:
         """Those that may be tried: first who waits for its victims."""
         active = [each for each in self.waiting[name] if each not in self._parked]
         return sorted(active, key=lambda each: each not in self._first)
 
-    def _apply(self, decision: Decision, moves: list[Move], leaving: list[Workload], now: float) -> bool:
+    def _apply(self, decision: Decision, moves: list[Move], leaving: list[SnapshotWorkload], now: float) -> bool:
         workload, name = decision.workload, decision.workload.cluster_queue
         known = self._messages.get(workload.uid) == decision.message
         self._messages[workload.uid] = decision.message
         self._tried[name].pop(workload.uid, None)
-        if decision.verdict is Verdict.ADMIT:
+        if decision.verdict is CycleVerdict.ADMIT:
             self.waiting[name].remove(workload)
             del self._messages[workload.uid]
             self._tried[name].clear()
@@ -127,7 +127,7 @@ class PlainCluster:
             moves.append(Move(held))
             self._turns = []
             return True
-        if decision.verdict is Verdict.PREEMPT:
+        if decision.verdict is CycleVerdict.PREEMPT:
             victims = [each.workload for each in decision.targets if not each.workload.evicted]
             for victim in victims:
                 victim.evicted = True
@@ -138,17 +138,17 @@ class PlainCluster:
             if name not in self._strict:
                 self._first = [each for each in self._first if each.cluster_queue != name] + [workload]
             return bool(victims)
-        if decision.verdict is Verdict.HOPELESS and decision.choice.flavors_left:
+        if decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left:
             tried = tuple(each.tried for each in decision.choice.pod_sets) if known else ()
             self._tried[name][workload.uid] = tried
             turn = workload, f"{decision.message} {tried}"
             again = turn in self._turns
             self._turns.append(turn)
             return not again
-        if decision.verdict is Verdict.SKIP or name in self._strict:
+        if decision.verdict is CycleVerdict.SKIP or name in self._strict:
             return False
         alike = [workload]
-        if decision.verdict is Verdict.HOPELESS:
+        if decision.verdict is CycleVerdict.HOPELESS:
             self._hopeless.add((name, workload.shape()))
             alike = [each for each in self._candidates(name) if each.shape() == workload.shape()]
         self._parked += alike
@@ -156,7 +156,7 @@ class PlainCluster:
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> tuple[Snapshot, Snapshot, list[str], list[Workload]]:
+def scenes(draw: st.DrawFn) -> tuple[Snapshot, Snapshot, list[str], list[SnapshotWorkload]]:
     """The same cluster twice, its strict queues, and workloads in the order in which they come."""
     names = ["a", "b", "c"][: draw(st.integers(1, 3))]
     flavors = ["first", "second"][: draw(st.integers(1, 2))]
@@ -179,29 +179,29 @@ def scenes(draw: st.DrawFn) -> tuple[Snapshot, Snapshot, list[str], list[Workloa
         trees = {}
         for flavor in known if placed else ():
             nodes = [
-                Node(f"{flavor.name}-{at}", {BLOCK: f"{at // 2}", HOSTNAME: f"{flavor.name}-{at}"}, (),
+                SnapshotNode(f"{flavor.name}-{at}", {BLOCK: f"{at // 2}", HOSTNAME: f"{flavor.name}-{at}"}, (),
                      {GPU: 8, "pods": 1000})
                 for at in range(5)
             ]  # fmt: skip
             trees[flavor.name] = TopologyTree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
         queues = [
             QueueNode(
-                name, quotas={(each, GPU): Quota(gpus, borrowing, lending) for each, gpus in own.items()},
+                name, quotas={(each, GPU): FlavorQuota(gpus, borrowing, lending) for each, gpus in own.items()},
                 cohort=cohort, groups=(ResourceGroup((GPU,), tuple(flavors)),), within_queue=within, reclaim=reclaim,
                 borrow_within=borrow,
             )
             for name, (cohort, own, borrowing, lending, within, reclaim, borrow) in zip(names, rules, strict=True)
         ]  # fmt: skip
-        cohorts = [Cohort("all", quotas={(flavors[0], GPU): Quota(8)}), Cohort("inner", "all")]
+        cohorts = [CohortQuota("all", quotas={(flavors[0], GPU): FlavorQuota(8)}), CohortQuota("inner", "all")]
         return Snapshot(queues, cohorts, known, trees, (), DEFAULT_STRATEGIES if fair else ())
 
     workloads = []
     for number in range(draw(st.integers(1, 14))):
         nodes, near = draw(st.integers(1, 4)), draw(st.sampled_from(NEAR))
         topology = near if placed else NEAR[0]
-        pods = PodSet("main", nodes, {GPU: 8 * nodes}, {GPU: 8}, topology=topology)
+        pods = SnapshotPodSet("main", nodes, {GPU: 8 * nodes}, {GPU: 8}, topology=topology)
         name, priority = draw(st.sampled_from(names)), draw(st.sampled_from((0, 0, 0, 5)))
-        workloads.append(Workload(("ns", f"w{number}"), f"{number:02}", name, priority, float(number), [pods]))
+        workloads.append(SnapshotWorkload(("ns", f"w{number}"), f"{number:02}", name, priority, float(number), [pods]))
     return snapshot(), snapshot(), [name for name in names if draw(st.booleans())], workloads
 
 
@@ -217,7 +217,7 @@ def told(moves: Sequence[Move]) -> list[object]:
 @settings(max_examples=150, deadline=None)
 @given(scenes(), st.data())
 def test_it_decides_as_if_every_workload_were_tried(
-    scene: tuple[Snapshot, Snapshot, list[str], list[Workload]], data: st.DataObject
+    scene: tuple[Snapshot, Snapshot, list[str], list[SnapshotWorkload]], data: st.DataObject
 ) -> None:
     one, other, strict, workloads = scene
     quick, plain = VirtualCluster(one, strict), PlainCluster(other, strict)
@@ -251,20 +251,22 @@ def cluster_of(queues: Sequence[QueueNode], **nodes: int) -> VirtualCluster:
     trees = {}
     for name, count in nodes.items():
         named = [f"{name}-{at}" for at in range(count)]
-        machines = [Node(each, {HOSTNAME: each}, (), {GPU: 8, "pods": 1000}) for each in named]
+        machines = [SnapshotNode(each, {HOSTNAME: each}, (), {GPU: 8, "pods": 1000}) for each in named]
         trees[name] = TopologyTree("net", (HOSTNAME,), Flavor(name, topology="net"), machines, {})
     return VirtualCluster(Snapshot(queues, (), [tree.flavor for tree in trees.values()], trees), ())
 
 
 def team(name: str, quota: dict[str, int], cohort: str = "", reclaim: str = "Never") -> QueueNode:
     return QueueNode(
-        name, quotas={(flavor, GPU): Quota(gpus) for flavor, gpus in quota.items()}, cohort=cohort,
+        name, quotas={(flavor, GPU): FlavorQuota(gpus) for flavor, gpus in quota.items()}, cohort=cohort,
         groups=(ResourceGroup((GPU,), tuple(quota)),), within_queue="LowerPriority", reclaim=reclaim,
     )  # fmt: skip
 
 
-def job(name: str, queue: str, nodes: int, priority: int = 0) -> Workload:
-    return Workload(("ns", name), name, queue, priority, 0.0, [PodSet("main", nodes, {GPU: 8 * nodes}, {GPU: 8})])
+def job(name: str, queue: str, nodes: int, priority: int = 0) -> SnapshotWorkload:
+    return SnapshotWorkload(
+        ("ns", name), name, queue, priority, 0.0, [SnapshotPodSet("main", nodes, {GPU: 8 * nodes}, {GPU: 8})]
+    )
 
 
 def words(moves: Sequence[Move]) -> list[str]:

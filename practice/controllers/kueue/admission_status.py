@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueue_rules import Release, Workload, open_checks, unadmitted_words
+from kueue_rules import KueueRelease, SnapshotWorkload, open_checks, unadmitted_words
 from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.kueue.info import admission_checks, has_quota
 from practice.controllers.objects import Object, find_condition, is_true, set_condition
@@ -19,7 +19,9 @@ def set_workload_condition(workload: Object, kind: str, status: bool, reason: st
     return changed
 
 
-def reserve_quota(workload: Object, admission: Object, required: frozenset[str], now: float, release: Release) -> None:
+def reserve_quota(
+    workload: Object, admission: Object, required: frozenset[str], now: float, release: KueueRelease
+) -> None:
     """Reserve quota; the Workload is admitted if it needs no checks or all are ready."""
     workload.setdefault("status", {})["admission"] = admission
     workload["status"].pop("resourceRequests", None)
@@ -33,7 +35,7 @@ def reserve_quota(workload: Object, admission: Object, required: frozenset[str],
         sync_admitted(workload, now, release)
 
 
-def sync_admitted(workload: Object, now: float, release: Release) -> None:
+def sync_admitted(workload: Object, now: float, release: KueueRelease) -> None:
     """Update the Admitted condition from quota reservation and admission checks."""
     reserved, admitted = has_quota(workload), is_true(workload, "Admitted")
     ready = not open_checks(admission_checks(workload))
@@ -93,14 +95,14 @@ def next_check_retry_at(workload: Object) -> float:
     )
 
 
-def unreserve(workload: Object, reason: str, message: str, now: float, release: Release) -> None:
+def unreserve(workload: Object, reason: str, message: str, now: float, release: KueueRelease) -> None:
     """Record why a Workload has no quota, releasing it if it had any."""
     workload.setdefault("status", {}).pop("admission", None)
     set_workload_condition(workload, "QuotaReserved", False, reason, message, now)
     sync_admitted(workload, now, release)
 
 
-def record_requests(workload: Object, info: Workload) -> None:
+def record_requests(workload: Object, info: SnapshotWorkload) -> None:
     """Write the requests of a waiting Workload into its status."""
     workload["status"]["resourceRequests"] = [
         {

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from kueue_rules import (
     HUMAN_REASONS,
+    CycleVerdict,
     Decision,
     FlavorChoice,
+    PreemptionTarget,
     Snapshot,
-    Target,
-    Verdict,
-    Workload,
+    SnapshotWorkload,
     admission_cycle,
     required_checks,
 )
@@ -68,7 +68,7 @@ class Admission(Controller):
         decisions = admission_cycle(heads, snapshot)
         moved = [self._apply_decision(each, snapshot) for each in decisions]
         for each in decisions:
-            if each.verdict is Verdict.SKIP:
+            if each.verdict is CycleVerdict.SKIP:
                 self._record_reason(each)
                 if not any(moved):  # trying again at once would find the same
                     self._set_aside(each, hopeless=False)
@@ -98,19 +98,19 @@ class Admission(Controller):
 
     def _apply_decision(self, decision: Decision, snapshot: Snapshot) -> bool:
         """Apply a decision; return whether it admitted or evicted a Workload."""
-        left = decision.verdict is Verdict.HOPELESS and decision.choice.flavors_left
+        left = decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
         again = self.queues.turns.note(decision.workload, decision.message, decision.choice if left else None)
         match decision.verdict:
-            case Verdict.ADMIT:
+            case CycleVerdict.ADMIT:
                 self._admit(decision, snapshot)
                 self.queues.turns.admitted(decision.workload)
                 return True
-            case Verdict.PREEMPT:
+            case CycleVerdict.PREEMPT:
                 return self._preempt(decision, snapshot)
-            case Verdict.WAIT | Verdict.HOPELESS:
+            case CycleVerdict.WAIT | CycleVerdict.HOPELESS:
                 self._record_reason(decision)
                 if not again:
-                    self._set_aside(decision, hopeless=decision.verdict is Verdict.HOPELESS and not left)
+                    self._set_aside(decision, hopeless=decision.verdict is CycleVerdict.HOPELESS and not left)
         return False
 
     def _admit(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -145,7 +145,7 @@ class Admission(Controller):
         self.queues.hold_head(decision.workload.key, decision.workload.cluster_queue)
         return bool(targets)
 
-    def _evict(self, preemptor: Workload, target: Target, snapshot: Snapshot) -> None:
+    def _evict(self, preemptor: SnapshotWorkload, target: PreemptionTarget, snapshot: Snapshot) -> None:
         now, victim = self.clock.now(), target.workload
         preempting, leaving = (self.storage.get(WORKLOADS, *each.key) for each in (preemptor, victim))
         paths = [snapshot.queues[item.cluster_queue].path() for item in (preemptor, victim)]

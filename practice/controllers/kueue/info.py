@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kueue_rules import BACK_OF_QUEUE, Check, PodSet, Requirement, Toleration, TopologyRequest, Workload
+from kueue_rules import (
+    BACK_OF_QUEUE,
+    AdmissionCheck,
+    Requirement,
+    SnapshotPodSet,
+    SnapshotWorkload,
+    Toleration,
+    TopologyRequest,
+)
 from practice.clock import parse_timestamp
 from practice.controllers.kueue.assignment import decode_domains
 from practice.controllers.objects import Object, find_condition, is_true, key_of
 from practice.controllers.quantity import parse_amounts, pod_requests
 
 
-def read_workload(obj: Object, cluster_queue: str = "") -> Workload:
+def read_workload(obj: Object, cluster_queue: str = "") -> SnapshotWorkload:
     """A Workload with its total requests: from its admission if it has one, else from its pod sets."""
     admission = obj.get("status", {}).get("admission")
     reserved = find_condition(obj, "QuotaReserved")
-    return Workload(
+    return SnapshotWorkload(
         key=key_of(obj),
         uid=obj["metadata"]["uid"],
         cluster_queue=admission["clusterQueue"] if admission else cluster_queue,
@@ -27,7 +35,7 @@ def read_workload(obj: Object, cluster_queue: str = "") -> Workload:
     )
 
 
-def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
+def _pod_sets(obj: Object, admission: Object | None) -> list[SnapshotPodSet]:
     assigned = {item["name"]: item for item in admission["podSetAssignments"]} if admission else {}
     given_back = {item["name"]: item["count"] for item in obj.get("status", {}).get("reclaimablePods") or ()}
     found = []
@@ -42,7 +50,7 @@ def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
             held = parse_amounts(given.get("resourceUsage"))
             requests = {name: value * left // whole if whole else 0 for name, value in held.items()}
         affinity = spec.get("affinity") or {}
-        one = PodSet(
+        one = SnapshotPodSet(
             pod_set["name"],
             left,
             requests,
@@ -104,10 +112,10 @@ def has_quota(obj: Object) -> bool:
     return is_true(obj, "QuotaReserved") and bool(obj["status"].get("admission"))
 
 
-def admission_checks(obj: Object) -> list[Check]:
+def admission_checks(obj: Object) -> list[AdmissionCheck]:
     """The states of a Workload's admission checks."""
     listed = obj.get("status", {}).get("admissionChecks") or ()
-    return [Check(each["name"], each["state"], each.get("message", "")) for each in listed]
+    return [AdmissionCheck(each["name"], each["state"], each.get("message", "")) for each in listed]
 
 
 def is_active(obj: Object) -> bool:

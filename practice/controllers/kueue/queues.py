@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueue_rules import FlavorTurns, Workload
+from kueue_rules import FlavorTurns, SnapshotWorkload
 from practice.clock import Clock
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
@@ -47,7 +47,7 @@ class Queues:
         ]
         return sorted(found, key=lambda obj: (key_of(obj) not in self._sticky, read_workload(obj).order()))
 
-    def heads(self) -> list[Workload]:
+    def heads(self) -> list[SnapshotWorkload]:
         """Return the next Workload of every active ClusterQueue."""
         found = []
         for queue in self._storage.list(CLUSTERQUEUES):
@@ -79,7 +79,7 @@ class Queues:
         """Try the head of a ClusterQueue again after something new joined."""
         self._blocked.discard(name)
 
-    def _first_to_try(self, waiting: list[Object], name: str) -> Workload | None:
+    def _first_to_try(self, waiting: list[Object], name: str) -> SnapshotWorkload | None:
         """Return the first Workload worth trying."""
         hopeless = self._hopeless.get(name, set())
         for obj in waiting:

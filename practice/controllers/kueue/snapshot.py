@@ -9,16 +9,16 @@ import yaml
 
 from kueue_rules import (
     DEFAULT_STRATEGIES,
-    Cohort,
+    CohortQuota,
     Flavor,
+    FlavorQuota,
     FlavorResource,
-    Node,
+    KueueRelease,
     QueueNode,
-    Quota,
-    Release,
     Requirement,
     ResourceGroup,
     Snapshot,
+    SnapshotNode,
     TopologyTree,
 )
 from practice.controllers.kueue.info import has_quota, read_workload, requirements, tolerations
@@ -44,7 +44,7 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
     """All queues and the holders of their quota; with `places` also nodes of flavors with a topology."""
     flavors = [_flavor(obj) for obj in storage.list(RESOURCEFLAVORS)]
     cohorts = [
-        Cohort(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _fair_weight(obj))
+        CohortQuota(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _fair_weight(obj))
         for obj in storage.list(COHORTS)
     ]
     holding = (read_workload(obj) for obj in storage.list(WORKLOADS) if has_quota(obj) and not is_true(obj, "Finished"))
@@ -68,14 +68,14 @@ def _fair_sharing(storage: Storage) -> tuple[str, ...]:
     return tuple(fair.get("preemptionStrategies") or DEFAULT_STRATEGIES)
 
 
-def read_release(storage: Storage) -> Release:
+def read_release(storage: Storage) -> KueueRelease:
     """The Kueue version and feature gates according to its manager's image, if there is one."""
     manager = storage.find(DEPLOYMENTS, "kueue-system", "kueue-controller-manager")
     image = manager["spec"]["template"]["spec"]["containers"][0]["image"] if manager else ""
     named = re.search(r":v0\.(\d+)\.", image)
-    minor = int(named[1]) if named else Release().minor
+    minor = int(named[1]) if named else KueueRelease().minor
     gates = _configuration(storage).get("featureGates") or {}
-    return Release(minor, minor > 18 and gates.get("UnadmittedWorkloadsObservability", minor > 19))
+    return KueueRelease(minor, minor > 18 and gates.get("UnadmittedWorkloadsObservability", minor > 19))
 
 
 def _fair_weight(obj: Object) -> float:
@@ -117,14 +117,16 @@ def _selector(selector: Object | None) -> tuple[Requirement, ...] | None:
     return (*labels, *requirements(selector.get("matchExpressions") or ()))
 
 
-def _quotas(obj: Object) -> dict[FlavorResource, Quota]:
+def _quotas(obj: Object) -> dict[FlavorResource, FlavorQuota]:
     found = {}
     for group in obj["spec"].get("resourceGroups") or ():
         for flavor in group["flavors"]:
             for item in flavor["resources"]:
                 limits = [item.get("borrowingLimit"), item.get("lendingLimit")]
                 borrowing, lending = (parse_milli(str(limit)) if limit is not None else None for limit in limits)
-                found[flavor["name"], item["name"]] = Quota(parse_milli(str(item["nominalQuota"])), borrowing, lending)
+                found[flavor["name"], item["name"]] = FlavorQuota(
+                    parse_milli(str(item["nominalQuota"])), borrowing, lending
+                )
     return found
 
 
@@ -150,9 +152,11 @@ def _topology_trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, To
     return found
 
 
-def _node(obj: Object) -> Node:
+def _node(obj: Object) -> SnapshotNode:
     taints = tuple(format_taint(taint) for taint in obj["spec"].get("taints") or ())
-    return Node(obj["metadata"]["name"], labels_of(obj), taints, parse_amounts(obj["status"].get("allocatable")))
+    return SnapshotNode(
+        obj["metadata"]["name"], labels_of(obj), taints, parse_amounts(obj["status"].get("allocatable"))
+    )
 
 
 def _is_usable(node: Object) -> bool:

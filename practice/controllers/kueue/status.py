@@ -21,13 +21,13 @@ from practice.objects.resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kueue_rules import Quantities, Workload
+    from kueue_rules import Quantities, SnapshotWorkload
     from practice.controllers.base import ControlPlane
     from practice.controllers.kueue.queues import Queues
     from practice.controllers.objects import Key, Object
     from practice.objects.resources import Resource
 
-    _Holder = tuple[Object, Workload]  # a Workload that holds quota, and as the rules see it
+    _Holder = tuple[Object, SnapshotWorkload]  # a Workload that holds quota, and as the rules see it
 
 _ALL: Key = ("", "queues")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kueue_rules import CheckState, fatal_state, open_checks, refusal_words, required_checks
+from kueue_rules import AdmissionVerdict, fatal_state, open_checks, refusal_words, required_checks
 from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
@@ -138,7 +138,7 @@ class Workloads(Controller):
             return False
         release, now = read_release(self.storage), self.clock.now()
         text = refusal_words(checks, state, release)
-        if state is CheckState.RETRY:
+        if state is AdmissionVerdict.RETRY:
             self._evict(workload, "AdmissionCheck", text)
             return True
         self._modify(

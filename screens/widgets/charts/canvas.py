@@ -186,7 +186,7 @@ class Box(NamedTuple):
     height: int
 
 
-class Frame:
+class PlotFrame:
     """A plot area with its axes; maps values to the y axis."""
 
     def __init__(

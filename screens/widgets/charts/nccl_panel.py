@@ -19,7 +19,7 @@ from console.metrics.export import REFERENCE_BAND, format_message_size
 from console.metrics.nccl_history import MeasuredTest, UsualBandwidth, comparable_tests, mean_speedup, usual_bandwidth
 from screens import wording
 from screens.columns.column import Column, RowKey
-from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, MeasuresPanel, Plot, round_ticks
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, MeasuresPanel, Plot, PlotFrame, round_ticks
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -76,7 +76,7 @@ def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
     return (band[0].low, band[0].high) if len(band) == 1 and band[0].size == size else None
 
 
-class SizeFrame(Frame):
+class SizeFrame(PlotFrame):
     """Axes of a bandwidth curve: linear from 0 for bandwidth, logarithmic for message size."""
 
     def __init__(
@@ -241,7 +241,7 @@ NOTABLE = 0.02  # a difference by a smaller share is none
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NcclLine:
     row: NcclRow
     compared: bool  # whether the A4 reference speaks of its test
     usual: float | None = None  # GB/s: the median of the person's own tests at this size
@@ -301,24 +301,24 @@ def difference_ink(share: float) -> str:
 # cells
 
 
-def value_cell(half: str, name: str, ink: str = "") -> Callable[[Line], Cell]:
+def value_cell(half: str, name: str, ink: str = "") -> Callable[[NcclLine], Cell]:
     """A cell function for a figure of one half, in GB/s or microseconds."""
 
-    def cell(line: Line) -> Cell:
+    def cell(line: NcclLine) -> Cell:
         value: float | None = getattr(getattr(line.row, half), name, None)
         return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", ink)
 
     return cell
 
 
-def wrong_cell(line: Line) -> Cell:
+def wrong_cell(line: NcclLine) -> Cell:
     counts = [half.wrong for half in halves(line.row) if half.wrong is not None]
     if not counts:
         return Span("n/a", "dim")
     return Span(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
 
 
-def verdict_cell(line: Line) -> Cell:
+def verdict_cell(line: NcclLine) -> Cell:
     rating = judge_row(line.row)
     if rating.word != RowRating.WRONG and (not line.compared or rating.ratio is None):
         return ""
@@ -328,7 +328,7 @@ def verdict_cell(line: Line) -> Cell:
     return [mark, Span(f" {100 * rating.ratio:.0f} %", "dim")] if rating.ratio is not None and line.compared else mark
 
 
-def share_cell(line: Line, of: float | None, *, change: bool = False) -> Cell:
+def share_cell(line: NcclLine, of: float | None, *, change: bool = False) -> Cell:
     """The best bandwidth of the row as a share of that one, or by how much it differs."""
     best = line.row.best_busbw
     if not of or best is None:
@@ -340,7 +340,7 @@ def share_cell(line: Line, of: float | None, *, change: bool = False) -> Cell:
 _USUAL, _OTHER = "USUAL", "EARLIER"
 
 
-class NcclTable(ResourceTable[Line]):
+class NcclTable(ResourceTable[NcclLine]):
     """The rows of one test; comparison columns without data are hidden."""
 
     COLUMNS: ClassVar = (
@@ -464,8 +464,8 @@ class NcclPanel(MeasuresPanel):
         )  # fmt: skip
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
-        rows: dict[RowKey, Line] = {
-            (str(index), str(row.size)): Line(
+        rows: dict[RowKey, NcclLine] = {
+            (str(index), str(row.size)): NcclLine(
                 row, compared, own.usual_at(row.size) if own else None, other.get(row.size)
             )
             for index, row in enumerate(test.rows)

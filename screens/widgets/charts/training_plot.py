@@ -15,7 +15,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
-from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_step, tick_words
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, PlotFrame, round_step, tick_words
 from trainlog import MetricColumn, StepMetric
 
 
@@ -130,7 +130,7 @@ def draw_chart(
         return
     if metric.speed and not view.log:
         low, high = widen_speed_axis(low, high)
-    frame = Frame(box, low, high, log=view.log, below=2 if large else 0)
+    frame = PlotFrame(box, low, high, log=view.log, below=2 if large else 0)
     frame.draw(canvas, _axis_labels(frame, sight, view) if large else None)
     _draw_marks(canvas, frame, chart, sight, view, large=large)
     for at, (track, other) in enumerate(every[1:]):
@@ -170,7 +170,7 @@ def widen_speed_axis(low: float, high: float) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def _draw_raw(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequence[int], *, smooth: bool) -> None:
+def _draw_raw(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Sequence[int], *, smooth: bool) -> None:
     """Draw each dot column from its lowest to its highest value, joined to the next; sparse beside a smooth line."""
     ink, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
     left = frame.left * DOTS_WIDE
@@ -191,7 +191,7 @@ def _draw_raw(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequenc
         before = at, own_top, own_bottom, (own_bottom if low == high else row(last))
 
 
-def _draw_smooth(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequence[int]) -> None:
+def _draw_smooth(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Sequence[int]) -> None:
     width = max(5, (edges[-1] - edges[0]) // SMOOTHED)
     if edges[-1] - edges[0] < 2 * width:
         return
@@ -201,7 +201,13 @@ def _draw_smooth(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequ
 
 
 def _draw_earlier(
-    canvas: Canvas, frame: Frame, track: TrainingRun, column: MetricColumn, sight: AxisRange, view: View, number: int
+    canvas: Canvas,
+    frame: PlotFrame,
+    track: TrainingRun,
+    column: MetricColumn,
+    sight: AxisRange,
+    view: View,
+    number: int,
 ) -> None:
     edges = _edges(track, sight, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHED)
@@ -214,7 +220,7 @@ def _draw_earlier(
         canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], ink)
 
 
-def _axis_labels(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
+def _axis_labels(frame: PlotFrame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
     """Yield (cell, label) for the ticks of the step or time axis."""
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
     span = sight.high - sight.low
@@ -225,7 +231,7 @@ def _axis_labels(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[i
 
 
 def _draw_marks(
-    canvas: Canvas, frame: Frame, chart: TrainingChartData, sight: AxisRange, view: View, *, large: bool
+    canvas: Canvas, frame: PlotFrame, chart: TrainingChartData, sight: AxisRange, view: View, *, large: bool
 ) -> None:
     best: dict[int, RunEvent] = {}
     start, span = start_of(chart.track, view), (sight.high - sight.low) or 1.0

@@ -16,7 +16,7 @@ from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.editors import ChoiceList, Edited, Pasted, completed, part_typed
 from screens.widgets.form.lines import FormLines
-from screens.widgets.form.model import COLLECTIONS, PICKED, FormModel, Row, RowKind
+from screens.widgets.form.model import COLLECTIONS, PICKED, FormModel, FormRow, RowKind
 from screens.widgets.form.page import FormPage, FormSearch
 from screens.wording import count
 
@@ -92,19 +92,19 @@ class Form(Vertical):
         return self.page.model
 
     @property
-    def stops(self) -> list[Row]:
+    def stops(self) -> list[FormRow]:
         return [row for row in self.page.model.rows if row.takes_keys]
 
-    def _first(self) -> Row | None:
+    def _first(self) -> FormRow | None:
         return next(iter(self.stops), None)
 
-    def go_to(self, row: Row | None) -> None:
+    def go_to(self, row: FormRow | None) -> None:
         self.take()
         if row in self.page.model.rows:
             self.page.go(row)
             self.tell()
 
-    def settle(self, path: str = "", to: Row | None = None) -> None:
+    def settle(self, path: str = "", to: FormRow | None = None) -> None:
         """After the model's lines changed: move the cursor to line `to`, else to that field, else leave it."""
         model, row = self.page.model, self.page.row
         self.page.lines.measure()
@@ -241,10 +241,10 @@ class Form(Vertical):
         else:
             self.action_skip(1)
 
-    def _open_section(self, row: Row) -> None:
+    def _open_section(self, row: FormRow) -> None:
         model = self.page.model
         model.toggle_section(row.path)
-        at = model.rows.index(Row(RowKind.SECTION, row.path))
+        at = model.rows.index(FormRow(RowKind.SECTION, row.path))
         self.settle(next(each.path for each in model.rows[at:] if each.takes_keys))
 
     # choices
@@ -284,7 +284,7 @@ class Form(Vertical):
 
     # entries
 
-    def _entry(self) -> Row | None:
+    def _entry(self) -> FormRow | None:
         row = self.page.row
         return row if row is not None and row.kind is RowKind.ENTRY else None
 
@@ -307,7 +307,7 @@ class Form(Vertical):
         field, row = self.page.field, self.page.row
         if field is not None and not self.model.wanted:
             self.page.model.toggle_section(field.group)
-            self.settle(to=Row(RowKind.SECTION, field.group, folded=True))
+            self.settle(to=FormRow(RowKind.SECTION, field.group, folded=True))
         elif row is not None and row.kind is RowKind.SECTION:
             self._open_section(row)
 

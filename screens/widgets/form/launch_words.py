@@ -16,7 +16,7 @@ from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe, format_value
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_alternatives import Alternative
-from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
+from console.scheduling.launch_forecast import CHECK, LaunchDemand, LaunchVerdict, forecast, rank_queues
 from console.scheduling.topology import level_name
 from console.session import Session
 from screens import wording
@@ -176,13 +176,13 @@ def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProb
 
 
 _LIGHTS = {
-    Verdict.NOW: (Span("● ", "ok"), "Fits now", "ok"),
-    Verdict.SPLIT: (Span("⚠ ", "waits"), "Fits, but split", "waits"),
-    Verdict.NO_QUEUE: (Span("⚠ ", "waits"), "No queue", "waits"),
-    Verdict.WAITS: (Span("○ ", "waits"), "Waits", "waits"),
-    Verdict.STOPPED: (Span("‖ ", "waits"), "Queue stopped", "waits"),
-    Verdict.UNKNOWN: (Span("? ", "dim"), "Not known", "dim"),
-    Verdict.NEVER: (Span("✗ ", "bad"), "Never", "bad"),
+    LaunchVerdict.NOW: (Span("● ", "ok"), "Fits now", "ok"),
+    LaunchVerdict.SPLIT: (Span("⚠ ", "waits"), "Fits, but split", "waits"),
+    LaunchVerdict.NO_QUEUE: (Span("⚠ ", "waits"), "No queue", "waits"),
+    LaunchVerdict.WAITS: (Span("○ ", "waits"), "Waits", "waits"),
+    LaunchVerdict.STOPPED: (Span("‖ ", "waits"), "Queue stopped", "waits"),
+    LaunchVerdict.UNKNOWN: (Span("? ", "dim"), "Not known", "dim"),
+    LaunchVerdict.NEVER: (Span("✗ ", "bad"), "Never", "bad"),
 }
 
 
@@ -193,7 +193,7 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
-    if start is not None and found.verdict is Verdict.WAITS:
+    if start is not None and found.verdict is LaunchVerdict.WAITS:
         when = start_time(start, fleet.at)
         known = f", starts {when}" if start.at or start.earliest else ", its start is not known"
         word += f", {when}" if start.checks else known

@@ -18,7 +18,7 @@ from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens import wording
 from screens.sanitize import one_line
-from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
+from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, FormRow, RowKind
 from screens.widgets.line import FixedHeightView, PaintedLines, cut_name, fit, line
 from screens.wording import Span, sentence
 from trainlog import is_confidential
@@ -46,7 +46,7 @@ class Columns:
         return max(0, self.width - self.value - self.room - 2)
 
 
-def room_for(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], columns: Columns) -> int:
+def room_for(model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], columns: Columns) -> int:
     """Columns for the value on a line; a problem sentence gets the rest."""
     field = model.by_path[row.path]
     whole = columns.width - columns.value
@@ -87,7 +87,9 @@ def shown_text(field: Field, text: str) -> str:
     return MASK * min(len(text), 12) if field.secret else text
 
 
-def row_spans(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], width: int, *, here: bool) -> list[Span]:
+def row_spans(
+    model: FormModel, row: FormRow, offers: Mapping[str, FieldChoices], width: int, *, here: bool
+) -> list[Span]:
     if row.kind is RowKind.GAP:
         return []
     if row.kind is RowKind.SECTION:
@@ -120,7 +122,7 @@ def row_spans(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], wi
     return [*runs, Span("  "), Span(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
 
 
-def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> list[Span]:
+def _title_runs(model: FormModel, row: FormRow, columns: Columns, *, here: bool) -> list[Span]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
     cursor = Span("▸" if here else " ", "accent")
     mark = Span("✗", "bad") if problem else Span("•" if changed else " ", "accent")
@@ -128,7 +130,7 @@ def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> 
     return [cursor, mark, Span(" "), Span(fit(model.by_path[row.path].title, columns.value - 4), ink), Span(" ")]
 
 
-def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Span]:
+def _value_runs(model: FormModel, row: FormRow, field: Field, room: int) -> list[Span]:
     if field.kind in PICKED:
         pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
         return [Span(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
@@ -218,7 +220,7 @@ class FormLines(FixedHeightView, PaintedLines):
 
     @dataclass
     class Clicked(Message):
-        row: Row
+        row: FormRow
 
     @dataclass
     class Scrolled(Message):
@@ -228,7 +230,7 @@ class FormLines(FixedHeightView, PaintedLines):
         super().__init__()
         self.model: FormModel | None = None
         self.offers: Mapping[str, FieldChoices] = {}
-        self.here: Row | None = None
+        self.here: FormRow | None = None
         self._looking = False
         self._mixes: dict[str, Style] = {}
 

@@ -42,7 +42,7 @@ class RowKind(Enum):
     GAP = auto()
 
 
-class Row(NamedTuple):
+class FormRow(NamedTuple):
     kind: RowKind
     path: str  # a field's path, or a section's title
     number: int = 0  # which entry, or which line of a text
@@ -70,7 +70,7 @@ class FormModel:
         self._back: list[_Before] = []
         self._forth: list[_Before] = []
         self.problems: dict[str, str] = {}  # what is wrong, by path of a field
-        self.rows: list[Row] = []
+        self.rows: list[FormRow] = []
         self.advanced = False  # whether every field is in sight
         self.wanted = ""  # what is searched for
         self._opened: set[str] = set()
@@ -85,10 +85,10 @@ class FormModel:
         """The entries of a list or map; one empty entry if it has none."""
         return self.texts[path].split("\n")
 
-    def text_at(self, row: Row) -> str:
+    def text_at(self, row: FormRow) -> str:
         return self.entries(row.path)[row.number] if row.kind is RowKind.ENTRY else self.texts[row.path]
 
-    def put(self, row: Row, text: str) -> bool:
+    def put(self, row: FormRow, text: str) -> bool:
         """Set the text of a line; returns whether it changed. Consecutive letters are one undo step."""
         if row.kind is RowKind.ENTRY:
             entries = self.entries(row.path)
@@ -122,27 +122,27 @@ class FormModel:
         self.lay_out(path)
         return True
 
-    def add_entry(self, row: Row) -> Row:
+    def add_entry(self, row: FormRow) -> FormRow:
         """Insert an empty entry below this one."""
         return self._replace_entries(row, row.number + 1, row.number + 1, [""])
 
-    def add_entries(self, row: Row, texts: Sequence[str]) -> Row:
+    def add_entries(self, row: FormRow, texts: Sequence[str]) -> FormRow:
         """Insert entries: in place of this one if it is empty, else below it."""
         start = row.number + bool(self.text_at(row).strip())
         return self._replace_entries(row, start, row.number + 1, texts)
 
-    def remove_entry(self, row: Row) -> Row:
+    def remove_entry(self, row: FormRow) -> FormRow:
         """Remove an entry; returns the line for the cursor."""
         return self._replace_entries(row, row.number, row.number + 1, [])
 
-    def _replace_entries(self, row: Row, start: int, end: int, texts: Sequence[str]) -> Row:
+    def _replace_entries(self, row: FormRow, start: int, end: int, texts: Sequence[str]) -> FormRow:
         self._remember((row.path, -1))
         entries = self.entries(row.path)
         entries[start:end] = texts
         self.texts[row.path] = "\n".join(entries)
         self.lay_out(row.path)
         at = start + len(texts) - 1 if texts else min(start, len(entries) - 1)
-        return Row(RowKind.ENTRY, row.path, max(0, at))
+        return FormRow(RowKind.ENTRY, row.path, max(0, at))
 
     # steps back
 
@@ -219,7 +219,7 @@ class FormModel:
         kinds = (RowKind.SECTION, RowKind.MORE, RowKind.GAP)
         return tuple(dict.fromkeys(row.path for row in self.rows if row.kind not in kinds))
 
-    def row_of(self, path: str) -> Row | None:
+    def row_of(self, path: str) -> FormRow | None:
         return next((row for row in self.rows if row.path == path and row.takes_keys), None)
 
     def owner(self, path: str) -> str:
@@ -238,20 +238,20 @@ class FormModel:
             or self.is_changed(field.path)
         )
 
-    def _section_rows(self, keep: str) -> Iterator[Row]:
+    def _section_rows(self, keep: str) -> Iterator[FormRow]:
         for number, group in enumerate(dict.fromkeys(field.group for field in self.fields)):
             fields = self.of(group)
             inside = any(field.path == keep for field in fields)
             shown = [] if group in self._folded and not inside else [f for f in fields if self._shown(f, keep)]
             if number and shown:
-                yield Row(RowKind.GAP, group)
-            yield Row(RowKind.SECTION, group, folded=not shown)
+                yield FormRow(RowKind.GAP, group)
+            yield FormRow(RowKind.SECTION, group, folded=not shown)
             for field in shown:
                 yield from self._field_rows(field)
             if shown and len(shown) < len(fields):
-                yield Row(RowKind.MORE, group, len(fields) - len(shown))
+                yield FormRow(RowKind.MORE, group, len(fields) - len(shown))
 
-    def _search_rows(self) -> Iterator[Row]:
+    def _search_rows(self) -> Iterator[FormRow]:
         named = [field for field in self.fields if self._matches_search(field, helped=False)]
         matching = [field for field in self.fields if field not in named and self._matches_search(field)]
         head = None
@@ -259,22 +259,22 @@ class FormModel:
             group = MENTIONS if field in matching else field.group
             if group != head:
                 head = group
-                yield Row(RowKind.SECTION, head)
+                yield FormRow(RowKind.SECTION, head)
             yield from self._field_rows(field)
 
     def _matches_search(self, field: Field, *, helped: bool = True) -> bool:
         text = f"{field.title} {field.path} {field.group} {field.description if helped else ''}".lower()
         return all(word in text for word in self.wanted.split())
 
-    def _field_rows(self, field: Field) -> Iterator[Row]:
+    def _field_rows(self, field: Field) -> Iterator[FormRow]:
         if field.kind in TEXTS or field.path in self._as_text:
             lines = self.texts[field.path].count("\n") + 1
-            yield from (Row(RowKind.TEXT, field.path, index) for index in range(min(lines, TALLEST)))
+            yield from (FormRow(RowKind.TEXT, field.path, index) for index in range(min(lines, TALLEST)))
         elif field.kind in COLLECTIONS:
             count = len(self.entries(field.path))
-            yield from (Row(RowKind.ENTRY, field.path, index) for index in range(count))
+            yield from (FormRow(RowKind.ENTRY, field.path, index) for index in range(count))
         else:
-            yield Row(RowKind.FIELD, field.path)
+            yield FormRow(RowKind.FIELD, field.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from console.launch.recipes import Field, FieldKind
 from screens.widgets.bars import SearchLine
 from screens.widgets.form.editors import ChoiceList, Editor, FormActions, Line, Lines
 from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_spans
-from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
+from screens.widgets.form.model import PICKED, TALLEST, FormModel, FormRow, RowKind
 
 
 class SearchInput(Input):
@@ -78,7 +78,7 @@ class FormPage(Widget):
         super().__init__()
         self.model = FormModel()
         self.offers: Mapping[str, FieldChoices] = {}
-        self.row: Row | None = None  # the line with the cursor
+        self.row: FormRow | None = None  # the line with the cursor
         self.lines = FormLines()
         self.choices = ChoiceList()
         self._line, self._text = Line(form), Lines(form)
@@ -144,7 +144,7 @@ class FormPage(Widget):
             self.redraw(moved=True)
         return changed
 
-    def go(self, row: Row, *, keys: bool = True) -> None:
+    def go(self, row: FormRow, *, keys: bool = True) -> None:
         """Put the cursor on that line; `keys` also focuses it."""
         self.choices.close()
         self.offer_was_shown = False
@@ -163,7 +163,7 @@ class FormPage(Widget):
         if self.row is not None:
             self._load(self.row)
 
-    def _load(self, row: Row) -> Editor:
+    def _load(self, row: FormRow) -> Editor:
         field = self.model.by_path.get(row.path)
         if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
             self._line.load_handle(row_spans(self.model, row, self.offers, self.lines.room, here=True))
@@ -189,7 +189,7 @@ class FormPage(Widget):
         if editor is not None:
             editor.display = True
 
-    def _height(self, row: Row) -> int:
+    def _height(self, row: FormRow) -> int:
         lines = self.model.texts[row.path].count("\n") + 1 if row.kind is RowKind.TEXT else 1
         return min(TALLEST, lines)
 

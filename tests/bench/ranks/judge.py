@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from console.hang import run_torch_analyser
-from console.hang.inspection import HangProbe
+from console.hang.inspector import JobInspector
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -110,6 +110,6 @@ async def inspect(
         return 0
 
     cluster = cast("Any", _Cluster(len(gathered.answers), gathered.net))
-    probe = HangProbe(cluster, run)
+    probe = JobInspector(cluster, run)
     report = await probe.inspect_job("default", "hung", all_stacks=all_stacks)
     return report if analyse is None else await probe.add_torch_analysis("default", "hung", report)

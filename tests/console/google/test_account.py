@@ -12,7 +12,7 @@ import yaml
 
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.account import parse_place
-from console.google.clusters import Place
+from console.google.clusters import ClusterPlace
 from console.google.node_pools import PoolsSnapshot
 from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
@@ -82,13 +82,13 @@ async def test_who_may_not_list_projects_sees_those_of_the_own_project() -> None
 @pytest.mark.parametrize(
     ("context", "place"),
     [
-        ("gke_my-lab_us-central1-b_train", Place("my-lab", "us-central1-b", "train")),
-        ("gke_a_b_c_d", Place("a", "b", "c_d")),
+        ("gke_my-lab_us-central1-b_train", ClusterPlace("my-lab", "us-central1-b", "train")),
+        ("gke_a_b_c_d", ClusterPlace("a", "b", "c_d")),
         ("kind-kind", None),
         ("gke_a_b", None),
     ],
 )
-def test_a_place_by_the_name_of_its_context(context: str, place: Place | None) -> None:
+def test_a_place_by_the_name_of_its_context(context: str, place: ClusterPlace | None) -> None:
     assert parse_place(context) == place
 
 

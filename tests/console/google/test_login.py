@@ -11,7 +11,7 @@ from google.auth.exceptions import RefreshError, TransportError
 from console.errors import BadKubeconfig, NotFound, NotLoggedIn, Unreachable
 from console.google.account import Cloud
 from console.google.api.calls import GoogleSession
-from console.google.clusters import Place
+from console.google.clusters import ClusterPlace
 from console.session import Session
 from console.settings import Settings
 from tests.practice_google import practice_google
@@ -111,4 +111,4 @@ async def test_a_renamed_context_is_found_by_its_machines_and_its_address() -> N
     async with practice_google() as (_, practice):
         cloud = Cloud(Watched())  # type: ignore[arg-type]
         cloud._reaches[""] = practice
-        assert await cloud.place() == Place("practice", "us-central1", "practice")
+        assert await cloud.place() == ClusterPlace("practice", "us-central1", "practice")

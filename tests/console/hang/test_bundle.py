@@ -19,7 +19,7 @@ from console.hang.report_lines import format_report, report_to_json
 from console.hang.slow_rank_words import LateRank
 from console.hang.slow_ranks import SlowReport
 from console.logs.line import LogLine
-from tests.console.hang.test_inspection import Cluster
+from tests.console.hang.test_inspector import Cluster
 
 if TYPE_CHECKING:
     import io

@@ -16,7 +16,7 @@ import pytest
 from console.hang import probe
 from console.hang.report import HangReport, PodTrace
 from console.hang.report_lines import format_pod_lines
-from tests.console.hang.test_inspection import FORBIDDEN
+from tests.console.hang.test_inspector import FORBIDDEN
 
 
 def test_the_master_s_port_is_reached_or_it_is_said_why_not() -> None:

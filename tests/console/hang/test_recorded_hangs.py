@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from console.hang import inspection
 from console.hang.flight_recorder import Desync
 from console.hang.report_lines import format_report
 from console.hang.stack_location import Activity
@@ -23,7 +22,7 @@ from tests.bench.ranks.judge import Gathered, inspect
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """What NCCL says the second time is recorded as well."""
-    monkeypatch.setattr(inspection, "RAS_PAUSE", 0.0)
+    monkeypatch.setattr(inspector, "RAS_PAUSE", 0.0)
 
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "gloo"

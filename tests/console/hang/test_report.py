@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from console.hang.nccl_ras import parse_ras
-from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess, group_processes
+from console.hang.report import HangReport, MpiLauncher, PodTrace, TracedProcess, group_processes
 from console.hang.stack_location import Activity, StackLocation, locate_compiled, locate_process
 from trainlog import Frame, ProcessStacks, ThreadStack, parse_pyspy
 
@@ -168,7 +168,7 @@ def test_that_nothing_runs_is_no_alarm_and_that_nothing_can_be_asked_is_one() ->
     idle = HangReport("test", (PodTrace(0, "p0", "n"),), ())
     assert not idle.alarming
     assert "No process of a training or an NCCL test" in idle.verdict[0]
-    begins = HangReport("test", (PodTrace(0, "p0", "n", launchers=(Launcher("mpirun", 7),)),), ())
+    begins = HangReport("test", (PodTrace(0, "p0", "n", launchers=(MpiLauncher("mpirun", 7),)),), ())
     assert begins.short.startswith("mpirun runs, but it has no child processes")
     assert HangReport("test", (PodTrace(0, "p0", "n", failure="It is gone."),), ()).alarming
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from console.hang import inspection, run_torch_analyser, torch_analysis
+from console.hang import run_torch_analyser, torch_analysis
 from console.hang.collective_history import Call
 from console.hang.flight_recorder import Group, GroupRanks, Operation, RankDump
 from console.hang.report_lines import describe_analysis, format_report, report_to_json
@@ -42,7 +42,7 @@ def read_member(name: str) -> bytes:
 
 
 async def analysed(hang: str, monkeypatch: pytest.MonkeyPatch) -> HangReport:
-    monkeypatch.setattr(inspection, "RAS_PAUSE", 0.0)
+    monkeypatch.setattr(inspector, "RAS_PAUSE", 0.0)
     gathered = msgspec.json.decode(read_member(f"{hang}-0.json"), type=Gathered)
     return await inspect(gathered, analyse=lambda *_: read_member(f"analyser/{hang}-0.json"))
 

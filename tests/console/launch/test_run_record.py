@@ -25,7 +25,7 @@ from console.launch.run_record import (
 )
 from console.launch.schema import without_secrets
 from console.metrics.alarm import STOPPED, Alarm, AlarmKind
-from console.metrics.seen_time import SeenTime, Span, SpanKind
+from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_run_waits_runs_and_succeeds() -> None:
     ended = update_from_cluster(runs, job(queue="a4", conditions=(resumed, done)), fleet_of())
     assert (ended.outcome, ended.ended, ended.seconds(9999.0)) == (Outcome.SUCCEEDED, 1200.0, 150.0)
     assert not ended.open
-    kept = SeenTime(spans=(Span(1150.0, 1150.0, SpanKind.ENDED),)).encode()
+    kept = SeenTime(spans=(TimeSpan(1150.0, 1150.0, SpanKind.ENDED),)).encode()
     assert [replace(each, seen=kept).seconds(9999.0) for each in (runs, ended)] == [100.0, 100.0]
 
 
@@ -208,8 +208,8 @@ def test_a_console_that_has_not_looked_takes_no_verdict_from_the_record() -> Non
 
 
 def test_a_run_that_waited_again_ran_until_then_and_since() -> None:
-    spans = (Span(110.0, 130.0, SpanKind.QUEUED), Span(130.0, 150.0, SpanKind.STEPS, 0, 1),
-             Span(150.0, 155.0, SpanKind.QUEUED))  # fmt: skip
+    spans = (TimeSpan(110.0, 130.0, SpanKind.QUEUED), TimeSpan(130.0, 150.0, SpanKind.STEPS, 0, 1),
+             TimeSpan(150.0, 155.0, SpanKind.QUEUED))  # fmt: skip
     run = RunRecord("ddp-smoke", "a", "default", started=100.0, ended=200.0)
     assert run.ran == (100.0, 0.0)
     assert replace(run, seen=SeenTime(90.0, 100.0, ("n0",), 1, spans).encode()).ran == (75.0, 30.0)

@@ -17,7 +17,7 @@ from console.launch.runs import Runs
 from console.logs.line import RankLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Box
+from console.metrics.ledger import LedgerBox
 from console.metrics.measured_log import LogReader
 from tests.fakes import fleet_of
 
@@ -87,8 +87,8 @@ async def test_an_open_run_is_told_as_this_session_knows_it_now(tmp_path: Path) 
     (found,) = await runs.list_runs()
     assert (found.step, found.loss_step) == (20, 20)
     boxes = found.ledger(now + 60).boxes
-    assert (boxes[Box.HANG] / 16_000, boxes[Box.PRODUCTIVE] / 16_000) == pytest.approx((98, 40), abs=2)
-    assert boxes[Box.UNSEEN] / 16_000 == pytest.approx(12, abs=1), "before its first line, and nothing at its end"
+    assert (boxes[LedgerBox.HANG] / 16_000, boxes[LedgerBox.PRODUCTIVE] / 16_000) == pytest.approx((98, 40), abs=2)
+    assert boxes[LedgerBox.UNSEEN] / 16_000 == pytest.approx(12, abs=1), "before its first line, and nothing at its end"
     assert sum(boxes.values()) == 16 * (round(1000 * found.looked) - round(1000 * run.launched))
     (kept,) = await runs.history.list_runs()
     assert (kept.step, kept.seen, kept.looked) == (1, "", 0.0), "it is not written each time that a page looks"

@@ -9,7 +9,7 @@ from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.launch.run_record import RunRecord
 from console.launch.value_checks import measure_saves
-from console.metrics.seen_time import SeenTime, Span, SpanKind
+from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
 
 CATALOGUE = ChartCatalog.from_chart()
 NO_CLAIM: dict[str, Value] = {"storage.nfs.claim": ""}
@@ -247,9 +247,9 @@ def seen_run(name: str, gpus: int, save: float, step: float) -> RunRecord:
     """A run of 100 steps with a save of so many seconds in the middle."""
     steps, half = SpanKind.STEPS, 50 * step
     spans = (
-        Span(1000.0, 1000.0 + half, steps, 0, 50),
-        Span(1000.0 + half, 1000.0 + half + save + step, SpanKind.CHECKPOINT, 50, 51),
-        Span(1000.0 + half + save + step, 1000.0 + 2 * half + save, steps, 51, 100),
+        TimeSpan(1000.0, 1000.0 + half, steps, 0, 50),
+        TimeSpan(1000.0 + half, 1000.0 + half + save + step, SpanKind.CHECKPOINT, 50, 51),
+        TimeSpan(1000.0 + half + save + step, 1000.0 + 2 * half + save, steps, 51, 100),
     )
     return RunRecord("qwen3-30b-pretrain", name, "team", gpus=gpus, seen=SeenTime(spans=spans).encode())
 

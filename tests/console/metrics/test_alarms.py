@@ -17,7 +17,7 @@ from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
 from console.metrics import job_monitor
-from console.metrics.alarm import Alarm, AlarmKind, Coverage
+from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
 from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmMonitor, AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
@@ -248,7 +248,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     await rounds(patrol)
     assert len(cluster.open) == 3
     assert {pod("b", 0), pod("b", 1)} < set(cluster.open), "the largest job comes first"
-    assert patrol.coverage == Coverage(3, 2, 3)
+    assert patrol.coverage == AlarmCoverage(3, 2, 3)
     assert patrol.coverage.words == (
         "Alarms watch 2 of 3 running jobs; the other: only restarts and failures are watched (at most 3 logs are "
         "followed)."

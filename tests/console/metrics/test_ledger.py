@@ -11,12 +11,12 @@ from console.config import Thresholds
 from console.logs.line import RankLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Box, Ledger, RunMoments, format_gpu_time, reckon_ledger, sum_ledgers
+from console.metrics.ledger import Ledger, LedgerBox, RunMoments, format_gpu_time, reckon_ledger, sum_ledgers
 from console.metrics.measured_log import LogReader
-from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time, find_phase, list_seen, merge_spans
+from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time, find_phase, list_seen, merge_spans
 
 BEGIN = 1_790_000_000.0
-LOSES = (Box.COMPILE, Box.PRODUCTIVE, Box.CHECKPOINT, Box.EVALUATION)
+LOSES = (LedgerBox.COMPILE, LedgerBox.PRODUCTIVE, LedgerBox.CHECKPOINT, LedgerBox.EVALUATION)
 
 
 @dataclass
@@ -27,17 +27,17 @@ class Script:
     gpus: int
     now: float = BEGIN
     lines: list[tuple[float, str]] = field(default_factory=list)
-    truth: dict[Box, float] = field(default_factory=lambda: dict.fromkeys(Box, 0.0))
-    unsaved: dict[Box, float] = field(default_factory=dict)
+    truth: dict[LedgerBox, float] = field(default_factory=lambda: dict.fromkeys(LedgerBox, 0.0))
+    unsaved: dict[LedgerBox, float] = field(default_factory=dict)
     alarms: list[Alarm] = field(default_factory=list)
-    moments: list[Span] = field(default_factory=list)
+    moments: list[TimeSpan] = field(default_factory=list)
     step: int = 0
     saved: int = 0
     unseen: list[tuple[int, int]] = field(default_factory=list)  # lines that were printed while no console ran
     admitted: float = 0.0
     ready: float = 0.0
 
-    def spend(self, box: Box, seconds: float) -> None:
+    def spend(self, box: LedgerBox, seconds: float) -> None:
         self.now += seconds
         self.truth[box] += seconds
         if box in LOSES:
@@ -47,19 +47,19 @@ class Script:
         self.lines.append((self.now, text))
 
     def start(self, queued: float, pull: float, init: float, compiling: float) -> None:
-        self.spend(Box.QUEUED, queued)
+        self.spend(LedgerBox.QUEUED, queued)
         self.admitted = self.now
-        self.spend(Box.PULL, pull)
+        self.spend(LedgerBox.PULL, pull)
         self.ready = self.now
-        self.spend(Box.INIT, 2.0)
+        self.spend(LedgerBox.INIT, 2.0)
         self.say("building GPT model ...")
-        self.spend(Box.INIT, init)
-        self.spend(Box.COMPILE, compiling)
+        self.spend(LedgerBox.INIT, init)
+        self.spend(LedgerBox.COMPILE, compiling)
         self.make_step(compiling)
 
     def make_step(self, more: float = 0.0, slow: float = 0.0) -> None:
-        self.spend(Box.PRODUCTIVE, self.usual)
-        self.spend(Box.SLOW, slow)
+        self.spend(LedgerBox.PRODUCTIVE, self.usual)
+        self.spend(LedgerBox.SLOW, slow)
         self.step += 1
         took = 1000 * (self.usual + more + slow)
         self.say(
@@ -75,65 +75,65 @@ class Script:
 
     def save(self, seconds: float) -> None:
         self.say(f"saving checkpoint at iteration {self.step:7d} to /out in torch_dist format")
-        self.spend(Box.CHECKPOINT, seconds)
+        self.spend(LedgerBox.CHECKPOINT, seconds)
         self.say(f"  successfully saved checkpoint from iteration {self.step:7d} to /out [ t 1/1, p 1/1 ]")
         self.saved, self.unsaved = self.step, {}
 
     def evaluate(self, seconds: float) -> None:
         self.say("Evaluating on 256 samples")
-        self.spend(Box.EVALUATION, seconds)
+        self.spend(LedgerBox.EVALUATION, seconds)
         self.say(f" validation loss at iteration {self.step} | lm loss value: 2.1E+00 | lm loss PPL: 8.1E+00 |")
 
     def be_slow(self, steps: int, more: float) -> None:
         self.train(steps, more)
-        self.moments.append(Span(self.now, self.now, SpanKind.NAMED, last=5))
+        self.moments.append(TimeSpan(self.now, self.now, SpanKind.NAMED, last=5))
 
     def hang(self, seconds: float) -> None:
         since = self.now
-        self.spend(Box.HANG, seconds)
+        self.spend(LedgerBox.HANG, seconds)
         self.alarms.append(Alarm(AlarmKind.STALL, "no step", since + 60, began=since, over=self.now))
 
     def lose(self) -> None:
         """What was done since the last checkpoint is lost."""
         for box, seconds in self.unsaved.items():
             self.truth[box] -= seconds
-            self.truth[Box.LOST] += seconds
+            self.truth[LedgerBox.LOST] += seconds
         self.unsaved, self.step = {}, self.saved
 
     def fail(self, into: float, restart: float) -> None:
-        self.spend(Box.LOST, into)
-        self.moments.append(Span(self.now, self.now, SpanKind.FAILED))
+        self.spend(LedgerBox.LOST, into)
+        self.moments.append(TimeSpan(self.now, self.now, SpanKind.FAILED))
         self.lose()
-        self.spend(Box.RESTART, restart)
+        self.spend(LedgerBox.RESTART, restart)
 
     def preempt(self, into: float, queued: float, restart: float) -> None:
         """Kueue takes its GPUs for another job; later it begins anew from its last checkpoint."""
-        self.spend(Box.LOST, into)
+        self.spend(LedgerBox.LOST, into)
         self.lose()
         since = self.now
-        self.spend(Box.QUEUED, queued)
-        self.moments.append(Span(since, self.now, SpanKind.QUEUED))
-        self.spend(Box.RESTART, restart / 2)
+        self.spend(LedgerBox.QUEUED, queued)
+        self.moments.append(TimeSpan(since, self.now, SpanKind.QUEUED))
+        self.spend(LedgerBox.RESTART, restart / 2)
         self.say("building GPT model ...")
-        self.spend(Box.RESTART, restart / 2)
+        self.spend(LedgerBox.RESTART, restart / 2)
 
     def train_unseen(self, steps: int) -> None:
         """Train while no console runs; the next one reads the log from here on."""
         begin, first = self.now, len(self.lines)
         self.train(steps)
         self.unseen.append((first, len(self.lines)))
-        self.truth[Box.PRODUCTIVE] -= self.now - begin
-        self.truth[Box.UNSEEN] += self.now - begin
+        self.truth[LedgerBox.PRODUCTIVE] -= self.now - begin
+        self.truth[LedgerBox.UNSEEN] += self.now - begin
 
-    def read_all(self) -> list[Span]:
+    def read_all(self) -> list[TimeSpan]:
         """What the consoles saw that ran one after the other."""
-        found: list[Span] = []
+        found: list[TimeSpan] = []
         first = 0
         for last, after in self.unseen:
             found, first = merge_spans(found, self.read(first, last)), after
         return merge_spans(found, self.read(first))
 
-    def read(self, first: int = 0, last: int | None = None) -> list[Span]:
+    def read(self, first: int = 0, last: int | None = None) -> list[TimeSpan]:
         """What a console that reads these lines sees."""
         measures = JobMeasures(("default", "train"))
         reader = LogReader(measures, 1)
@@ -144,7 +144,7 @@ class Script:
     def end_training(self) -> None:
         self.lines = [(time, text.replace("/  100000", f"/{self.step:8}")) for time, text in self.lines]
 
-    def ledger(self, spans: list[Span], *, wasted: bool = False) -> Ledger:
+    def ledger(self, spans: list[TimeSpan], *, wasted: bool = False) -> Ledger:
         seen = SeenTime(BEGIN, self.ready, ("n0",), 0, tuple(merge_spans(spans, self.moments)))
         assert decode_seen_time(seen.encode()) == seen
         run = RunMoments(self.gpus, BEGIN, self.admitted, self.now, True, wasted)
@@ -154,7 +154,7 @@ class Script:
         whole = round(1000 * (self.now - BEGIN)) * self.gpus
         assert sum(found.boxes.values()) == whole
         assert all(took >= 0 for took in found.boxes.values())
-        held = 1000 * self.gpus * (self.now - BEGIN - self.truth[Box.QUEUED])
+        held = 1000 * self.gpus * (self.now - BEGIN - self.truth[LedgerBox.QUEUED])
         assert found.allocated == pytest.approx(held, abs=10 * self.gpus)  # of each time in the queue whole ms
         off = {box: (found.boxes[box] / 1000 / self.gpus, told) for box, told in self.truth.items()
                if abs(found.boxes[box] - 1000 * self.gpus * told) > 0.03 * held}  # fmt: skip
@@ -185,13 +185,13 @@ def scripted(seed: int) -> tuple[Script, bool]:
     run.train(30)
     wasted = chance.random() < 0.3
     if wasted:
-        run.spend(Box.LOST, chance.uniform(0, run.usual))
+        run.spend(LedgerBox.LOST, chance.uniform(0, run.usual))
         run.lose()
     else:
         run.end_training()
         if chance.random() < 0.5:
             run.save(chance.uniform(10, 90))
-        run.spend(Box.IDLE, chance.uniform(0, 600))
+        run.spend(LedgerBox.IDLE, chance.uniform(0, 600))
     return run, wasted
 
 
@@ -226,7 +226,7 @@ def interrupted(seed: int) -> tuple[Script, bool]:
             run.be_slow(chance.randint(40, 80), chance.uniform(0.2, 0.6) * run.usual)
     run.train(30)
     run.end_training()
-    run.spend(Box.IDLE, chance.uniform(0, 300))
+    run.spend(LedgerBox.IDLE, chance.uniform(0, 300))
     return run, False
 
 
@@ -239,7 +239,7 @@ def test_runs_that_are_preempted_or_not_seen_for_a_while_have_their_boxes(seed: 
 def test_the_scripts_spend_time_in_every_box() -> None:
     spent = {box for seed in range(30) for box, took in scripted(seed)[0].truth.items() if took > 0}
     spent |= {box for seed in range(100, 130) for box, took in interrupted(seed)[0].truth.items() if took > 0}
-    assert spent == set(Box)
+    assert spent == set(LedgerBox)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -259,10 +259,10 @@ def test_what_no_console_saw_is_not_seen() -> None:
     run.train(300)
     run.end_training()
     found = run.ledger(run.read(first))
-    assert found.boxes[Box.UNSEEN] == pytest.approx(8000 * (seen_from - run.ready), rel=0.01)
-    assert found.boxes[Box.PRODUCTIVE] == pytest.approx(8000 * 600, rel=0.01)
+    assert found.boxes[LedgerBox.UNSEEN] == pytest.approx(8000 * (seen_from - run.ready), rel=0.01)
+    assert found.boxes[LedgerBox.PRODUCTIVE] == pytest.approx(8000 * 600, rel=0.01)
     nothing = run.ledger([])
-    assert nothing.boxes[Box.UNSEEN] == round(8000 * (run.now - run.ready))
+    assert nothing.boxes[LedgerBox.UNSEEN] == round(8000 * (run.now - run.ready))
     assert sum(nothing.boxes.values()) == sum(found.boxes.values())
 
 
@@ -273,13 +273,13 @@ def test_of_a_run_without_a_checkpoint_nothing_was_kept_unless_it_made_all_its_s
     run.train(300)
     if ended:
         run.end_training()
-        run.spend(Box.IDLE, 60)
+        run.spend(LedgerBox.IDLE, 60)
     else:
         run.lose()
-        assert run.truth[Box.LOST] == 301 * 2.0 + 10
+        assert run.truth[LedgerBox.LOST] == 301 * 2.0 + 10
     found = run.ledger(run.read(), wasted=True)
     run.check(found)
-    assert (found.boxes[Box.LOST] > 0, found.boxes[Box.PRODUCTIVE] > 0) == (not ended, ended)
+    assert (found.boxes[LedgerBox.LOST] > 0, found.boxes[LedgerBox.PRODUCTIVE] > 0) == (not ended, ended)
 
 
 def test_a_rank_that_is_slow_from_the_first_step_takes_its_share_of_the_steps_around_the_finding() -> None:
@@ -287,24 +287,24 @@ def test_a_rank_that_is_slow_from_the_first_step_takes_its_share_of_the_steps_ar
     run.start(0, 50, 30, 10)
     run.train(1000)
     at = run.now - 300
-    run.moments += [Span(at, at, SpanKind.NAMED, 250, 900), Span(at, at, SpanKind.NAMED, 100, 7)]
+    run.moments += [TimeSpan(at, at, SpanKind.NAMED, 250, 900), TimeSpan(at, at, SpanKind.NAMED, 100, 7)]
     slow = 0.25 * (600 + 300)  # ten minutes before it was found, and until the end
-    run.truth[Box.PRODUCTIVE] -= slow
-    run.truth[Box.SLOW] += slow
+    run.truth[LedgerBox.PRODUCTIVE] -= slow
+    run.truth[LedgerBox.SLOW] += slow
     found = run.ledger(run.read())
     run.check(found)
-    assert found.boxes[Box.SLOW] == pytest.approx(8000 * slow, abs=80)
+    assert found.boxes[LedgerBox.SLOW] == pytest.approx(8000 * slow, abs=80)
 
 
 @pytest.mark.parametrize("ready", [100.2, 104.0, 300.0])
 def test_a_first_step_that_began_before_the_second_in_which_its_pods_ran_counts_once(ready: float) -> None:
-    spans = (Span(99.5, 100.6, SpanKind.BEFORE), Span(100.6, 103.0, SpanKind.FIRST, 0, 1),
-             Span(103.0, 123.0, SpanKind.STEPS, 1, 11))  # fmt: skip
+    spans = (TimeSpan(99.5, 100.6, SpanKind.BEFORE), TimeSpan(100.6, 103.0, SpanKind.FIRST, 0, 1),
+             TimeSpan(103.0, 123.0, SpanKind.STEPS, 1, 11))  # fmt: skip
     found = reckon_ledger(RunMoments(16, 99.0, 99.0, 123.0), SeenTime(99.0, ready, (), 0, spans))
     ran = min(ready, 100.6)
-    told = {Box.PULL: ran - 99, Box.INIT: 100.6 - ran, Box.COMPILE: 0.4, Box.PRODUCTIVE: 22.0}
+    told = {LedgerBox.PULL: ran - 99, LedgerBox.INIT: 100.6 - ran, LedgerBox.COMPILE: 0.4, LedgerBox.PRODUCTIVE: 22.0}
     assert {box: took / 16 for box, took in found.boxes.items()} == pytest.approx(
-        {box: 1000 * told.get(box, 0.0) for box in Box}
+        {box: 1000 * told.get(box, 0.0) for box in LedgerBox}
     )
 
 
@@ -316,7 +316,7 @@ def test_no_box_is_negative_whatever_the_clocks_say(seed: int) -> None:
         for _ in range(chance.randint(0, 8)):
             start, first = chance.uniform(0, 200), chance.randint(0, 50)
             end, last = start + chance.uniform(0, 90), first + chance.randint(0, 9)
-            spans.append(Span(start, end, chance.choice(list(SpanKind)), first, last))
+            spans.append(TimeSpan(start, end, chance.choice(list(SpanKind)), first, last))
         began, over = chance.uniform(0, 150), chance.choice([0.0, 130.0])
         alarm = Alarm(AlarmKind.STALL, "no step", 120.0, began=began, over=over)
         admitted, ready = (chance.choice([0.0, chance.uniform(0, 200)]) for _ in range(2))
@@ -346,7 +346,7 @@ def table(rows: int, *, ends: bool) -> list[tuple[float, str]]:
 
 def boxes_of(
     lines: list[tuple[float, str]], end: float, *, over: bool = False, wasted: bool = False, alarm: bool = False
-) -> dict[Box, float]:
+) -> dict[LedgerBox, float]:
     """The seconds in each box of a run that began at BEGIN, by a reading of its log `end` seconds later."""
     measures = JobMeasures(("default", "train"))
     reader = LogReader(measures, 1)
@@ -362,24 +362,28 @@ def boxes_of(
 
 def test_the_rows_of_an_nccl_test_are_productive_from_its_header_to_the_last() -> None:
     assert boxes_of(table(14, ends=True), 60, over=True) == {
-        Box.PULL: 5, Box.INIT: 15, Box.PRODUCTIVE: 28, Box.IDLE: 12,
+        LedgerBox.PULL: 5, LedgerBox.INIT: 15, LedgerBox.PRODUCTIVE: 28, LedgerBox.IDLE: 12,
     }  # fmt: skip
     again = [(time + 100, text) for time, text in table(14, ends=True)]
     assert boxes_of(table(14, ends=True) + again, 160, over=True) == {
-        Box.PULL: 5, Box.INIT: 87, Box.PRODUCTIVE: 56, Box.IDLE: 12,
+        LedgerBox.PULL: 5, LedgerBox.INIT: 87, LedgerBox.PRODUCTIVE: 56, LedgerBox.IDLE: 12,
     }  # fmt: skip
     header = [line for line in table(0, ends=False) if "#" in line[1]]
-    assert boxes_of([(BEGIN + 10, "x"), *header], 60) == {Box.PULL: 5, Box.INIT: 15, Box.PRODUCTIVE: 40}
+    assert boxes_of([(BEGIN + 10, "x"), *header], 60) == {
+        LedgerBox.PULL: 5,
+        LedgerBox.INIT: 15,
+        LedgerBox.PRODUCTIVE: 40,
+    }
 
 
 @pytest.mark.parametrize("wasted", [False, True])
 def test_after_its_last_row_an_nccl_test_hangs_once_the_next_is_late(wasted: bool) -> None:
-    begins = {Box.PULL: 5, Box.INIT: 15}
-    assert boxes_of(table(5, ends=False), 45) == {**begins, Box.PRODUCTIVE: 25}
+    begins = {LedgerBox.PULL: 5, LedgerBox.INIT: 15}
+    assert boxes_of(table(5, ends=False), 45) == {**begins, LedgerBox.PRODUCTIVE: 25}
     assert boxes_of(table(5, ends=False), 75, over=wasted, wasted=wasted) == {
-        **begins, Box.PRODUCTIVE: 10, Box.HANG: 45,
+        **begins, LedgerBox.PRODUCTIVE: 10, LedgerBox.HANG: 45,
     }  # fmt: skip
-    assert boxes_of(table(5, ends=False), 45, alarm=True) == {**begins, Box.PRODUCTIVE: 10, Box.HANG: 15}
+    assert boxes_of(table(5, ends=False), 45, alarm=True) == {**begins, LedgerBox.PRODUCTIVE: 10, LedgerBox.HANG: 15}
 
 
 def test_a_failure_that_nccl_prints_is_no_test() -> None:
@@ -396,27 +400,27 @@ def test_a_step_that_is_late_is_no_longer_productive() -> None:
     run.start(0, 5, 30, 10)
     run.train(30)
     trained = run.now - BEGIN
-    assert Box.HANG not in boxes_of(run.lines, trained + 15)
+    assert LedgerBox.HANG not in boxes_of(run.lines, trained + 15)
     late, stalled = (boxes_of(run.lines, trained + 37, alarm=alarm) for alarm in (False, True))
     assert late == stalled
-    assert late[Box.HANG] == pytest.approx(35), "one step is under way"
-    assert boxes_of(run.lines, trained + 37, over=True, wasted=True)[Box.HANG] == pytest.approx(35)
+    assert late[LedgerBox.HANG] == pytest.approx(35), "one step is under way"
+    assert boxes_of(run.lines, trained + 37, over=True, wasted=True)[LedgerBox.HANG] == pytest.approx(35)
     run.evaluate(37)
-    assert Box.HANG not in boxes_of(run.lines[:-1], trained + 37), "an evaluation has more time"
+    assert LedgerBox.HANG not in boxes_of(run.lines[:-1], trained + 37), "an evaluation has more time"
 
 
 def test_a_run_is_starting_until_a_first_step_that_a_second_reading_puts_a_little_later() -> None:
     first, second = (
         [
-            Span(at, at, SpanKind.BEFORE),
-            Span(at, 110.0, SpanKind.FIRST, 0, 1),
-            Span(110.0, 130.0, SpanKind.STEPS, 1, 11),
+            TimeSpan(at, at, SpanKind.BEFORE),
+            TimeSpan(at, 110.0, SpanKind.FIRST, 0, 1),
+            TimeSpan(110.0, 130.0, SpanKind.STEPS, 1, 11),
         ]
         for at in (103.0, 103.1)
     )
     seen = SeenTime(99.0, 101.0, (), 0, tuple(merge_spans(merge_spans(first, second), second)))
     found = reckon_ledger(RunMoments(16, 99.0, 99.0, 130.0), seen)
-    assert (found.boxes[Box.INIT], found.boxes[Box.UNSEEN]) == (16 * 2000, 0)
+    assert (found.boxes[LedgerBox.INIT], found.boxes[LedgerBox.UNSEEN]) == (16 * 2000, 0)
 
 
 def test_what_a_slow_rank_took_is_the_same_after_a_stop_that_loses_the_steps_since_the_last_checkpoint() -> None:
@@ -425,10 +429,10 @@ def test_what_a_slow_rank_took_is_the_same_after_a_stop_that_loses_the_steps_sin
     run.train(100)
     run.save(0)
     run.train(50)
-    run.moments.append(Span(run.now - 20, run.now - 20, SpanKind.NAMED, 250, 9))
+    run.moments.append(TimeSpan(run.now - 20, run.now - 20, SpanKind.NAMED, 250, 9))
     before, after = (run.ledger(run.read(), wasted=wasted).boxes for wasted in (False, True))
-    assert before[Box.SLOW] == after[Box.SLOW] == pytest.approx(0.25 * 8000 * 300, rel=0.01)
-    assert after[Box.LOST] == pytest.approx(0.75 * 8000 * 100, rel=0.02)
+    assert before[LedgerBox.SLOW] == after[LedgerBox.SLOW] == pytest.approx(0.25 * 8000 * 300, rel=0.01)
+    assert after[LedgerBox.LOST] == pytest.approx(0.75 * 8000 * 100, rel=0.02)
 
 
 def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
@@ -437,14 +441,14 @@ def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
     run.train(100)
     run.train(100, slow=1.0)
     found = run.ledger(run.read())
-    assert found.boxes[Box.SLOW] == 0
-    assert found.boxes[Box.PRODUCTIVE] == pytest.approx(8000 * (201 * 2.0 + 100), rel=0.01)
+    assert found.boxes[LedgerBox.SLOW] == 0
+    assert found.boxes[LedgerBox.PRODUCTIVE] == pytest.approx(8000 * (201 * 2.0 + 100), rel=0.01)
 
 
 def test_a_run_that_never_left_its_queue_held_nothing() -> None:
     found = reckon_ledger(RunMoments(8, BEGIN, 0.0, BEGIN + 60), SeenTime())
-    assert (found.boxes[Box.QUEUED], found.allocated, found.share(Box.PRODUCTIVE)) == (480_000, 0, None)
-    assert sum_ledgers([found, found]).boxes[Box.QUEUED] == 960_000
+    assert (found.boxes[LedgerBox.QUEUED], found.allocated, found.share(LedgerBox.PRODUCTIVE)) == (480_000, 0, None)
+    assert sum_ledgers([found, found]).boxes[LedgerBox.QUEUED] == 960_000
 
 
 @pytest.mark.parametrize(
@@ -466,4 +470,4 @@ def test_gpu_time_is_told_in_the_unit_that_fits(seconds: float, words: str) -> N
 
 
 def test_the_words_of_a_box_begin_with_the_title_of_its_column() -> None:
-    assert [box.words.split()[0] for box in Box] == [str(box).split()[0] for box in Box]
+    assert [box.words.split()[0] for box in LedgerBox] == [str(box).split()[0] for box in LedgerBox]

@@ -7,9 +7,9 @@ from msgspec import structs
 
 from console.kube.objects.jobset import JobSet, Mount
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Box
+from console.metrics.ledger import LedgerBox
 from console.metrics.lost_work import IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
-from console.metrics.seen_time import Span, SpanKind
+from console.metrics.seen_time import SpanKind, TimeSpan
 from console.metrics.training_run import TrainingRun
 from tests.console.metrics.test_ledger import Script
 from tests.fakes import fleet_of
@@ -112,11 +112,11 @@ def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved()
     for save, mounts, words in ((30, SCRATCH, "GPU-hours"), (30, DISK, ""), (0, SCRATCH, "")):
         run = trained(save, 1)
         run.end_training()
-        run.spend(Box.IDLE, 3600)
+        run.spend(LedgerBox.IDLE, 3600)
         assert track(run, mounts).endswith(words)
         assert bool(track(run, mounts)) == bool(words)
     failed, made = trained(30), job(DISK)
-    ended = Span(failed.now, failed.now, SpanKind.ENDED, last=1)
+    ended = TimeSpan(failed.now, failed.now, SpanKind.ENDED, last=1)
     pod = rank(made, 0, "n0", started=failed.now - 7200)
     spans = [*failed.read(), ended]
     assert find_lost_work(made, fleet_of(made, pod), spans, failed.now, place="/out") is None, (
@@ -130,7 +130,7 @@ def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved()
 def _over() -> Script:
     run = trained(30, 1)
     run.end_training()
-    run.spend(Box.IDLE, 60)
+    run.spend(LedgerBox.IDLE, 60)
     return run
 
 

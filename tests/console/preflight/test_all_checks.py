@@ -13,7 +13,17 @@ import yaml
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
 from console.preflight.all_checks import CHECKS, KINDS, Preflight
-from console.preflight.check import CheckedCluster, RepairKind, Result, Verdict, combine_verdicts, fail, ok, tally, warn
+from console.preflight.check import (
+    CheckedCluster,
+    CheckVerdict,
+    RepairKind,
+    Result,
+    combine_verdicts,
+    fail,
+    ok,
+    tally,
+    warn,
+)
 from console.preflight.cluster import BETTER, FLOOR
 from console.session import Session
 from console.settings import Settings
@@ -193,7 +203,7 @@ async def test_an_unknown_check_is_named() -> None:
 
 
 def test_halves_are_joined() -> None:
-    blind = Verdict(Result.COULD_NOT, "No result.", "There was no login.", "Log in.")
+    blind = CheckVerdict(Result.COULD_NOT, "No result.", "There was no login.", "Log in.")
     assert combine_verdicts(ok("a."), blind).result is Result.OK
     assert "Not seen: There was no login." in combine_verdicts(ok("a."), blind).evidence
     assert combine_verdicts(ok("a."), blind, all_required=True).result is Result.COULD_NOT

@@ -21,7 +21,7 @@ from console.scheduling.arrivals import (
     read_seen_workloads,
     update_seen_workloads,
 )
-from console.scheduling.start_windows import Arrivals, PastRun, PastTimes, RunTime, start_windows
+from console.scheduling.start_windows import ExpectedArrivals, PastRun, PastTimes, RunTime, start_windows
 from tests.console.scheduling.test_start_windows import LONG, key, scene, window
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job
@@ -128,6 +128,6 @@ def test_an_hour_in_which_nothing_comes_is_passed_over() -> None:
     (kind,) = expected_arrivals(fleet, seen_daily(fleet, 10, (9, 10, 11)), "s", PastTimes(fleet, PAST)).kinds
     by_hour = tuple(24.0 if hour == 10 else 0.0 for hour in range(24))
     dice, at = Random(1), fleet.at
-    times = [at := Arrivals((kind,), by_hour).next_after(at, kind, dice) for _ in range(50)]
+    times = [at := ExpectedArrivals((kind,), by_hour).next_after(at, kind, dice) for _ in range(50)]
     assert {int(each // HOUR) % 24 for each in times} == {10}
     assert 10 * DAY < times[-1] - fleet.at < 30 * DAY

@@ -11,24 +11,24 @@ from console.scheduling.why_answer import Category
 from kueue_rules import (
     HOSTNAME,
     Flavor,
-    Node,
-    PodSet,
+    FlavorQuota,
+    KueueRelease,
     QueueNode,
-    Quota,
-    Release,
     ResourceGroup,
     Snapshot,
+    SnapshotNode,
+    SnapshotPodSet,
+    SnapshotWorkload,
     TopologyRequest,
     TopologyTree,
-    Workload,
     admission_cycle,
 )
 
 
-def workload(pods: int, priority: int = 0, *, holds: bool = False) -> Workload:
+def workload(pods: int, priority: int = 0, *, holds: bool = False) -> SnapshotWorkload:
     level = TopologyRequest(required="block")
-    group = PodSet("main", pods, {GPU: pods * 8000}, {GPU: 8000}, level, flavors={GPU: "a4"} if holds else {})
-    return Workload(("ns", f"{holds}"), f"{holds}", "team", priority, 0.0, [group], reserved=float(holds))
+    group = SnapshotPodSet("main", pods, {GPU: pods * 8000}, {GPU: 8000}, level, flavors={GPU: "a4"} if holds else {})
+    return SnapshotWorkload(("ns", f"{holds}"), f"{holds}", "team", priority, 0.0, [group], reserved=float(holds))
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def workload(pods: int, priority: int = 0, *, holds: bool = False) -> Workload:
     ],
 )
 def test_a_message_of_the_rules_is_read_as_what_they_decided(
-    nodes: int, held: int, asked: Workload, category: Category, token: str, more: int, fits: int
+    nodes: int, held: int, asked: SnapshotWorkload, category: Category, token: str, more: int, fits: int
 ) -> None:
     flavor = Flavor("a4", topology="net")
     machines = [
-        Node(f"n{n}", {"block": "b", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110_000}) for n in range(nodes)
+        SnapshotNode(f"n{n}", {"block": "b", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110_000}) for n in range(nodes)
     ]
     tree = TopologyTree("net", ("block", HOSTNAME), flavor, machines, {})
-    quotas, groups = {("a4", GPU): Quota(16_000)}, (ResourceGroup((GPU,), ("a4",)),)
+    quotas, groups = {("a4", GPU): FlavorQuota(16_000)}, (ResourceGroup((GPU,), ("a4",)),)
     queue = QueueNode("team", quotas=quotas, groups=groups, within_queue="LowerPriority")
     holding = [workload(held, holds=True)] if held else []
     (found,) = admission_cycle([asked], Snapshot([queue], (), [flavor], {"a4": tree}, holding))
-    assert found.reason(Release(19, observability=True)) == token
+    assert found.reason(KueueRelease(19, observability=True)) == token
     for reason, message in (("Pending", found.message), (token, "")):
         read = read_message(
             SeenWorkload("ns", "job", conditions=(Condition("QuotaReserved", "False", reason, message),))

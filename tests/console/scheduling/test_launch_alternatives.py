@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.scheduling.launch_alternatives import launch_alternatives
-from console.scheduling.launch_forecast import LaunchDemand, Verdict, forecast
+from console.scheduling.launch_forecast import LaunchDemand, LaunchVerdict, forecast
 from screens.widgets.form.launch_words import alternative_words
 from tests.console.scheduling.test_launch_forecast import DOOR, cluster, holding, queue
 
@@ -23,7 +23,7 @@ def others(fleet: Fleet, gpus: int, **more: Any) -> list[tuple[str, int | str]]:
         changed = LaunchDemand(
             "team", **{"queue": "lq", "gpus": gpus, **more, names.get(each.path, each.path): each.value}
         )
-        assert forecast(fleet, changed).verdict in {Verdict.NOW, Verdict.SPLIT}
+        assert forecast(fleet, changed).verdict in {LaunchVerdict.NOW, LaunchVerdict.SPLIT}
     return [(each.path, each.value) for each in found]
 
 

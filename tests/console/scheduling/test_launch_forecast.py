@@ -26,7 +26,14 @@ from console.kube.objects.queue import (
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.free_slots import eligible_nodes
-from console.scheduling.launch_forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast, with_waiting_launch
+from console.scheduling.launch_forecast import (
+    Forecast,
+    LaunchDemand,
+    LaunchVerdict,
+    demand_of,
+    forecast,
+    with_waiting_launch,
+)
 from console.scheduling.why import why
 from kueue_rules import Requirement, Toleration
 from tests.fakes import fleet_of
@@ -86,26 +93,27 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
 @pytest.mark.parametrize(
     ("gpus", "nominal", "used", "topology", "verdict", "place", "sentence"),
     [
-        (8, 32, 0, "none", Verdict.NOW, "host", TAKES + "1 of 4 free hosts (n1)"),
-        (4, 32, 0, "none", Verdict.NOW, "host", TAKES + "1 of 8 free places for 4 GPUs (n1)"),
-        (16, 32, 0, "preferred", Verdict.NOW, "subblock", TAKES + "2 of 4 free hosts, in one subblock (s1)"),
-        (24, 32, 0, "preferred", Verdict.NOW, "block", TAKES + "3 of 4 free hosts, in one block (b1)"),
-        (32, 32, 0, "none", Verdict.NOW, "", TAKES + "4 of 4 free hosts"),
-        (32, 32, 0, "preferred", Verdict.SPLIT, "", TAKES + "4 of 4 free hosts, but split over 2 blocks"),
-        (32, 32, 0, "required", Verdict.NEVER, "", "needs 4 hosts in one block, and the largest block has 3"),
-        (24, 32, 0, "required", Verdict.NOW, "block", TAKES + "3 of 4 free hosts, in one block (b1)"),
-        (40, 64, 0, "none", Verdict.NEVER, "", "needs 5 hosts, and the nodes it may use have 4"),
-        (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can have at most 32"),
-        (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "it would take 2 of 4 free hosts, in one subblock (s1)"),
-        (16, 32, 17, "none", Verdict.WAITS, "",
+        (8, 32, 0, "none", LaunchVerdict.NOW, "host", TAKES + "1 of 4 free hosts (n1)"),
+        (4, 32, 0, "none", LaunchVerdict.NOW, "host", TAKES + "1 of 8 free places for 4 GPUs (n1)"),
+        (16, 32, 0, "preferred", LaunchVerdict.NOW, "subblock", TAKES + "2 of 4 free hosts, in one subblock (s1)"),
+        (24, 32, 0, "preferred", LaunchVerdict.NOW, "block", TAKES + "3 of 4 free hosts, in one block (b1)"),
+        (32, 32, 0, "none", LaunchVerdict.NOW, "", TAKES + "4 of 4 free hosts"),
+        (32, 32, 0, "preferred", LaunchVerdict.SPLIT, "", TAKES + "4 of 4 free hosts, but split over 2 blocks"),
+        (32, 32, 0, "required", LaunchVerdict.NEVER, "", "needs 4 hosts in one block, and the largest block has 3"),
+        (24, 32, 0, "required", LaunchVerdict.NOW, "block", TAKES + "3 of 4 free hosts, in one block (b1)"),
+        (40, 64, 0, "none", LaunchVerdict.NEVER, "", "needs 5 hosts, and the nodes it may use have 4"),
+        (40, 32, 0, "none", LaunchVerdict.NEVER, "", "needs 40 GPUs, but cq can have at most 32"),
+        (16, 32, 16, "none", LaunchVerdict.NOW, "subblock",
+         HALF + "it would take 2 of 4 free hosts, in one subblock (s1)"),
+        (16, 32, 17, "none", LaunchVerdict.WAITS, "",
          "needs 16 GPUs of flavor a4; 32 own - 17 used = 15 free, 1 more needed"),
-        (16, 16, 0, "none", Verdict.NOW, "subblock",
+        (16, 16, 0, "none", LaunchVerdict.NOW, "subblock",
          TAKES.replace("32", "16") + "2 of 4 free hosts, in one subblock (s1)"),
-        (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU"),
+        (0, 16, 16, "none", LaunchVerdict.NOW, "", "needs no GPU"),
     ],
 )  # fmt: skip
 def test_verdicts_at_the_edges(
-    gpus: int, nominal: int, used: int, topology: str, verdict: Verdict, place: str, sentence: str
+    gpus: int, nominal: int, used: int, topology: str, verdict: LaunchVerdict, place: str, sentence: str
 ) -> None:
     found = told(cluster(queues=(DOOR, queue(nominal, used))), gpus, topology=topology)
     assert (found.verdict, found.place, found.sentence) == (verdict, place, sentence)
@@ -142,7 +150,7 @@ def test_no_node_is_told_where_kube_scheduler_chooses(gpus: int) -> None:
 def test_the_numbers_behind_the_sentence() -> None:
     jobs = [*holding("big", 16, at="n1"), *holding("small", 8, at="n4")]
     found = told(cluster(*jobs, waiting("first", 64), queues=(DOOR, queue(32, 24))))
-    assert (found.verdict, found.need, found.free, found.total, found.short_by) == (Verdict.WAITS, 16, 8, 32, 8)
+    assert (found.verdict, found.need, found.free, found.total, found.short_by) == (LaunchVerdict.WAITS, 16, 8, 32, 8)
     assert [(each.name, each.gpus) for each in found.holders] == [("big", 16), ("small", 8)]
     assert [each.name for each in found.unblocks] == ["small"]
     assert [each.name for each in found.ahead] == ["first"]
@@ -166,7 +174,11 @@ def test_lower_priorities_may_be_evicted() -> None:
     fleet = cluster(*jobs, urgent, queues=(DOOR, strict))
     assert not told(fleet, 8).preempts
     found = told(fleet, 8, priority_class="urgent")
-    assert (found.verdict, found.preempts, [each.name for each in found.unblocks]) == (Verdict.WAITS, True, ["low"])
+    assert (found.verdict, found.preempts, [each.name for each in found.unblocks]) == (
+        LaunchVerdict.WAITS,
+        True,
+        ["low"],
+    )
     assert "Kueue may evict low (8) for it" in found.sentence
     assert not told(fleet, 16, priority_class="urgent").preempts, "the other one has a higher priority"
 
@@ -185,7 +197,7 @@ def test_own_quota_is_taken_back_from_borrowers() -> None:
     theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 8),), reserved=(Usage("a4", GPU, 24),))
     fleet = cluster(*holding("guest", 24, cluster_queue="other"), queues=(DOOR, mine, theirs, Cohort("all")))
     found = told(fleet, 16)
-    assert (found.verdict, found.preempts, found.total) == (Verdict.WAITS, True, 24)
+    assert (found.verdict, found.preempts, found.total) == (LaunchVerdict.WAITS, True, 24)
     assert not told(fleet, 24).preempts, "what is beyond its own quota is not taken back"
 
 
@@ -214,7 +226,7 @@ def test_borrowed_quota_counts_and_says_so() -> None:
     mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 8),))
     theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 16),))
     found = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 16)
-    assert (found.verdict, found.borrows) == (Verdict.NOW, 8)
+    assert (found.verdict, found.borrows) == (LaunchVerdict.NOW, 8)
     assert found.sentence.startswith("8 own + 16 to borrow = 24 free of flavor a4 in cq (8 of its 16 by borrowing)")
     never = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 32)
     assert never.sentence == "needs 32 GPUs, but cq can have at most 24 (8 of its own, 16 by borrowing)"
@@ -223,15 +235,15 @@ def test_borrowed_quota_counts_and_says_so() -> None:
 def test_a_strict_queue_lets_nobody_pass() -> None:
     fleet = cluster(waiting("first", 64), queues=(DOOR, queue(32, 8, strategy="StrictFIFO")))
     found = told(fleet, 8)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is LaunchVerdict.WAITS
     assert found.sentence == "32 own - 8 used = 24 free, but cq is StrictFIFO: nothing passes first (64)"
-    assert told(cluster(waiting("first", 64), queues=(DOOR, queue(32, 8))), 8).verdict is Verdict.NOW
+    assert told(cluster(waiting("first", 64), queues=(DOOR, queue(32, 8))), 8).verdict is LaunchVerdict.NOW
 
 
 def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
     found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is LaunchVerdict.WAITS
     assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; a (8) has to end first"
     assert [each.name for each in found.unblocks] == ["a"]
 
@@ -240,23 +252,23 @@ def test_quota_is_free_and_hosts_are_not() -> None:
     cordoned = [replace(each, cordoned=True) for each in HOSTS[:3]]
     fleet = fleet_of(*cordoned, HOSTS[3], FLAVOR, DOOR, queue())
     found = told(fleet, 16)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is LaunchVerdict.WAITS
     assert found.sentence == "quota is free, but it needs 2 free hosts and there is 1"
 
 
 @pytest.mark.parametrize(
     ("queues", "verdict", "part"),
     [
-        ((replace(DOOR, stop_policy="Hold"), queue()), Verdict.STOPPED, "queue lq is stopped (stop policy Hold)"),
-        ((DOOR, queue(stop_policy="HoldAndDrain")), Verdict.STOPPED, "queue cq is stopped"),
-        ((DOOR, queue(conditions=(Condition("Active", "False", "FlavorNotFound", "no flavor"),))), Verdict.STOPPED,
-         "queue cq is not active: no flavor"),
-        ((replace(DOOR, cluster_queue="gone"), queue()), Verdict.STOPPED, "which does not exist"),
-        ((replace(DOOR, name="other"), queue()), Verdict.NEVER, "team has no queue lq; there are other"),
-        ((DOOR, ClusterQueue("cq")), Verdict.NEVER, "ClusterQueue cq has no quota of GPUs"),
+        ((replace(DOOR, stop_policy="Hold"), queue()), LaunchVerdict.STOPPED, "queue lq is stopped (stop policy Hold)"),
+        ((DOOR, queue(stop_policy="HoldAndDrain")), LaunchVerdict.STOPPED, "queue cq is stopped"),
+        ((DOOR, queue(conditions=(Condition("Active", "False", "FlavorNotFound", "no flavor"),))),
+         LaunchVerdict.STOPPED, "queue cq is not active: no flavor"),
+        ((replace(DOOR, cluster_queue="gone"), queue()), LaunchVerdict.STOPPED, "which does not exist"),
+        ((replace(DOOR, name="other"), queue()), LaunchVerdict.NEVER, "team has no queue lq; there are other"),
+        ((DOOR, ClusterQueue("cq")), LaunchVerdict.NEVER, "ClusterQueue cq has no quota of GPUs"),
     ],
 )  # fmt: skip
-def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: Verdict, part: str) -> None:
+def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: LaunchVerdict, part: str) -> None:
     found = told(cluster(queues=queues))
     assert found.verdict is verdict
     assert part in found.sentence
@@ -265,15 +277,15 @@ def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: Verdict, pa
 @pytest.mark.parametrize(
     ("kind", "state", "verdict", "part"),
     [
-        ("localqueues", WatchState.LISTING, Verdict.UNKNOWN, "the LocalQueues are still being listed"),
-        ("localqueues", WatchState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list LocalQueues"),
-        ("clusterqueues", WatchState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list ClusterQueues"),
-        ("localqueues", WatchState.ABSENT, Verdict.UNKNOWN, "this cluster has no LocalQueues"),
-        ("nodes", WatchState.FORBIDDEN, Verdict.NOW, "there is quota (32 free); no permission to list nodes"),
-        ("nodes", WatchState.LISTING, Verdict.NOW, "the nodes are still being listed"),
+        ("localqueues", WatchState.LISTING, LaunchVerdict.UNKNOWN, "the LocalQueues are still being listed"),
+        ("localqueues", WatchState.FORBIDDEN, LaunchVerdict.UNKNOWN, "no permission to list LocalQueues"),
+        ("clusterqueues", WatchState.FORBIDDEN, LaunchVerdict.UNKNOWN, "no permission to list ClusterQueues"),
+        ("localqueues", WatchState.ABSENT, LaunchVerdict.UNKNOWN, "this cluster has no LocalQueues"),
+        ("nodes", WatchState.FORBIDDEN, LaunchVerdict.NOW, "there is quota (32 free); no permission to list nodes"),
+        ("nodes", WatchState.LISTING, LaunchVerdict.NOW, "the nodes are still being listed"),
     ],
 )
-def test_what_may_not_be_seen_is_said(kind: str, state: WatchState, verdict: Verdict, part: str) -> None:
+def test_what_may_not_be_seen_is_said(kind: str, state: WatchState, verdict: LaunchVerdict, part: str) -> None:
     links: Any = {kind: WatchStatus(kind, state)}
     found = told(cluster(**links))
     assert found.verdict is verdict
@@ -283,16 +295,20 @@ def test_what_may_not_be_seen_is_said(kind: str, state: WatchState, verdict: Ver
 @pytest.mark.parametrize(
     ("wish", "verdict", "part"),
     [
-        ({"target_nodes": ("n1", "n4")}, Verdict.NOW, "it would take 2 of 2 free hosts"),
-        ({"target_nodes": ("n1",)}, Verdict.NEVER, "needs 2 hosts, and the target nodes have 1"),
-        ({"avoid_nodes": ("n1", "n2", "n3")}, Verdict.NEVER, "the nodes it may use have 1"),
-        ({"node_selector": ((POOL, "spot"),)}, Verdict.NEVER, "no flavor of cq has machines with gke-nodepool=spot"),
-        ({"node_selector": ((BLOCK, "b2"),)}, Verdict.NEVER, "the nodes it may use have 1"),
-        ({"node_selector": (("team/disk", "fast"),)}, Verdict.NOW, "it would take 2 of 4 free hosts"),
-        ({"topology": "required", "level": SUBBLOCK}, Verdict.NOW, "in one subblock (s1)"),
+        ({"target_nodes": ("n1", "n4")}, LaunchVerdict.NOW, "it would take 2 of 2 free hosts"),
+        ({"target_nodes": ("n1",)}, LaunchVerdict.NEVER, "needs 2 hosts, and the target nodes have 1"),
+        ({"avoid_nodes": ("n1", "n2", "n3")}, LaunchVerdict.NEVER, "the nodes it may use have 1"),
+        (
+            {"node_selector": ((POOL, "spot"),)},
+            LaunchVerdict.NEVER,
+            "no flavor of cq has machines with gke-nodepool=spot",
+        ),
+        ({"node_selector": ((BLOCK, "b2"),)}, LaunchVerdict.NEVER, "the nodes it may use have 1"),
+        ({"node_selector": (("team/disk", "fast"),)}, LaunchVerdict.NOW, "it would take 2 of 4 free hosts"),
+        ({"topology": "required", "level": SUBBLOCK}, LaunchVerdict.NOW, "in one subblock (s1)"),
     ],
 )
-def test_wishes_for_machines_count(wish: dict[str, Any], verdict: Verdict, part: str) -> None:
+def test_wishes_for_machines_count(wish: dict[str, Any], verdict: LaunchVerdict, part: str) -> None:
     found = told(cluster(), **wish)
     assert found.verdict is verdict
     assert part in found.sentence
@@ -302,14 +318,14 @@ def test_a_second_flavor_with_room_is_taken() -> None:
     two = ClusterQueue("cq", quotas=(Quota("a4", GPU, 8), Quota("spot", GPU, 8)), reserved=(Usage("a4", GPU, 8),))
     spot = ResourceFlavor("spot", node_labels=((POOL, "spot"),))
     found = told(cluster(host("s1", "b9", "s9", pool="spot"), spot, queues=(DOOR, two)), 8)
-    assert (found.verdict, found.flavor) == (Verdict.NOW, "spot")
+    assert (found.verdict, found.flavor) == (LaunchVerdict.NOW, "spot")
 
 
 def test_machines_that_come_when_they_are_asked_for_need_not_be_there() -> None:
     asked = queue(128, checks=("dws",))
     found = told(cluster(queues=(DOOR, asked)), 64)
     assert (found.verdict, found.sentence) == (
-        Verdict.NOW,
+        LaunchVerdict.NOW,
         "there is quota (128 free); nodes are provisioned when the admission check dws requests them",
     )
 
@@ -317,10 +333,10 @@ def test_machines_that_come_when_they_are_asked_for_need_not_be_there() -> None:
 def test_without_a_queue_only_machines_are_looked_at() -> None:
     found = told(cluster(), queue="")
     assert (found.verdict, found.sentence) == (
-        Verdict.NO_QUEUE,
+        LaunchVerdict.NO_QUEUE,
         "no queue: it starts as soon as 2 hosts are free; 4 now",
     )
-    assert told(cluster(), 64, queue="").verdict is Verdict.NEVER
+    assert told(cluster(), 64, queue="").verdict is LaunchVerdict.NEVER
 
 
 def test_what_complete_values_ask_for() -> None:
@@ -348,24 +364,32 @@ PUTS_UP = Toleration("reserved", "Equal", "true")
 @pytest.mark.parametrize(
     ("selector", "verdict", "words"),
     [
-        ((), Verdict.NOW, "it would take 2 of 4 free hosts, in one"),
+        ((), LaunchVerdict.NOW, "it would take 2 of 4 free hosts, in one"),
         (
             None,
-            Verdict.NEVER,
+            LaunchVerdict.NEVER,
             "cq does not accept workloads of namespace team; it has no namespaceSelector and accepts none",
         ),
-        ((Requirement(NAME_LABEL, "In", ("team", "ops")),), Verdict.NOW, "it would take 2 of 4 free hosts, in one"),
-        ((Requirement(NAME_LABEL, "NotIn", ("team",)),), Verdict.NEVER, f"with {NAME_LABEL} other than team"),
+        (
+            (Requirement(NAME_LABEL, "In", ("team", "ops")),),
+            LaunchVerdict.NOW,
+            "it would take 2 of 4 free hosts, in one",
+        ),
+        ((Requirement(NAME_LABEL, "NotIn", ("team",)),), LaunchVerdict.NEVER, f"with {NAME_LABEL} other than team"),
         (
             (Requirement("kind", "In", ("ml",)),),
-            Verdict.NOW,
+            LaunchVerdict.NOW,
             "; if team is one of its namespaces: it accepts namespaces",
         ),
-        ((Requirement("kind", "Exists"), Requirement(NAME_LABEL, "In", ("x",))), Verdict.NEVER, "with label kind, "),
-        ((Requirement(NAME_LABEL, "DoesNotExist"),), Verdict.NEVER, f"no label {NAME_LABEL}"),
+        (
+            (Requirement("kind", "Exists"), Requirement(NAME_LABEL, "In", ("x",))),
+            LaunchVerdict.NEVER,
+            "with label kind, ",
+        ),
+        ((Requirement(NAME_LABEL, "DoesNotExist"),), LaunchVerdict.NEVER, f"no label {NAME_LABEL}"),
     ],
 )
-def test_a_queue_takes_only_some_namespaces(selector: Any, verdict: Verdict, words: str) -> None:
+def test_a_queue_takes_only_some_namespaces(selector: Any, verdict: LaunchVerdict, words: str) -> None:
     found = told(cluster(queues=(DOOR, queue(namespaces=selector))))
     assert found.verdict is verdict
     assert words in found.sentence
@@ -374,23 +398,23 @@ def test_a_queue_takes_only_some_namespaces(selector: Any, verdict: Verdict, wor
 @pytest.mark.parametrize(
     ("taints", "own", "asked", "verdict"),
     [
-        ((TAINT,), (), (), Verdict.NEVER),
-        ((TAINT,), (PUTS_UP,), (), Verdict.NOW),
-        ((TAINT,), (), (PUTS_UP,), Verdict.NOW),
-        ((TAINT,), (), (Toleration("reserved", "Equal", "false"),), Verdict.NEVER),
-        ((TAINT,), (), (Toleration(operator="Exists"),), Verdict.NOW),
-        ((TAINT,), (), (Toleration("reserved", "Exists", effect="NoExecute"),), Verdict.NEVER),
-        (("reserved=true:PreferNoSchedule",), (), (), Verdict.NOW),
-        (("nvidia.com/gpu=present:NoSchedule",), (), (), Verdict.NOW),
+        ((TAINT,), (), (), LaunchVerdict.NEVER),
+        ((TAINT,), (PUTS_UP,), (), LaunchVerdict.NOW),
+        ((TAINT,), (), (PUTS_UP,), LaunchVerdict.NOW),
+        ((TAINT,), (), (Toleration("reserved", "Equal", "false"),), LaunchVerdict.NEVER),
+        ((TAINT,), (), (Toleration(operator="Exists"),), LaunchVerdict.NOW),
+        ((TAINT,), (), (Toleration("reserved", "Exists", effect="NoExecute"),), LaunchVerdict.NEVER),
+        (("reserved=true:PreferNoSchedule",), (), (), LaunchVerdict.NOW),
+        (("nvidia.com/gpu=present:NoSchedule",), (), (), LaunchVerdict.NOW),
     ],
 )
 def test_a_flavor_whose_taints_nobody_tolerates_is_left_out(
-    taints: tuple[str, ...], own: Any, asked: Any, verdict: Verdict
+    taints: tuple[str, ...], own: Any, asked: Any, verdict: LaunchVerdict
 ) -> None:
     flavor = replace(FLAVOR, taints=taints, tolerations=own)
     found = told(fleet_of(*HOSTS, flavor, DOOR, queue()), tolerations=(*ALWAYS, *asked))
     assert found.verdict is verdict
-    if verdict is Verdict.NEVER:
+    if verdict is LaunchVerdict.NEVER:
         assert found.sentence == f"its pods do not tolerate {TAINT} of a4: see Tolerations, under Placement"
 
 
@@ -399,14 +423,14 @@ def test_another_flavor_without_taints_is_taken() -> None:
     spot = ResourceFlavor("spot", node_labels=((POOL, "spot"),))
     tainted = replace(FLAVOR, taints=(TAINT,))
     found = told(fleet_of(*HOSTS, host("s1", pool="spot"), tainted, spot, DOOR, two), 8)
-    assert (found.verdict, found.flavor) == (Verdict.NOW, "spot")
+    assert (found.verdict, found.flavor) == (LaunchVerdict.NOW, "spot")
 
 
 def test_machines_with_taints_of_their_own_are_not_counted() -> None:
     marked = [replace(each, taints=(TAINT, "node.kubernetes.io/unreachable:NoExecute")) for each in HOSTS[:3]]
     fleet = fleet_of(*marked, HOSTS[3], FLAVOR, DOOR, queue())
     assert told(fleet).sentence == "needs 2 hosts, and the nodes it may use have 1"
-    assert told(fleet, tolerations=(*ALWAYS, PUTS_UP)).verdict is Verdict.NOW
+    assert told(fleet, tolerations=(*ALWAYS, PUTS_UP)).verdict is LaunchVerdict.NOW
 
 
 def test_nodes_that_do_not_say_where_they_are_are_no_place_for_a_job_that_has_to_be_together() -> None:
@@ -414,7 +438,7 @@ def test_nodes_that_do_not_say_where_they_are_are_no_place_for_a_job_that_has_to
     nowhere = (host("n5", "", ""), host("n6", "", ""), host("n7", "", ""), host("n8", "", ""))
     found = told(cluster(*nowhere, queues=(DOOR, queue(64))), 32, topology="required", level=BLOCK)
     assert (found.verdict, found.sentence) == (
-        Verdict.NEVER, "needs 4 hosts in one block, and the largest block has 3",
+        LaunchVerdict.NEVER, "needs 4 hosts in one block, and the largest block has 3",
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from kueue_rules import FlavorChoice, FlavorTurns, Move, Snapshot, VirtualCluster, Workload
+from kueue_rules import FlavorChoice, FlavorTurns, Move, Snapshot, SnapshotWorkload, VirtualCluster
 from practice.controllers.kueue.info import read_workload
 from practice.controllers.kueue.snapshot import read_snapshot
 from practice.objects.resources import CLUSTERQUEUES, COHORTS, NODES, RESOURCEFLAVORS, TOPOLOGIES
@@ -122,7 +122,7 @@ class _LateTurns(FlavorTurns):
 
     late: frozenset[str] = frozenset()
 
-    def note(self, workload: Workload, message: str, choice: FlavorChoice | None = None) -> bool:
+    def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> bool:
         if workload.key[1] in self.late:
             self._messages[workload.key] = message
         return super().note(workload, message, choice)
@@ -153,7 +153,7 @@ class _IdlingCluster(VirtualCluster):
 class _Replay:
     def __init__(self, record: Record, timings: Mapping[int, Timing]) -> None:
         self._record, self._timings, self._found = record, timings, Comparison(record.seed)
-        self._real: dict[str, Workload] = {}  # those that hold quota after a step
+        self._real: dict[str, SnapshotWorkload] = {}  # those that hold quota after a step
         storage = Storage()
         for each in record.objects:
             if each["kind"] in _RESOURCES:
@@ -175,7 +175,7 @@ class _Replay:
             self._same_domains(at, step)
         return self._found
 
-    def _held(self, name: str) -> Workload:
+    def _held(self, name: str) -> SnapshotWorkload:
         job = self._jobs[name]
         return self._cluster.snapshot.queues[job.cluster_queue].workloads[job.key]
 
@@ -212,7 +212,7 @@ class _Replay:
             self._cluster.snapshot.remove_workload(ours)
             self._cluster.snapshot.add_workload(structs.replace(ours, pod_sets=pod_sets, reserved=real.reserved))
 
-    def _compare_places(self, at: int, name: str, real: Workload, ours: Workload) -> None:
+    def _compare_places(self, at: int, name: str, real: SnapshotWorkload, ours: SnapshotWorkload) -> None:
         for one, other in zip(ours.pod_sets, real.pod_sets, strict=True):
             self._found.placed += bool(other.places)
             if dict(one.flavors) != dict(other.flavors):

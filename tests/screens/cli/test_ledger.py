@@ -15,8 +15,8 @@ from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.health import SLOW_RANK
-from console.metrics.ledger import Box, Ledger
-from console.metrics.seen_time import SeenTime, Span, SpanKind
+from console.metrics.ledger import Ledger, LedgerBox
+from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
 from screens.__main__ import main
 from screens.columns.runs import cost_lines, cost_words
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from tests.screens.cli.commands import Commands
 
-STEPS = Span(160.0, 1000.0, SpanKind.STEPS, 0, 420)
-HUNG = Span(1000.0, 1402.0, SpanKind.PAUSE, 420, 421)
-MORE = Span(1402.0, 1600.0, SpanKind.STEPS, 421, 520)
+STEPS = TimeSpan(160.0, 1000.0, SpanKind.STEPS, 0, 420)
+HUNG = TimeSpan(1000.0, 1402.0, SpanKind.PAUSE, 420, 421)
+MORE = TimeSpan(1402.0, 1600.0, SpanKind.STEPS, 421, 520)
 
 
 def run(name: str, who: str, queue: str, nodes: tuple[str, ...], *, ago: float = 3600.0) -> RunRecord:
     """A run that waited 60 s, started for 100 s, and hung for 400 s of its 1,600."""
     begin = time.time() - ago - 1600
-    spans = [Span(begin + each.start, begin + each.end, each.kind, each.first, each.last)
-             for each in (Span(130, 160, SpanKind.BEFORE), STEPS, HUNG, MORE)]  # fmt: skip
+    spans = [TimeSpan(begin + each.start, begin + each.end, each.kind, each.first, each.last)
+             for each in (TimeSpan(130, 160, SpanKind.BEFORE), STEPS, HUNG, MORE)]  # fmt: skip
     alarm = Alarm(AlarmKind.STALL, "no step for 400 s", begin + 1060, "team", name, over=begin + 1402,
                   more="inspected: rank 9 is in dataloader.py:88", began=begin + 1000)  # fmt: skip
     return RunRecord(
@@ -82,7 +82,7 @@ def test_a_run_by_its_name_says_where_its_time_went_and_why(capfd: pytest.Captur
     assert "1.78 h   26 %  hang" in said
     assert "16.0 min      " in said, "less than an hour is told in minutes"
     assert "rank 9 is in dataloader.py:88" in said
-    short = Ledger(8, {Box.QUEUED: 8_000, Box.PRODUCTIVE: 8 * 15_000})
+    short = Ledger(8, {LedgerBox.QUEUED: 8_000, LedgerBox.PRODUCTIVE: 8 * 15_000})
     assert cost_lines(short)[0] == "2.0 GPU-minutes allocated (8 GPUs)"
     assert cost_words(short) == "2.0 GPU-minutes: 100 % productive"
 
@@ -116,7 +116,7 @@ def test_the_owner_is_you_where_a_person_reads_it(
 
 
 def test_the_loss_of_a_run_that_never_saved_names_no_checkpoint() -> None:
-    assert "checkpoint" not in Box.LOST.words
+    assert "checkpoint" not in LedgerBox.LOST.words
 
 
 @pytest.mark.usefixtures("stored")

@@ -34,7 +34,7 @@ def session() -> FakeSession:
 @pytest.fixture
 def say(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
     """Looks at the session again; what is printed of it, without the time."""
-    told: dict[tuple[str, str], plain.Line] = {}
+    told: dict[tuple[str, str], plain.PlainLine] = {}
 
     def look() -> list[str]:
         nonlocal told
@@ -84,7 +84,9 @@ def test_a_cluster_that_is_lost_and_found_is_told(session: FakeSession, say: Cal
 
 
 def test_of_many_things_at_once_the_rest_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    plain._print_changes({("node", str(each)): plain.Line(f"n{each}: cordoned", "cordoned") for each in range(500)}, {})
+    plain._print_changes(
+        {("node", str(each)): plain.PlainLine(f"n{each}: cordoned", "cordoned") for each in range(500)}, {}
+    )
     said = capsys.readouterr().out.splitlines()
     assert len(said) == plain.MOST + 1
     assert said[-1].endswith(" node: 480 more: a4 nodes")

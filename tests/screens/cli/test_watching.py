@@ -12,7 +12,7 @@ import pytest
 
 from console.errors import Unreadable
 from console.launch.diagnosis_store import Diagnoses
-from console.metrics.alarm import Coverage
+from console.metrics.alarm import AlarmCoverage
 from screens.cli.wait import show_alarms
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def test_a_history_that_cannot_be_read_costs_no_list(a4: Commands, monkeypatch: 
 def test_without_alarms_it_is_said_what_was_listened_to(
     read: int, more: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_alarms([], 1.0, Coverage(running=3, heard=3, most=8, read=read), "default")
+    show_alarms([], 1.0, AlarmCoverage(running=3, heard=3, most=8, read=read), "default")
     said = capsys.readouterr()
     assert said.out == f"No alarms in 1 s, in which lines of the log of {read} of 3 running jobs were read.\n"
     assert ("--listen SECONDS watches longer" in said.err) is more

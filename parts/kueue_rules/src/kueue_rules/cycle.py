@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from kueue_rules.fair_sharing import fairest
 from kueue_rules.flavors import FlavorAssigner, FlavorChoice, Mode, PodSetChoice
-from kueue_rules.preemption import Preemption, Target
-from kueue_rules.state import Release, Snapshot, Workload
+from kueue_rules.preemption import PreemptionSearch, PreemptionTarget
+from kueue_rules.state import KueueRelease, Snapshot, SnapshotWorkload
 
 MAX_FAILURES = 20_000
-NO_LONGER_FITS = "Workload no longer fits after processing another workload"
+NO_LONGER_FITS = "SnapshotWorkload no longer fits after processing another workload"
 
 
-class Verdict(Enum):
+class CycleVerdict(Enum):
     """The decision of a cycle on one head."""
 
     ADMIT = "admit"
@@ -33,24 +33,24 @@ class Verdict(Enum):
 class Decision(Struct, eq=False):
     """A cycle's decision on the head of a queue, with Kueue's message."""
 
-    workload: Workload
-    verdict: Verdict = Verdict.SKIP
+    workload: SnapshotWorkload
+    verdict: CycleVerdict = CycleVerdict.SKIP
     choice: FlavorChoice = field(default_factory=FlavorChoice)
-    targets: list[Target] = field(default_factory=list)
+    targets: list[PreemptionTarget] = field(default_factory=list)
     message: str = ""
 
-    def reason(self, release: Release) -> str:
+    def reason(self, release: KueueRelease) -> str:
         """The reason of the QuotaReserved=False condition."""
         if not release.observability:
             return "Pending"
-        if self.verdict is Verdict.HOPELESS and self.choice.mode is Mode.NO_FIT:
+        if self.verdict is CycleVerdict.HOPELESS and self.choice.mode is Mode.NO_FIT:
             return self.choice.obstacle().name
-        return {Verdict.WAIT: "Misconfigured", Verdict.PREEMPT: "WaitingForPreemptedWorkloads"}.get(
+        return {CycleVerdict.WAIT: "Misconfigured", CycleVerdict.PREEMPT: "WaitingForPreemptedWorkloads"}.get(
             self.verdict, "WaitingForQuota"
         )
 
 
-def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decision]:
+def admission_cycle(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> list[Decision]:
     """The decisions on the heads of all queues in the order they were made; skipped ones last.
 
     The snapshot holds what is admitted afterwards.
@@ -62,7 +62,7 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
             entries.append(cycle.assign(Decision(head)))
         else:
             message = "Workload namespace doesn't match ClusterQueue selector"
-            refused.append(Decision(head, Verdict.WAIT, message=message))
+            refused.append(Decision(head, CycleVerdict.WAIT, message=message))
     entries.sort(key=lambda each: (each.choice.borrowing, -each.workload.priority, each.workload.queued))
     decided = []
     while entries:
@@ -71,10 +71,10 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
         cycle.decide(decided[-1])
     for one in cycle.reserved:
         cycle.use_places(one, -1)
-    return refused + sorted(decided, key=lambda each: each.verdict is Verdict.SKIP)
+    return refused + sorted(decided, key=lambda each: each.verdict is CycleVerdict.SKIP)
 
 
-def failed_before(head: Workload, snapshot: Snapshot) -> FlavorChoice | None:
+def failed_before(head: SnapshotWorkload, snapshot: Snapshot) -> FlavorChoice | None:
     """Why it would be HOPELESS, as a cycle that remembers failures found at the same usage of quota.
 
     Where this holds for all heads, the cycle decides nothing else.
@@ -83,9 +83,9 @@ def failed_before(head: Workload, snapshot: Snapshot) -> FlavorChoice | None:
     return None if known is None or known.flavors_left else known
 
 
-def _failure_key(workload: Workload, snapshot: Snapshot) -> tuple[object, ...] | None:
+def _failure_key(workload: SnapshotWorkload, snapshot: Snapshot) -> tuple[object, ...] | None:
     """What alone decides whether quota is missing; None: that depends on whom it may evict."""
-    if snapshot.failures is None or Preemption(snapshot, workload).may_have_targets():
+    if snapshot.failures is None or PreemptionSearch(snapshot, workload).may_have_targets():
         return None
     used = tuple([tuple(node.used.items()) for node in snapshot.nodes])
     tried = tuple(tuple(each.items()) for each in workload.tried)
@@ -95,7 +95,7 @@ def _failure_key(workload: Workload, snapshot: Snapshot) -> tuple[object, ...] |
 class _Cycle:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._preempted: list[Workload] = []
+        self._preempted: list[SnapshotWorkload] = []
         self.reserved: list[PodSetChoice] = []  # nodes that those which wait keep from others until the cycle ends
 
     def assign(self, entry: Decision) -> Decision:
@@ -121,8 +121,10 @@ class _Cycle:
         entry.message = entry.choice.message()
         return entry
 
-    def _try(self, workload: Workload, only: FlavorChoice | None = None) -> tuple[FlavorChoice, list[Target]]:
-        preemption = Preemption(self._snapshot, workload)
+    def _try(
+        self, workload: SnapshotWorkload, only: FlavorChoice | None = None
+    ) -> tuple[FlavorChoice, list[PreemptionTarget]]:
+        preemption = PreemptionSearch(self._snapshot, workload)
         queue = self._snapshot.queues[workload.cluster_queue]
         choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate, only).assign()
         targets = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else []
@@ -131,7 +133,7 @@ class _Cycle:
                 choice.assign_places(self._snapshot)
         return choice, targets
 
-    def _try_partial_admission(self, workload: Workload) -> tuple[FlavorChoice, list[Target]] | None:
+    def _try_partial_admission(self, workload: SnapshotWorkload) -> tuple[FlavorChoice, list[PreemptionTarget]] | None:
         """Partial admission: the largest number of pods, at least the minimum of each pod set, that fits the quota."""
         spare = [each.count - (each.count if each.min_count is None else each.min_count) for each in workload.pod_sets]
         found, low, high = None, 1, sum(spare)
@@ -154,27 +156,27 @@ class _Cycle:
             quota, places = self._free(entry)
         queue = self._snapshot.queues[entry.workload.cluster_queue]
         if entry.choice.mode is Mode.NO_FIT:
-            entry.verdict = Verdict.HOPELESS
+            entry.verdict = CycleVerdict.HOPELESS
             return
         if entry.choice.mode is not Mode.FIT and not entry.targets:
             self._hold_back(entry)
-            entry.verdict = Verdict.HOPELESS
+            entry.verdict = CycleVerdict.HOPELESS
             return
         if any(target.workload in self._preempted for target in entry.targets):
-            entry.message = "Workload has overlapping preemption targets with another workload"
+            entry.message = "SnapshotWorkload has overlapping preemption targets with another workload"
             return
         if not (quota and places):
             entry.message = NO_LONGER_FITS
             return
         if entry.choice.mode is Mode.FIT:
-            entry.verdict = Verdict.ADMIT
+            entry.verdict = CycleVerdict.ADMIT
             self._snapshot.add_workload(_admitted(entry))
             return
         self._preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
             queue.add_usage(at, value)
         self._reserve_places(entry)
-        entry.verdict = Verdict.PREEMPT
+        entry.verdict = CycleVerdict.PREEMPT
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
 
     def _free(self, entry: Decision) -> tuple[bool, bool]:
@@ -212,7 +214,7 @@ class _Cycle:
         self._reserve_places(entry)
 
 
-def _admitted(entry: Decision) -> Workload:
+def _admitted(entry: Decision) -> SnapshotWorkload:
     """The workload with its assigned flavors and topology."""
     pod_sets = [
         replace(one.pod_set, flavors=dict(one.flavors), places=tuple(one.places)) for one in entry.choice.pod_sets

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kueue_rules.quota_tree import QuotaNode
-from kueue_rules.state import QueueNode, Snapshot, Workload
+from kueue_rules.state import QueueNode, Snapshot, SnapshotWorkload
 
 if TYPE_CHECKING:
     from kueue_rules.cycle import Decision
@@ -45,8 +45,8 @@ def fairest(entries: Sequence[Decision], snapshot: Snapshot) -> Decision:
 
 def unfairest_first(
     preemptor: QueueNode,
-    left: Mapping[str, Sequence[Workload]],
-    order: Callable[[Workload], tuple[object, ...]],
+    left: Mapping[str, Sequence[SnapshotWorkload]],
+    order: Callable[[SnapshotWorkload], tuple[object, ...]],
     done: set[QuotaNode],
 ) -> Iterator[QueueNode]:
     """Yield the queue with the largest share that still has candidates, recomputed each time.

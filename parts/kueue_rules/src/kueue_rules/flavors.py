@@ -13,7 +13,17 @@ from kueue_rules.topology_assignment import assign_together
 
 if TYPE_CHECKING:
     from kueue_rules.quota_tree import FlavorResource, Quantities
-    from kueue_rules.state import Flavor, Key, Place, PodSet, QueueNode, ResourceGroup, Snapshot, Tried, Workload
+    from kueue_rules.state import (
+        Flavor,
+        Key,
+        Place,
+        QueueNode,
+        ResourceGroup,
+        Snapshot,
+        SnapshotPodSet,
+        SnapshotWorkload,
+        Tried,
+    )
 
 _BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
@@ -60,7 +70,7 @@ class FlavorAttempt(Struct):
 class PodSetChoice(Struct):
     """The flavors and topology assignment of one pod set."""
 
-    pod_set: PodSet
+    pod_set: SnapshotPodSet
     flavors: dict[str, str] = field(default_factory=dict)
     mode: Mode = Mode.NO_FIT
     reasons: list[str] = field(default_factory=list)
@@ -155,7 +165,7 @@ class FlavorAssigner:
 
     def __init__(
         self,
-        workload: Workload,
+        workload: SnapshotWorkload,
         queue: QueueNode,
         snapshot: Snapshot,
         simulate: Callable[[FlavorResource, int], tuple[Mode, int]],
@@ -202,7 +212,7 @@ class FlavorAssigner:
             if one.mode is Mode.FIT:  # there may be no node for it even where its quota is enough
                 one.mode = Mode.PREEMPT
 
-    def _assign_pod_set(self, number: int, pod_set: PodSet) -> PodSetChoice:
+    def _assign_pod_set(self, number: int, pod_set: SnapshotPodSet) -> PodSetChoice:
         one = PodSetChoice(pod_set, mode=Mode.FIT)
         for resource, value in sorted(pod_set.requests.items()):
             if resource in one.flavors:
@@ -260,7 +270,7 @@ class FlavorAssigner:
             one.tried |= dict.fromkeys(wanted, -1 if last == len(group.flavors) - 1 else last)
             self._borrowing = max(self._borrowing, best[1])
 
-    def _try(self, flavor: str, wanted: dict[str, int], pod_set: PodSet, group: ResourceGroup) -> FlavorAttempt:
+    def _try(self, flavor: str, wanted: dict[str, int], pod_set: SnapshotPodSet, group: ResourceGroup) -> FlavorAttempt:
         tried = FlavorAttempt(flavor, Mode.FIT, group=group)
         why = self._why_unsuitable(flavor, pod_set, group)
         if why:
@@ -302,7 +312,7 @@ class FlavorAssigner:
             return mode, height, text
         return Mode.NO_FIT, borrow, text
 
-    def _why_unsuitable(self, name: str, pod_set: PodSet, group: ResourceGroup) -> str:
+    def _why_unsuitable(self, name: str, pod_set: SnapshotPodSet, group: ResourceGroup) -> str:
         flavor = self._snapshot.flavors.get(name)
         if flavor is None:
             return f"flavor {name} not found"
@@ -314,7 +324,7 @@ class FlavorAssigner:
             return f"flavor {name} doesn't match node affinity"
         return ""
 
-    def _topology_mismatch(self, flavor: Flavor, pod_set: PodSet, group: ResourceGroup) -> str:
+    def _topology_mismatch(self, flavor: Flavor, pod_set: SnapshotPodSet, group: ResourceGroup) -> str:
         name, asked = flavor.name, pod_set.topology
         if not self._wants_topology(pod_set):
             return f'Flavor "{name}" supports only TopologyAwareScheduling' if flavor.topology else ""
@@ -331,7 +341,7 @@ class FlavorAssigner:
             return f'Flavor "{name}" does not contain the requested level'
         return ""
 
-    def _wants_topology(self, pod_set: PodSet) -> bool:
+    def _wants_topology(self, pod_set: SnapshotPodSet) -> bool:
         return pod_set.topology.explicit or self._topology_only()
 
     def _topology_only(self) -> bool:
@@ -376,10 +386,10 @@ class FlavorTurns:
         self._messages: dict[Key, str] = {}
         self._seen: set[tuple[object, ...]] = set()
 
-    def tried(self, workload: Workload) -> Tried:
+    def tried(self, workload: SnapshotWorkload) -> Tried:
         return self._tried[workload.cluster_queue].get(workload.key, ())
 
-    def note(self, workload: Workload, message: str, choice: FlavorChoice | None = None) -> bool:
+    def note(self, workload: SnapshotWorkload, message: str, choice: FlavorChoice | None = None) -> bool:
         """Note how a try went; whether the next one tries what was not tried since something changed.
 
         `choice`: how far it came, if it is tried again at once should flavors be left. With several pod sets it may go
@@ -398,7 +408,7 @@ class FlavorTurns:
         self._seen.add(turn)
         return new
 
-    def admitted(self, workload: Workload) -> None:
+    def admitted(self, workload: SnapshotWorkload) -> None:
         self._messages.pop(workload.key, None)
         self.written(workload.cluster_queue)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from kueue_rules.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unfairest_first
 from kueue_rules.flavors import FlavorChoice, Mode
 from kueue_rules.quota_tree import FlavorResource, Quantities, QuotaNode
-from kueue_rules.state import QueueNode, Snapshot, Workload
+from kueue_rules.state import QueueNode, Snapshot, SnapshotWorkload
 from kueue_rules.topology_assignment import assign_together
 
 HUMAN_REASONS = {
@@ -24,13 +24,13 @@ HUMAN_REASONS = {
 }
 
 
-class Target(Struct, frozen=True):
-    workload: Workload
+class PreemptionTarget(Struct, frozen=True):
+    workload: SnapshotWorkload
     reason: str
 
 
 class _Candidate(Struct, frozen=True):
-    workload: Workload
+    workload: SnapshotWorkload
     top: QuotaNode | None  # the lowest cohort that holds both queues; None in the same queue
     hierarchical: bool
     while_borrowing: bool  # may be evicted even when the preemptor then borrows
@@ -44,10 +44,10 @@ class _Candidate(Struct, frozen=True):
         return "InCohortReclamation"
 
 
-class Preemption:
+class PreemptionSearch:
     """Finds preemption targets for one workload on a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, workload: Workload) -> None:
+    def __init__(self, snapshot: Snapshot, workload: SnapshotWorkload) -> None:
         self._snapshot = snapshot
         self._workload = workload
         self._queue = snapshot.queues[workload.cluster_queue]
@@ -68,7 +68,7 @@ class Preemption:
             for each in queue.workloads.values()
         )
 
-    def targets(self, choice: FlavorChoice) -> list[Target]:
+    def targets(self, choice: FlavorChoice) -> list[PreemptionTarget]:
         """The workloads to evict for this flavor choice; empty if preemption does not help."""
         needed = {
             (flavor, resource)
@@ -90,7 +90,7 @@ class Preemption:
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
-    def _search(self) -> list[Target]:
+    def _search(self) -> list[PreemptionTarget]:
         if self._snapshot.fair_sharing:
             return self._fair_search()
         own, hierarchy, priority = self._candidates()
@@ -108,14 +108,14 @@ class Preemption:
                 return found
         return []
 
-    def _remove_until_fits(self, candidates: list[_Candidate], *, borrow: bool) -> list[Target]:
-        removed: list[Target] = []
+    def _remove_until_fits(self, candidates: list[_Candidate], *, borrow: bool) -> list[PreemptionTarget]:
+        removed: list[PreemptionTarget] = []
         try:
             for candidate in candidates:
                 if not self._valid(candidate, borrow=borrow):
                     continue
                 self._snapshot.remove_workload(candidate.workload)
-                removed.append(Target(candidate.workload, candidate.reason))
+                removed.append(PreemptionTarget(candidate.workload, candidate.reason))
                 if self._fits(borrow=borrow):
                     self._fill_back(removed, borrow=borrow)
                     return list(removed)
@@ -124,7 +124,7 @@ class Preemption:
             for item in removed:
                 self._snapshot.add_workload(item.workload)
 
-    def _fill_back(self, removed: list[Target], *, borrow: bool) -> None:
+    def _fill_back(self, removed: list[PreemptionTarget], *, borrow: bool) -> None:
         """Keep targets, from the last but one backwards, that need not be evicted after all."""
         for at in range(len(removed) - 2, -1, -1):
             self._snapshot.add_workload(removed[at].workload)
@@ -198,7 +198,7 @@ class Preemption:
                 borrowing = self._while_borrowing(workload)
                 yield _Candidate(workload, top, hierarchical, borrowing)
 
-    def _may_evict(self, policy: str, victim: Workload) -> bool:
+    def _may_evict(self, policy: str, victim: SnapshotWorkload) -> bool:
         if policy == "Any":
             return True
         if victim.priority < self._workload.priority:
@@ -206,19 +206,19 @@ class Preemption:
         newer = victim.queued > self._workload.queued
         return policy == "LowerOrNewerEqualPriority" and victim.priority == self._workload.priority and newer
 
-    def _while_borrowing(self, candidate: Workload) -> bool:
+    def _while_borrowing(self, candidate: SnapshotWorkload) -> bool:
         policy = self._queue.borrow_within
         if policy is None or candidate.priority >= self._workload.priority:
             return False
         return policy < 0 or candidate.priority <= policy
 
-    def _order(self, workload: Workload) -> tuple[bool, bool, int, float, str]:
+    def _order(self, workload: SnapshotWorkload) -> tuple[bool, bool, int, float, str]:
         """Sort key: other queues first, then lower priority, then latest admission."""
         own = workload.cluster_queue == self._queue.name
         return not workload.evicted, own, workload.priority, -workload.reserved, workload.uid
 
-    def _fair_search(self) -> list[Target]:
-        removed: list[Target] = []
+    def _fair_search(self) -> list[PreemptionTarget]:
+        removed: list[PreemptionTarget] = []
         with self._queue.using(self._usage):  # shares are those that the preemptor has once it is admitted
             fits = any(self._fits_by_fairness(removed))
         if fits:
@@ -227,11 +227,11 @@ class Preemption:
             self._snapshot.add_workload(item.workload)
         return removed if fits else []
 
-    def _fits_by_fairness(self, removed: list[Target]) -> Iterator[bool]:
+    def _fits_by_fairness(self, removed: list[PreemptionTarget]) -> Iterator[bool]:
         """Remove candidates one by one by the first strategy, then by the second; yields whether it fits."""
         strategies = self._snapshot.fair_sharing
         left = self._fair_candidates()
-        retry: dict[str, list[Workload]] = defaultdict(list)
+        retry: dict[str, list[SnapshotWorkload]] = defaultdict(list)
         entitled = self._queue.within_nominal(self._needed)
         for queue in unfairest_first(self._queue, left, self._order, set()):
             if queue is self._queue or entitled:
@@ -255,13 +255,13 @@ class Preemption:
                 yield self._take(retry[queue.name][0], "InCohortFairSharing", removed)
             done.add(queue)
 
-    def _take(self, workload: Workload, reason: str, removed: list[Target]) -> bool:
+    def _take(self, workload: SnapshotWorkload, reason: str, removed: list[PreemptionTarget]) -> bool:
         self._snapshot.remove_workload(workload)
-        removed.append(Target(workload, reason))
+        removed.append(PreemptionTarget(workload, reason))
         with self._queue.using({at: -value for at, value in self._usage.items()}):
             return self._fits(borrow=True)
 
-    def _fair_candidates(self) -> dict[str, list[Workload]]:
+    def _fair_candidates(self) -> dict[str, list[SnapshotWorkload]]:
         """Candidates by queue, first to evict in front: of the own queue, and of others that borrow."""
         found = {}
         for queue in self._snapshot.queues.values():

@@ -18,7 +18,7 @@ FlavorResource = tuple[str, str]  # names of a flavor and of a resource
 Quantities = dict[FlavorResource, int]
 
 
-class Quota(Struct, frozen=True):
+class FlavorQuota(Struct, frozen=True):
     """The quota of a queue or cohort for one resource in one flavor."""
 
     nominal: int
@@ -45,7 +45,7 @@ class QuotaNode(Struct, eq=False):
     name: str
     parent: QuotaNode | None = None
     weight: float = 1.0  # in fair sharing; 0: it borrows only what nobody else wants
-    quotas: Mapping[FlavorResource, Quota] = field(default_factory=dict)
+    quotas: Mapping[FlavorResource, FlavorQuota] = field(default_factory=dict)
     children: list[QuotaNode] = field(default_factory=list)
     subtree: Quantities = field(default_factory=dict)  # quota of the node and what its children lend to it
     used: Quantities = field(default_factory=dict)
@@ -168,16 +168,16 @@ class QuotaNode(Struct, eq=False):
         return top.height(), False
 
 
-class Cohort(Struct, frozen=True):
+class CohortQuota(Struct, frozen=True):
     """A Cohort object; a cohort that only queues name has no object and no quota of its own."""
 
     name: str
     parent: str = ""
-    quotas: Mapping[FlavorResource, Quota] = msgspec_field(default_factory=dict)
+    quotas: Mapping[FlavorResource, FlavorQuota] = msgspec_field(default_factory=dict)
     weight: float = 1.0
 
 
-def build_cohort_trees(cohorts: Iterable[Cohort], queues: Iterable[tuple[QuotaNode, str]]) -> None:
+def build_cohort_trees(cohorts: Iterable[CohortQuota], queues: Iterable[tuple[QuotaNode, str]]) -> None:
     """Link queues and cohorts to trees and sum up the lendable quota."""
     listed, members = list(cohorts), list(queues)
     known = {each.name: QuotaNode(each.name, weight=each.weight, quotas=each.quotas) for each in listed}

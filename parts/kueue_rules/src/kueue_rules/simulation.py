@@ -16,18 +16,18 @@ from random import Random
 from msgspec import Struct, field
 
 from kueue_rules.fair_sharing import DEFAULT_STRATEGIES
-from kueue_rules.quota_tree import Cohort, Quota
+from kueue_rules.quota_tree import CohortQuota, FlavorQuota
 from kueue_rules.scenario import NODE_GPUS, FlavorPlan, JobPlan, QueuePlan, Scenario, job_names
 from kueue_rules.state import (
     NO_LIMIT,
     Flavor,
-    Node,
-    PodSet,
     QueueNode,
     ResourceGroup,
     Snapshot,
+    SnapshotNode,
+    SnapshotPodSet,
+    SnapshotWorkload,
     TopologyRequest,
-    Workload,
 )
 from kueue_rules.topology_assignment import HOSTNAME, TopologyTree
 from kueue_rules.virtual_cluster import VirtualCluster
@@ -83,7 +83,7 @@ class _Job(Struct, eq=False):
     plan: JobPlan
     arrival: float
     left: float  # seconds it has yet to run
-    workload: Workload
+    workload: SnapshotWorkload
     since: float  # it waits or runs
     runs: bool = False
     waited: float = 0.0  # before
@@ -251,18 +251,18 @@ def _arrivals(plan: JobPlan, seed: int) -> Iterator[_Job]:
         yield _Job(name, plan, at, runs, _workload(plan, name, at), since=at)
 
 
-def _workload(plan: JobPlan, name: str, at: float) -> Workload:
+def _workload(plan: JobPlan, name: str, at: float) -> SnapshotWorkload:
     pods, gpus = max(1, plan.gpus // NODE_GPUS), min(plan.gpus, NODE_GPUS)
     topology = {
         "none": TopologyRequest(unconstrained=True),
         "preferred": TopologyRequest(preferred=BLOCK),
         "required": TopologyRequest(required=BLOCK),
     }[plan.topology]
-    group = PodSet("main", pods, {GPU: plan.gpus}, {GPU: gpus}, topology=topology)
-    return Workload(("", name), name, plan.queue, plan.priority, at, [group])
+    group = SnapshotPodSet("main", pods, {GPU: plan.gpus}, {GPU: gpus}, topology=topology)
+    return SnapshotWorkload(("", name), name, plan.queue, plan.priority, at, [group])
 
 
-def _flavor(workload: Workload) -> str:
+def _flavor(workload: SnapshotWorkload) -> str:
     return workload.pod_sets[0].flavors[GPU]
 
 
@@ -277,7 +277,7 @@ def _snapshot(scenario: Scenario) -> Snapshot:
             each.name,
             weight=each.weight,
             quotas={
-                (name, GPU): Quota(gpus, each.borrowing_limit.get(name), each.lending_limit.get(name))
+                (name, GPU): FlavorQuota(gpus, each.borrowing_limit.get(name), each.lending_limit.get(name))
                 for name, gpus in each.quota.items()
             },
             cohort=each.cohort,
@@ -289,14 +289,14 @@ def _snapshot(scenario: Scenario) -> Snapshot:
         for each in scenario.queues
     ]
     cohorts = [
-        Cohort(each.name, each.parent, {(name, GPU): Quota(gpus) for name, gpus in each.quota.items()})
+        CohortQuota(each.name, each.parent, {(name, GPU): FlavorQuota(gpus) for name, gpus in each.quota.items()})
         for each in scenario.cohorts
     ]
     fair = DEFAULT_STRATEGIES if scenario.fair_sharing else ()
     return Snapshot(queues, cohorts, flavors, trees, fair_sharing=fair)
 
 
-def _nodes(plan: FlavorPlan) -> Iterator[Node]:
+def _nodes(plan: FlavorPlan) -> Iterator[SnapshotNode]:
     for number in range(plan.nodes):
         labels = {BLOCK: f"block-{number // plan.nodes_per_block}", HOSTNAME: f"{plan.name}-{number}"}
-        yield Node(labels[HOSTNAME], labels, (), {GPU: NODE_GPUS, "pods": NO_LIMIT})
+        yield SnapshotNode(labels[HOSTNAME], labels, (), {GPU: NODE_GPUS, "pods": NO_LIMIT})

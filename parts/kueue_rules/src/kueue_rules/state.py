@@ -17,7 +17,7 @@ from msgspec import field as msgspec_field
 from msgspec.structs import replace
 
 from kueue_rules.node_constraints import Requirement, Toleration, first_untolerated_taint
-from kueue_rules.quota_tree import Cohort, Quantities, QuotaNode, build_cohort_trees
+from kueue_rules.quota_tree import CohortQuota, Quantities, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
     from kueue_rules.flavors import FlavorChoice
@@ -36,7 +36,7 @@ BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 """Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
 
 
-class Release(NamedTuple):
+class KueueRelease(NamedTuple):
     """A Kueue version and where its decisions and messages differ from 0.18."""
 
     minor: int = 18  # of 0.18
@@ -64,7 +64,7 @@ class TopologyRequest(Struct, frozen=True):
         return bool(self.required or self.preferred or self.slice_level) or self.unconstrained is not None
 
 
-class PodSet(Struct, eq=False):
+class SnapshotPodSet(Struct, eq=False):
     """One pod set: total requests, requests of one pod, and node constraints."""
 
     name: str
@@ -81,7 +81,7 @@ class PodSet(Struct, eq=False):
     places: tuple[Place, ...] = ()  # once it holds quota, if topology places it
     min_count: int | None = None  # the fewest pods with which it may be admitted; None: all
 
-    def scaled(self, count: int) -> PodSet:
+    def scaled(self, count: int) -> SnapshotPodSet:
         return replace(self, count=count, requests={name: value * count for name, value in self.single.items()})
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
@@ -94,13 +94,13 @@ class PodSet(Struct, eq=False):
         return any(all(each.matches(marks) for each in term) for term in self.affinity)
 
 
-class Workload(Struct, eq=False):
+class SnapshotWorkload(Struct, eq=False):
     key: Key
     uid: str
     cluster_queue: str
     priority: int
     queued: float  # the moment it queues by
-    pod_sets: list[PodSet]
+    pod_sets: list[SnapshotPodSet]
     reserved: float = 0.0  # since when it holds quota
     evicted: bool = False  # whether it holds its quota only until its pods are gone
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Flavor(Struct, frozen=True):
         return first_untolerated_taint(self.taints, (*tolerations, *self.tolerations))
 
 
-class Node(Struct, frozen=True):
+class SnapshotNode(Struct, frozen=True):
     """A node that is ready and takes pods."""
 
     name: str
@@ -178,17 +178,17 @@ class QueueNode(QuotaNode, eq=False):
     namespaces: tuple[Requirement, ...] | None = ()  # None: of no namespace
     checks: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Admission checks, and the flavors that each is for; none named: all."""
-    workloads: dict[Key, Workload] = field(default_factory=dict)
+    workloads: dict[Key, SnapshotWorkload] = field(default_factory=dict)
 
     def accepts_namespace(self, labels: Mapping[str, str]) -> bool:
         return self.namespaces is not None and all(each.matches(labels) for each in self.namespaces)
 
-    def add_workload(self, workload: Workload) -> None:
+    def add_workload(self, workload: SnapshotWorkload) -> None:
         self.workloads[workload.key] = workload
         for at, value in workload.usage().items():
             self.add_usage(at, value)
 
-    def remove_workload(self, workload: Workload) -> None:
+    def remove_workload(self, workload: SnapshotWorkload) -> None:
         self.workloads.pop(workload.key, None)
         for at, value in workload.usage().items():
             self.remove_usage(at, value)
@@ -198,12 +198,12 @@ class Snapshot:
     def __init__(
         self,
         queues: Iterable[QueueNode],
-        cohorts: Iterable[Cohort] = (),
+        cohorts: Iterable[CohortQuota] = (),
         flavors: Iterable[Flavor] = (),
         trees: Mapping[str, TopologyTree] | None = None,
-        holding: Iterable[Workload] = (),
+        holding: Iterable[SnapshotWorkload] = (),
         fair_sharing: Sequence[str] = (),
-        release: Release = Release(),  # noqa: B008
+        release: KueueRelease = KueueRelease(),  # noqa: B008
     ) -> None:
         """`fair_sharing`: the preemption strategies in order; empty disables fair sharing."""
         self.fair_sharing, self.release = tuple(fair_sharing), release
@@ -217,18 +217,18 @@ class Snapshot:
         for workload in holding:
             self.add_workload(workload)
 
-    def add_workload(self, workload: Workload) -> None:
+    def add_workload(self, workload: SnapshotWorkload) -> None:
         """Add a workload's quota and topology usage."""
         if workload.cluster_queue in self.queues:
             self.queues[workload.cluster_queue].add_workload(workload)
         self._place(workload, 1)
 
-    def remove_workload(self, workload: Workload) -> None:
+    def remove_workload(self, workload: SnapshotWorkload) -> None:
         if workload.cluster_queue in self.queues:
             self.queues[workload.cluster_queue].remove_workload(workload)
         self._place(workload, -1)
 
-    def _place(self, workload: Workload, sign: int) -> None:
+    def _place(self, workload: SnapshotWorkload, sign: int) -> None:
         for pod_set in workload.pod_sets:
             tree = next((self.trees[name] for name in pod_set.flavors.values() if name in self.trees), None)
             if tree is not None:
@@ -236,7 +236,7 @@ class Snapshot:
                     tree.use(values, pod_set.single, sign * pods)
 
     @contextmanager
-    def without(self, workloads: Iterable[Workload]) -> Iterator[None]:
+    def without(self, workloads: Iterable[SnapshotWorkload]) -> Iterator[None]:
         """Remove some workloads during this block."""
         gone = [item for item in workloads if item.key in self.queues[item.cluster_queue].workloads]
         for item in gone:
@@ -248,7 +248,7 @@ class Snapshot:
                 self.add_workload(item)
 
 
-class CheckState(StrEnum):
+class AdmissionVerdict(StrEnum):
     """The verdict of an admission check on a workload."""
 
     PENDING = "Pending"
@@ -257,7 +257,7 @@ class CheckState(StrEnum):
     REJECTED = "Rejected"  # it is deactivated
 
 
-class Check(Struct, frozen=True):
+class AdmissionCheck(Struct, frozen=True):
     name: str
     state: str
     message: str = ""
@@ -271,32 +271,32 @@ def required_checks(queue: QueueNode, flavors: Collection[str] | None) -> frozen
     return frozenset(name for name, on in queue.checks.items() if (on or every) & set(flavors))
 
 
-def open_checks(checks: Iterable[Check]) -> list[Check]:
+def open_checks(checks: Iterable[AdmissionCheck]) -> list[AdmissionCheck]:
     """The checks that a workload with quota still waits for, rejections first; empty if it can be admitted."""
-    order: dict[str, int] = {CheckState.REJECTED: 0, CheckState.RETRY: 1}
-    left = [each for each in checks if each.state != CheckState.READY]
+    order: dict[str, int] = {AdmissionVerdict.REJECTED: 0, AdmissionVerdict.RETRY: 1}
+    left = [each for each in checks if each.state != AdmissionVerdict.READY]
     return sorted(left, key=lambda each: (order.get(each.state, 2), each.name))
 
 
-def fatal_state(checks: Iterable[Check]) -> CheckState | None:
+def fatal_state(checks: Iterable[AdmissionCheck]) -> AdmissionVerdict | None:
     """REJECTED or RETRY if a check is in that state, which makes the workload lose its quota."""
     states = {each.state for each in checks}
-    return next((each for each in (CheckState.REJECTED, CheckState.RETRY) if each in states), None)
+    return next((each for each in (AdmissionVerdict.REJECTED, AdmissionVerdict.RETRY) if each in states), None)
 
 
-def refusal_words(checks: Iterable[Check], state: CheckState, release: Release) -> str:
+def refusal_words(checks: Iterable[AdmissionCheck], state: AdmissionVerdict, release: KueueRelease) -> str:
     """Kueue's message for checks in a state that makes a workload lose its quota."""
     found = sorted((each for each in checks if each.state == state), key=lambda each: each.name)
     if release.minor < 18:
         names = ",".join(each.name for each in found)
-        retry = state is CheckState.RETRY
+        retry = state is AdmissionVerdict.RETRY
         return "At least one admission check is false" if retry else f"Admission check(s): {names}, were rejected"
     named = "; ".join(f'"{each.name}" ({each.message})' if each.message else f'"{each.name}"' for each in found)
     words = f"AdmissionCheck{'s' if len(found) > 1 else ''} in {state} state: {named}"
-    return f"Evicted due to {words}" if state is CheckState.RETRY else words
+    return f"Evicted due to {words}" if state is AdmissionVerdict.RETRY else words
 
 
-def unadmitted_words(release: Release, *, reserved: bool, ready: bool) -> tuple[str, str]:
+def unadmitted_words(release: KueueRelease, *, reserved: bool, ready: bool) -> tuple[str, str]:
     """(reason, message) of the condition of a workload that is no longer admitted."""
     if reserved:
         reason = "UnsatisfiedAdmissionChecks" if release.observability else "UnsatisfiedChecks"

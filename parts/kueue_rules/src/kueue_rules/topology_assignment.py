@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from kueue_rules.node_constraints import first_untolerated_taint
 
 if TYPE_CHECKING:
-    from kueue_rules.state import Amounts, Flavor, Node, Place, PodSet
+    from kueue_rules.state import Amounts, Flavor, Place, SnapshotNode, SnapshotPodSet
 
 HOSTNAME = "kubernetes.io/hostname"
 _ONE_POD = {"pods": 1000}
@@ -26,7 +26,7 @@ class Domain(Struct, eq=False):
 
     values: tuple[str, ...]
     children: list[Domain] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[SnapshotNode] = field(default_factory=list)
     free: Amounts = field(default_factory=dict)  # what pods placed by topology may use in all (leaves only)
     used: Amounts = field(default_factory=dict)
     state: int = 0  # pods that fit, then pods that are placed
@@ -37,7 +37,12 @@ class TopologyTree:
     """The nodes of one flavor as a tree by the levels of its Topology."""
 
     def __init__(
-        self, name: str, levels: Sequence[str], flavor: Flavor, nodes: Iterable[Node], others: Mapping[str, Amounts]
+        self,
+        name: str,
+        levels: Sequence[str],
+        flavor: Flavor,
+        nodes: Iterable[SnapshotNode],
+        others: Mapping[str, Amounts],
     ) -> None:
         """`others`: by node name, the usage of pods that are not scheduled by topology."""
         self.name, self.flavor, self.levels = name, flavor, list(levels)
@@ -78,7 +83,7 @@ class TopologyTree:
             for name, value in {**single, **_ONE_POD}.items()
         )
 
-    def _add(self, node: Node, other: Amounts) -> None:
+    def _add(self, node: SnapshotNode, other: Amounts) -> None:
         values = tuple([node.labels.get(level, "") for level in self.levels])
         if not all(values):
             return
@@ -128,7 +133,7 @@ class _Exclusions(Struct):
 
 
 def assign_together(
-    wanted: Iterable[tuple[TopologyTree, PodSet]], *, empty: bool = False
+    wanted: Iterable[tuple[TopologyTree, SnapshotPodSet]], *, empty: bool = False
 ) -> tuple[list[list[Place]], str]:
     """The domains of each pod set of a workload, none of which takes the room of another, and why the next has none."""
     found: list[list[Place]] = []
@@ -145,7 +150,11 @@ def assign_together(
 
 
 def assign_topology(
-    tree: TopologyTree, pod_set: PodSet, *, empty: bool = False, taken: Mapping[tuple[str, ...], Amounts] = _NOTHING
+    tree: TopologyTree,
+    pod_set: SnapshotPodSet,
+    *,
+    empty: bool = False,
+    taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
 ) -> tuple[list[Place], str]:
     """The domains of all pods of a pod set, or none and the reason; `empty` ignores usage, not what is taken."""
     request, why = _request(tree, pod_set)
@@ -171,7 +180,7 @@ def assign_topology(
     return [(tree.assigned(domain), domain.state) for domain in chosen if domain.state], ""
 
 
-def fill(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False) -> None:
+def fill(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = False) -> None:
     """Set `state` of every domain to the number of such pods that fit now, or with `empty` if nothing ran."""
     _count_fitting_pods(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
@@ -181,7 +190,7 @@ def roomiest(domains: Iterable[Domain]) -> list[Domain]:
     return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
 
 
-def _request(tree: TopologyTree, pod_set: PodSet) -> tuple[_Request | None, str]:
+def _request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Request | None, str]:
     asked, last = pod_set.topology, len(tree.levels) - 1
     key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else "")
     level = tree.level_of(key) if key else last
@@ -198,7 +207,7 @@ def _request(tree: TopologyTree, pod_set: PodSet) -> tuple[_Request | None, str]
 
 
 def _count_fitting_pods(
-    tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool,
+    tree: TopologyTree, pod_set: SnapshotPodSet, request: _Request, *, empty: bool,
     taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
 ) -> _Exclusions:  # fmt: skip
     """Set the number of fitting pods in every domain; returns why nodes were left out."""

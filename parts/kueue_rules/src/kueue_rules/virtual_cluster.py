@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kueue_rules.cycle import Decision, Verdict, admission_cycle, failed_before
+from kueue_rules.cycle import CycleVerdict, Decision, admission_cycle, failed_before
 from kueue_rules.flavors import FlavorTurns
 from kueue_rules.quota_tree import QuotaNode
-from kueue_rules.state import Snapshot, Workload
+from kueue_rules.state import Snapshot, SnapshotWorkload
 
 MAX_CYCLES = 1000
 MAX_ROUNDS = 20  # of preemptions after one event: in Kueue too workloads may evict each other for ever
@@ -21,11 +21,11 @@ MAX_ROUNDS = 20  # of preemptions after one event: in Kueue too workloads may ev
 class Move(NamedTuple):
     """A workload that starts, or that is preempted, and by whom."""
 
-    workload: Workload
-    preempted_by: Workload | None = None
+    workload: SnapshotWorkload
+    preempted_by: SnapshotWorkload | None = None
 
 
-_Shapes = dict[str, list[Workload]]  # by shape, each in the order of trying
+_Shapes = dict[str, list[SnapshotWorkload]]  # by shape, each in the order of trying
 
 
 class VirtualCluster:
@@ -44,25 +44,27 @@ class VirtualCluster:
         self._hopeless: dict[str, set[str]] = {name: set() for name in snapshot.queues}
         """By queue, shapes of which one was tried in vain."""
         self._freed: set[QuotaNode] = set()  # trees in which something ended
-        self._first: dict[str, Workload] = {}  # by queue, the one that waits for its victims: the head until it starts
-        self._leaving: list[Workload] = []
+        self._first: dict[
+            str, SnapshotWorkload
+        ] = {}  # by queue, the one that waits for its victims: the head until it starts
+        self._leaving: list[SnapshotWorkload] = []
         self._turns = FlavorTurns()
         snapshot.failures = {}
 
     @property
-    def waiting(self) -> dict[str, list[Workload]]:
+    def waiting(self) -> dict[str, list[SnapshotWorkload]]:
         """Those that wait by ClusterQueue, in the order of trying."""
         return {
-            name: sorted(chain(*self._active[name].values(), *self._parked[name].values()), key=Workload.order)
+            name: sorted(chain(*self._active[name].values(), *self._parked[name].values()), key=SnapshotWorkload.order)
             for name in self.snapshot.queues
         }
 
-    def submit(self, workload: Workload) -> None:
+    def submit(self, workload: SnapshotWorkload) -> None:
         hopeless = workload.shape() in self._hopeless[workload.cluster_queue]
         where = self._parked if hopeless else self._active
-        insort(where[workload.cluster_queue].setdefault(workload.shape(), []), workload, key=Workload.order)
+        insort(where[workload.cluster_queue].setdefault(workload.shape(), []), workload, key=SnapshotWorkload.order)
 
-    def withdraw(self, workload: Workload) -> None:
+    def withdraw(self, workload: SnapshotWorkload) -> None:
         """Take a workload that waits out of its queue."""
         name, shape = workload.cluster_queue, workload.shape()
         where = self._active if workload in self._active[name].get(shape, ()) else self._parked
@@ -70,13 +72,13 @@ class VirtualCluster:
         if not where[name][shape]:
             del where[name][shape]
 
-    def end(self, workload: Workload) -> None:
+    def end(self, workload: SnapshotWorkload) -> None:
         """A running workload ends; those that wait are tried again."""
         self.snapshot.remove_workload(workload)
         self._freed.add(self.snapshot.queues[workload.cluster_queue].root)
         self._turns.written(workload.cluster_queue)
 
-    def holds(self, workload: Workload) -> bool:
+    def holds(self, workload: SnapshotWorkload) -> bool:
         """Whether it still runs and was not preempted since, even if it was admitted again."""
         return self.snapshot.queues[workload.cluster_queue].workloads.get(workload.key) is workload
 
@@ -124,13 +126,13 @@ class VirtualCluster:
         self._release()
         return moves
 
-    def _next_workload(self, name: str) -> Workload | None:
+    def _next_workload(self, name: str) -> SnapshotWorkload | None:
         alike = self._active[name]
         if not alike:
             return None
         head = self._first.get(name)
         if head is None or head not in alike.get(head.shape(), ()):
-            head = min((each[0] for each in alike.values()), key=Workload.order)
+            head = min((each[0] for each in alike.values()), key=SnapshotWorkload.order)
         head.tried = self._turns.tried(head)
         return head
 
@@ -156,10 +158,10 @@ class VirtualCluster:
 
     def _apply(self, decision: Decision, moves: list[Move], now: float) -> bool:
         workload, queue = decision.workload, self.snapshot.queues[decision.workload.cluster_queue]
-        left = decision.verdict is Verdict.HOPELESS and decision.choice.flavors_left
+        left = decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
         new = self._turns.note(workload, decision.message, decision.choice if left else None)
         match decision.verdict:
-            case Verdict.ADMIT:
+            case CycleVerdict.ADMIT:
                 self.withdraw(workload)
                 self._turns.admitted(workload)
                 if self._first.get(queue.name) is workload:
@@ -170,7 +172,7 @@ class VirtualCluster:
                     queue.add_usage(at, amount)
                 moves.append(Move(held))
                 return True
-            case Verdict.PREEMPT:
+            case CycleVerdict.PREEMPT:
                 victims = [each.workload for each in decision.targets if not each.workload.evicted]
                 for victim in victims:
                     victim.evicted = True
@@ -180,13 +182,13 @@ class VirtualCluster:
                 if queue.name not in self._strict:
                     self._first[queue.name] = workload
                 return bool(victims)
-            case Verdict.HOPELESS if left:
+            case CycleVerdict.HOPELESS if left:
                 return new
-            case Verdict.HOPELESS | Verdict.WAIT:
-                return self._park(workload, alike=decision.verdict is Verdict.HOPELESS)
+            case CycleVerdict.HOPELESS | CycleVerdict.WAIT:
+                return self._park(workload, alike=decision.verdict is CycleVerdict.HOPELESS)
         return False
 
-    def _park(self, workload: Workload, *, alike: bool) -> bool:
+    def _park(self, workload: SnapshotWorkload, *, alike: bool) -> bool:
         """Try it no more, or none like it, until something ends; whether it was tried till now."""
         name, shape = workload.cluster_queue, workload.shape()
         if name in self._strict:
@@ -198,7 +200,7 @@ class VirtualCluster:
         self._active[name][shape] = [each for each in self._active[name][shape] if each not in parked]
         if not self._active[name][shape]:
             del self._active[name][shape]
-        self._parked[name][shape] = sorted([*self._parked[name].get(shape, ()), *parked], key=Workload.order)
+        self._parked[name][shape] = sorted([*self._parked[name].get(shape, ()), *parked], key=SnapshotWorkload.order)
         return True
 
     def _unpark(self) -> None:
@@ -208,7 +210,9 @@ class VirtualCluster:
                 self._hopeless[name].clear()
                 for shape, alike in parked.items():
                     active = self._active[name].get(shape)
-                    self._active[name][shape] = sorted([*active, *alike], key=Workload.order) if active else alike
+                    self._active[name][shape] = (
+                        sorted([*active, *alike], key=SnapshotWorkload.order) if active else alike
+                    )
                 parked.clear()
         self._freed.clear()
         self._turns.changed()
@@ -227,7 +231,7 @@ def _copy_queues(where: Mapping[str, _Shapes]) -> dict[str, _Shapes]:
     return {name: {shape: list(each) for shape, each in alike.items()} for name, alike in where.items()}
 
 
-def queued_again(workload: Workload) -> Workload:
+def queued_again(workload: SnapshotWorkload) -> SnapshotWorkload:
     """The workload without its quota, as it was before admission."""
     pod_sets = [replace(each, flavors={}, places=()) for each in workload.pod_sets]
     return replace(workload, pod_sets=pod_sets, reserved=0.0)

@@ -12,7 +12,7 @@ from aiohttp import web
 from console.attach.tunnel import published
 from console.attach.tunnel import published as memory
 from console.attach.tunnel.background import TunnelRequest, start_detached, start_tunnel
-from console.attach.tunnel.published import Profile
+from console.attach.tunnel.published import TunnelProfile
 from console.errors import BadInput, ConsoleError, NotFound
 from tests.apiserver import ApiServer, eventually
 from tests.console.kube.kubelet import FORWARD, echo_port
@@ -142,7 +142,7 @@ async def test_two_to_the_same_place_have_two_names() -> None:
 
 
 def test_profiles_are_saved_and_forgotten() -> None:
-    made = Profile("work", "default", "train", "0", ("8888",), "test")
+    made = TunnelProfile("work", "default", "train", "0", ("8888",), "test")
     memory.save_profile(made)
     assert memory.find_profile("work") == made
     with pytest.raises(BadInput, match=r"There is no profile play\. There are: work\."):

@@ -18,8 +18,8 @@ import pytest
 from msgspec import structs
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
-from console.hang import inspection
-from console.hang.inspection import PY_SPY, PY_SPY_HASHES, HangProbe
+from console.hang import inspector
+from console.hang.inspector import PY_SPY, PY_SPY_HASHES, JobInspector
 from console.hang.report import TracedProcess
 from console.hang.stack_location import Activity
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -123,8 +123,8 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def probe_of(cluster: Cluster, run: Any) -> HangProbe:
-    return HangProbe(cast("Any", cluster), run)
+def probe_of(cluster: Cluster, run: Any) -> JobInspector:
+    return JobInspector(cast("Any", cluster), run)
 
 
 @pytest.mark.slow(reason="starts programs of its own")
@@ -300,7 +300,7 @@ def status(*behind: tuple[int, int]) -> bytes:
 async def test_nccl_is_asked_again_about_who_is_behind(
     looks: list[bytes | Exception], blamed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
+    monkeypatch.setattr("console.hang.inspector.RAS_PAUSE", 0)
     processes = [{"pid": 7 + each, "local_rank": each, "program": "all_reduce_perf"} for each in range(A_POD)]
     left = list(looks)
 
@@ -359,7 +359,7 @@ def pods_in_which_a_rank_is_behind(calls: tuple[str, ...], halted: list[set[int]
 async def test_py_spy_looks_only_at_the_rank_that_nccl_names_if_its_stack_explains_it(
     calls: tuple[str, ...], all_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
+    monkeypatch.setattr("console.hang.inspector.RAS_PAUSE", 0)
     halted: list[set[int]] = []
     probe = probe_of(Cluster(), pods_in_which_a_rank_is_behind(calls, halted))
     report = await probe.inspect_job("default", "hung")
@@ -377,7 +377,7 @@ async def test_py_spy_looks_only_at_the_rank_that_nccl_names_if_its_stack_explai
 async def test_pods_of_one_address_whose_processes_have_the_same_pids_are_told_apart_by_their_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
+    monkeypatch.setattr("console.hang.inspector.RAS_PAUSE", 0)
     cluster = Cluster()
     cluster.fleet = fleet_of(JOB, *(structs.replace(rank(JOB, at, f"node-{at}"), ip="::1") for at in range(2)))
     report = await probe_of(cluster, pods_in_which_a_rank_is_behind(LOADER, [], 1)).inspect_job("default", "hung")
@@ -387,7 +387,7 @@ async def test_pods_of_one_address_whose_processes_have_the_same_pids_are_told_a
 async def test_who_asks_for_all_stacks_during_a_look_that_spares_some_gets_a_look_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
+    monkeypatch.setattr("console.hang.inspector.RAS_PAUSE", 0)
     probe = probe_of(Cluster(), pods_in_which_a_rank_is_behind(LOADER, []))
     first, whole, same = await asyncio.gather(
         probe.inspect_job("default", "hung"),
@@ -443,7 +443,7 @@ async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.M
     pip = tmp_path / "python3"
     pip.write_text("#!/bin/sh\necho 'ERROR: No matching distribution found for py-spy' >&2\nexit 1\n")
     pip.chmod(0o755)
-    monkeypatch.setattr("console.hang.inspection.own_py_spy", lambda: b"")
+    monkeypatch.setattr("console.hang.inspector.own_py_spy", lambda: b"")
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         process = await asyncio.create_subprocess_exec(
@@ -463,8 +463,8 @@ def test_pip_takes_no_other_py_spy_than_the_one_that_is_locked() -> None:
     locked = (Path(__file__).parents[3] / "uv.lock").read_text()
     assert all(f'hash = "sha256:{each}"' in locked for each in PY_SPY_HASHES)
     assert f"py_spy-{PY_SPY}-py2.py3-none-manylinux" in locked
-    assert "--require-hashes" in inspection._INSTALL
-    assert all(f" --hash=sha256:{each}" in inspection._INSTALL for each in PY_SPY_HASHES)
+    assert "--require-hashes" in inspector._INSTALL
+    assert all(f" --hash=sha256:{each}" in inspector._INSTALL for each in PY_SPY_HASHES)
 
 
 async def test_what_keeps_py_spy_from_looking_is_said() -> None:
@@ -533,7 +533,7 @@ async def test_what_nccl_alone_tells_is_recorded_and_replaces_no_measured_report
     async def keep(found: Diagnosis) -> None:
         kept.append(found)
 
-    looking = HangProbe(cast("Any", Cluster()), run, keep)
+    looking = JobInspector(cast("Any", Cluster()), run, keep)
     report = await looking.find_slow_ranks("default", "hung", 10.0, only_nccl=True)
     assert asked == [["10", "300", "8", "100"]], "one command in one pod is all"
     assert [each.rank for each in report.suspects] == [3]
@@ -546,7 +546,7 @@ async def test_what_nccl_alone_tells_is_recorded_and_replaces_no_measured_report
 
 
 async def test_a_command_that_fails_in_a_pod_that_runs_on_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.hang.inspection.END_TOLD", 0.02)
+    monkeypatch.setattr("console.hang.inspector.END_TOLD", 0.02)
     with pytest.raises(ProgramFailed, match=r"Asking NCCL in .* failed: no Python"):
         await probe_of(Cluster(), saying(ProgramFailed("no Python"))).find_slow_ranks("default", "hung", 10.0)
 

@@ -116,7 +116,7 @@ _FILES = {
 }  # fmt: skip
 
 
-class HangProbe:
+class JobInspector:
     def __init__(
         self,
         cluster: WatchedCluster,
