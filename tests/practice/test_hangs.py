@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 from msgspec import structs
 
-from console.hang import poll_ras, probe
+from console.hang import inspector, poll_ras, probe
 from console.hang.flight_recorder import ADVICE as RECORDER_ADVICE
 from console.hang.flight_recorder import Desync
 from console.hang.inspector import JobInspector

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 from console.launch.run_record import Outcome
 from console.logs.segment import LogSegment
@@ -103,17 +102,6 @@ async def test_a_pod_that_has_ended_is_told_instead_of_asking_for_ports() -> Non
         await until(pilot, lambda: screen.rank == 1)
         await pilot.press("f")
         await until(pilot, lambda: "Pod 1 has ended: OOMKilled (137)." in toasts(app))
-        assert app.screen is screen
-
-
-async def test_a_job_without_a_release_says_so_and_opens_no_page() -> None:
-    session = FakeSession(queue_scene())
-    key = "default", "llama"
-    session.show(jobsets={**session.fleet.jobsets, key: replace(session.fleet.jobsets[key], release="")})
-    async with console(session, size=(140, 40)) as (app, pilot, _):
-        screen = await to_job(app, pilot, "llama")
-        await pilot.press("R")
-        await until(pilot, lambda: "llama belongs to no Helm release" in toasts(app))
         assert app.screen is screen
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from console.hang import inspector
 from console.hang.flight_recorder import Desync
 from console.hang.report_lines import format_report
 from console.hang.stack_location import Activity

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from console.hang import run_torch_analyser, torch_analysis
+from console.hang import inspector, run_torch_analyser, torch_analysis
 from console.hang.collective_history import Call
 from console.hang.flight_recorder import Group, GroupRanks, Operation, RankDump
 from console.hang.report_lines import describe_analysis, format_report, report_to_json
