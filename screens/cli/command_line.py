@@ -42,7 +42,7 @@ GROUPS = {
         "history": "the history of launched runs and their outcome",
         "ledger": "what the GPU-time of runs went into: productive, starting, checkpoints, hangs, lost, not seen",
         "profiles": "named sets of default values for every form; needs no cluster",
-        "releases": "releases of the chart, or the revisions of one",
+        "releases": "releases of the chart",
     },
     "follow a job": {
         "logs": "the log of one pod of a job (pod 0 unless named), or of all",

@@ -67,7 +67,7 @@ REFUSED = (
 """Each is told that it is not done, with exit code 3."""
 LOOKED = (
     "pools", "nodes", "queues", "workloads", "jobs -A", "pods -A", "releases",
-    "releases mine", "history", "logs llama-70b 0 --tail 5", "nccl nccl-0412", "training llama-70b",
+    "history", "logs llama-70b 0 --tail 5", "nccl nccl-0412", "training llama-70b",
     "facts llama-70b 0", "ls llama-70b:0:/", "cp llama-70b:0:/etc/hostname .", "doctor llama-70b 0", "gpus nccl-0412",
     "stop nccl-0412 --dry-run", "launch nccl-all-reduce --dry-run", "buckets", "builds", "images",
     "nodepools", "operations", "clusters", "preflight nccl-all-reduce",
