@@ -13,42 +13,26 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from console.errors import ConsoleError, Unreadable
+from rankscope import UnreadableAnswer
+from rankscope import check_cost as check_answer_cost
 
 T = TypeVar("T")
 
-DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer sends takes one or two on an idle machine
-MAX_DECODED = 48 << 20  # bytes of memory; the times of 8 ranks in 20 groups take 15 MB
-_COSTS = {b"{": 160, b"[": 64, b",": 40}  # bytes of memory for each, as objects, lists and their elements
-MAX_PROCESSES = 64  # of a pod, as the scripts have it
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
-
-Text = Annotated[str, msgspec.Meta(max_length=2000)]  # the scripts cut theirs to some hundred characters
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]  # as many as a float holds: with more arithmetic fails
-Signed = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
-RankNumber = Annotated[int, msgspec.Meta(ge=0, lt=10_000_000)]  # the scripts read seven digits
-Percent = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
+DECODING_SECONDS = 20.0  # after which a decoder is given up; what a peer sends takes one or two on an idle machine
 
 
 def check_cost(data: bytes, what: str) -> None:
-    """Unreadable if JSON would take far more memory than such answers do. `what` begins the sentence."""
-    if sum(data.count(mark) * cost for mark, cost in _COSTS.items()) > MAX_DECODED:
-        raise Unreadable(f"{what} holds far more than is read here.")
-
-
-def decode_answer(output: bytes, kind: type[T], what: str) -> T:
-    """The last object in the JSON that a script of ours printed; Unreadable if there is none, or it costs too much."""
-    line = output[max(0, output.rfind(b"\n{") + 1) :]
-    check_cost(line, what)
+    """Unreadable if JSON would take far more memory than such files do. `what` begins the sentence."""
     try:
-        return msgspec.json.decode(line, type=kind)
-    except UNREADABLE as error:
-        raise Unreadable(f"{what} cannot be parsed.") from error
+        check_answer_cost(data, what)
+    except UnreadableAnswer as error:
+        raise Unreadable(error.message) from error
 
 
 class _GivenUp(BaseException):
@@ -68,6 +52,8 @@ async def decode_apart(what: str, decode: Callable[[], T], seconds: float = DECO
         raise Unreadable(f"{what} cannot be read within {seconds:.0f} s.") from None
     except ConsoleError:
         raise
+    except UnreadableAnswer as error:
+        raise Unreadable(str(error)) from error
     except Exception as error:
         raise Unreadable(f"{what} cannot be read ({describe_fault(error)}).", "Please report this fault.") from error
     finally:

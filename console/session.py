@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from console.checkpoints.saved import SavedState
     from console.google.services import GoogleServices
     from console.hang.inspector import JobInspector
-    from console.hang.slow_ranks import SlowReport
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.objects.jobset import JobSet
     from console.launch.choices import FieldChoices
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from console.metrics.seen_time import TimeSpan
     from console.metrics.training_run import Slowdown
     from console.preflight.all_checks import Preflight
+    from rankscope import SlowReport
 
 
 class _ContextDependent(Protocol):
@@ -321,7 +321,7 @@ class Session:
 
     async def _find_late_rank_of_own_job(self, key: tuple[str, str], step_time: float | None) -> None:
         """Ask NCCL in one pod of a job of one's own which rank is late; NotAllowed as above."""
-        from console.hang.slow_ranks import seconds_to_ask
+        from rankscope import seconds_to_ask
 
         async with self._unasked_late:
             if await self._find_own_job(key) is not None:

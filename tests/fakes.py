@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.checkpoints.saved import SavedState
-    from console.hang.slow_ranks import SlowReport
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
     from console.logs.container_log import LogRequest, ResumeCursor
+    from rankscope import SlowReport
 
 KINDS = (
     "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",

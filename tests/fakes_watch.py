@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 from console.checkpoints.saved import SavedState
 from console.config import Thresholds
 from console.hang.diagnose import diagnose_slow_ranks
-from console.hang.report import HangReport, TracedProcess
-from console.hang.slow_ranks import SlowReport
-from console.hang.torch_analysis import TorchAnalysis
 from console.kube.find_job import find_job
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
+from rankscope import HangReport, SlowReport, TorchAnalysis, TracedProcess
 from trainlog import PASS_LINE
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from console.attach.many_pods import in_turn
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
-from console.scheduling.ranks import Rank, format_pods
+from console.scheduling.ranks import Rank
+from rankscope import format_pods
 from trainlog import format_ranges
 
 if TYPE_CHECKING:

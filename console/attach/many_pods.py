@@ -60,6 +60,11 @@ class PodAnswers:
     through_it: int = 0  # pods that answered by way of it, itself too
     no_gateway: str = ""  # why there was none
 
+    @property
+    def texts(self) -> dict[int, bytes | str]:
+        """What each pod printed, or in words why it did not run to its end."""
+        return {number: each if isinstance(each, bytes) else each.message for number, each in self.found.items()}
+
 
 def _failure(code: int, errors: bytes | bytearray) -> ProgramFailed:
     last = next((line for line in reversed(errors.decode(errors="replace").splitlines()) if line.strip()), "")

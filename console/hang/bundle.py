@@ -18,18 +18,18 @@ import msgspec
 
 from console.errors import ConsoleError
 from console.folders import check_new_file, make_private, state_folder, write_new_file
-from console.hang.report import HangReport
-from console.hang.report_lines import (
+from console.kube.find_job import find_job
+from console.kube.watched_cluster import WatchedCluster
+from console.scheduling.ranks import Rank, ranks
+from rankscope import (
+    HangReport,
+    SlowReport,
     describe_analysis,
     format_report,
     format_slow_report,
     report_to_json,
     slow_report_to_json,
 )
-from console.hang.slow_ranks import SlowReport
-from console.kube.find_job import find_job
-from console.kube.watched_cluster import WatchedCluster
-from console.scheduling.ranks import Rank, ranks
 from trainlog import redact, redact_tree
 
 LOGS, LINES = 8, 5_000  # pods whose log is looked through, and lines at its end

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from console.hang.report import HangReport
-from console.hang.slow_rank_words import describe_cost
-from console.hang.slow_ranks import SlowReport
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
+from rankscope import HangReport, SlowReport, describe_cost
 
 
 def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:

@@ -17,48 +17,60 @@ from typing import TYPE_CHECKING
 from console.attach.many_pods import (
     PYTHON_FROM_INPUT,
     Exec,
+    PodAnswers,
     run_and_collect,
     run_in_pods,
 )
-from console.decoding import MAX_PROCESSES, decode_apart
+from console.decoding import decode_apart
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.folders import check_new_file, write_new_file
-from console.hang.collective_times import read_times
-from console.hang.data_waits import add_data_waits, choose_sampled, read_samples
 from console.hang.diagnose import diagnose_hang, diagnose_slow_ranks
-from console.hang.flight_recorder import Desync, Finding, RankDump, describe_dumps, judge
-from console.hang.nccl_ras import RasReport, parse_ras
-from console.hang.pod_answers import (
-    Answers,
-    PodAnswer,
-    RasAnswer,
-    describe_ways,
-    list_dumps,
-    list_processes,
-    list_spared,
-    parse_answer,
-    parse_or_explain,
-    rank_by_process,
-    refuse_foreign_ranks,
-)
-from console.hang.report import HALTED_STATES, HangReport, TracedProcess, list_named_by_nccl
-from console.hang.slow_ranks import (
-    MAX_ASKED_SECONDS,
-    MIN_POLLS,
-    MIN_STEPS,
-    RasPolls,
-    SlowReport,
-    add_locations,
-    add_times,
-    find_slow_ranks,
-    locate_late_rank,
-    parse_polls,
-)
-from console.hang.stack_location import Activity
-from console.hang.torch_analysis import ask_torch_analyser
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.scheduling.ranks import Rank, ranks
+from rankscope import (
+    ANALYSER_SCRIPT,
+    HALTED_STATES,
+    MAX_ASKED_SECONDS,
+    MAX_PROCESSES,
+    MIN_POLLS,
+    MIN_STEPS,
+    Answers,
+    Desync,
+    HangReport,
+    PodAnswer,
+    RankDump,
+    RasAnswer,
+    RasPolls,
+    RasReport,
+    SlowReport,
+    TorchAnalysis,
+    TracedProcess,
+    add_data_waits,
+    add_locations,
+    add_times,
+    build_question,
+    choose_sampled,
+    describe_dumps,
+    find_slow_ranks,
+    judge_processes,
+    list_dumps,
+    list_named_by_nccl,
+    list_processes,
+    list_spared,
+    locate_late_rank,
+    parse_answer,
+    parse_or_explain,
+    parse_polls,
+    parse_ras,
+    poll_ras,
+    probe,
+    rank_by_process,
+    read_answer,
+    read_samples,
+    read_times,
+    refuse_foreign_ranks,
+)
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
@@ -79,13 +91,13 @@ PROBE_TIMEOUT = 90.0  # seconds after which a pod is given up
 INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
 RAS_LIMIT = 45.0  # seconds for NCCL's answer, which waits itself for ranks that do not answer
+ANALYSER_TIMEOUT = 90.0  # seconds; the script itself gives up each interpreter after 60
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
 END_TOLD = 3.0  # seconds within which the cluster tells that a pod has ended whose command broke off
 FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
 WHAT, WHAT_NCCL = "What the pods tell", "What the pod tells of NCCL"
 MAX_RECORDED = 64 << 20  # bytes of a recording
-_PROBE = Path(__file__).with_name("probe.py")
-_POLL_RAS = Path(__file__).with_name("poll_ras.py")
+_PROBE, _POLL_RAS = Path(probe.__file__), Path(poll_ras.__file__)
 PY_SPY = "0.4.3"
 PY_SPY_HASHES = (
     "8a4277225f470d394a85cca0cdd944bef87f0097b6f20150a6dd3ac2e92806b8",
@@ -192,8 +204,8 @@ class JobInspector:
             + ["no-recorder"] * (not recorder)
         )
         said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
-        answers = await decode_apart(
-            WHAT, lambda: refuse_foreign_ranks([(rank, parse_or_explain(said.found[rank.number])) for rank in every])
+        answers: Answers[Rank] = await decode_apart(
+            WHAT, lambda: refuse_foreign_ranks([(rank, parse_or_explain(said.texts[rank.number])) for rank in every])
         )
         refusals = [each for each in said.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
@@ -208,7 +220,7 @@ class JobInspector:
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
         dumps = list_dumps(answers)
-        found = await decode_apart(WHAT, partial(_judge, dumps, processes))
+        found = await decode_apart(WHAT, partial(judge_processes, dumps, processes))
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, CLOCK.now(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
@@ -238,12 +250,14 @@ class JobInspector:
             self.reports[namespace, name] = told
         return told
 
-    async def _ask_suspects(self, answers: Answers, processes: Sequence[TracedProcess], ras: RasReport) -> Answers:
+    async def _ask_suspects(
+        self, answers: Answers[Rank], processes: Sequence[TracedProcess], ras: RasReport
+    ) -> Answers[Rank]:
         """Add the stacks that the first look spared: those of the suspects, and of all where these are not enough."""
         spared = list_spared(answers)
         if not spared:
             return answers
-        found = await decode_apart(WHAT, partial(_judge, list_dumps(answers), processes))
+        found = await decode_apart(WHAT, partial(judge_processes, list_dumps(answers), processes))
         recorded = found is not None and found.kind is not Desync.NETWORK
         named = set(found.ranks) if found is not None and recorded else list_named_by_nccl(processes, ras)
         if named:
@@ -258,13 +272,13 @@ class JobInspector:
             else:
                 # Who seems to have skipped a collective may itself wait for somebody in what is not recorded.
                 waits = any(each.where.doing.waits_for_ranks for each in suspects)
-                again = await decode_apart(WHAT, partial(_judge, list_dumps(answers), whole))
+                again = await decode_apart(WHAT, partial(judge_processes, list_dumps(answers), whole))
                 enough = again == found and not (found is not None and found.kind is Desync.MISSED and waits)
             if enough:
                 return answers
         return await self._add_stacks(answers, list_spared(answers))
 
-    async def _add_stacks(self, answers: Answers, ranks: set[int]) -> Answers:
+    async def _add_stacks(self, answers: Answers[Rank], ranks: set[int]) -> Answers[Rank]:
         wanted = [
             rank for rank, answer in answers
             if isinstance(answer, PodAnswer) and any(each.rank in ranks for each in answer.processes)
@@ -278,7 +292,7 @@ class JobInspector:
         return await decode_apart(
             WHAT,
             lambda: [
-                (rank, answer.add_stacks(parse_or_explain(said.found[rank.number]), ranks))
+                (rank, answer.add_stacks(parse_or_explain(said.texts[rank.number]), ranks))
                 if isinstance(answer, PodAnswer) and rank.number in said.found
                 else (rank, answer)
                 for rank, answer in answers
@@ -352,7 +366,7 @@ class JobInspector:
         whole = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), *argv)
         said = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
         addresses = {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
-        times = await decode_apart("What the pods tell of times", partial(read_times, said.found, addresses))
+        times = await decode_apart("What the pods tell of times", partial(read_times, said.texts, addresses))
         return add_times(report, times, {rank.number: rank.node for rank in every})
 
     async def _add_data_waits(self, report: SlowReport, every: Sequence[Rank], seconds: float) -> SlowReport:
@@ -365,7 +379,7 @@ class JobInspector:
         wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
         said = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
         return await decode_apart(
-            "What py-spy told in the pods", lambda: add_data_waits(report, *read_samples(said.found))
+            "What py-spy told in the pods", lambda: add_data_waits(report, *read_samples(said.texts))
         )
 
     def running_ranks(self, namespace: str, name: str) -> list[Rank]:
@@ -499,11 +513,24 @@ def _jobset_uid(every: Sequence[Rank]) -> str:
     return next((rank.pod.jobset_uid for rank in every if rank.pod is not None), "")
 
 
-def _judge(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
-    """For whom the ranks wait by their dumps, with what their stacks tell."""
-    stacks = [each for each in processes if each.where.doing not in (Activity.UNKNOWN, Activity.NOT_ASKED)]
-    return judge(
-        dumps, {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
-        {each.rank for each in stacks if each.where.doing.waits_for_ranks},
-        {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
-    )  # fmt: skip
+async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> TorchAnalysis | None:
+    """Ask it in that pod; None where no collective of a whole group is known. What fails is in the answer."""
+    asked, groups = await decode_apart("What the pods tell", lambda: build_question(dumps))
+    if not groups:
+        return None
+    script = await asyncio.to_thread(ANALYSER_SCRIPT.read_bytes)
+    length = str(len(script))
+    argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", length, length, str(len(script) + len(asked)))
+    try:
+        answer = await run_and_collect(run, pod, argv, script + script + asked, ANALYSER_TIMEOUT)
+        return await decode_apart("What the pod tells of PyTorch's analyser", lambda: read_answer(answer, groups))
+    except ConsoleError as error:
+        return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
+
+
+def describe_ways(said: PodAnswers, able: int, every: int) -> str:
+    """How many pods answered, and by which way."""
+    words = f"{able:,} of {every:,} answered"
+    if said.gateway is not None:
+        return f"{words}, {said.through_it:,} of them through pod {said.gateway} (ssh)"
+    return f"{words}, each in a stream of its own ({said.no_gateway})" if said.no_gateway else words

@@ -23,7 +23,7 @@ from console.logs.text import (
     find_matching_lines,
     find_passing_lines,
 )
-from console.scheduling.ranks import format_pods
+from rankscope import format_pods
 from trainlog import format_ranges
 
 

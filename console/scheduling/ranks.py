@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from trainlog import format_ranges
-
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Container, Pod
@@ -40,6 +38,10 @@ class Rank(Struct, frozen=True):
     @property
     def node(self) -> str:
         return self.pod.node if self.pod else ""
+
+    @property
+    def address(self) -> str:
+        return self.pod.ip if self.pod else ""
 
     @property
     def phase(self) -> str:
@@ -109,20 +111,6 @@ def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
     return min(
         failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
     )
-
-
-def format_pods(*pods: int) -> str:
-    """Pods by index: "pod 7", "pods 0-3, 7"."""
-    return f"pod{'s' if len(set(pods)) > 1 else ''} {format_ranges(pods)}"
-
-
-def format_processes(*places: tuple[int, int, int]) -> str:
-    """Processes by rank, pod and GPU: "rank 9 (pod 1, GPU 1)", "ranks 9, 12 (pod 1)", "ranks 3, 9 (pods 0-1)"."""
-    where = format_pods(*(pod for _, pod, _ in places))
-    if len(places) == 1:
-        ((rank, _, gpu),) = places
-        return f"rank {rank} ({where}, GPU {gpu})"
-    return f"ranks {format_ranges(rank for rank, _, _ in places)} ({where})"
 
 
 class PodFate(StrEnum):

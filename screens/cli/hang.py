@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 from console.errors import NotFound, NotThere
 from console.folders import check_new_file
 from console.hang.bundle import write_bundle
-from console.hang.report import HangReport, TracedProcess
-from console.hang.report_lines import (
+from console.kube.find_job import find_job
+from rankscope import (
+    DUMPS_HALT,
+    MAX_ASKED_SECONDS,
+    HangReport,
+    SlowReport,
+    TracedProcess,
     format_analysis_lines,
+    format_processes,
     format_report,
     format_slow_report,
     report_to_json,
+    seconds_to_ask,
     slow_report_to_json,
 )
-from console.hang.slow_rank_words import DUMPS_HALT
-from console.hang.slow_ranks import MAX_ASKED_SECONDS, SlowReport, seconds_to_ask
-from console.kube.find_job import find_job
-from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session

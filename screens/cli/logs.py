@@ -31,7 +31,8 @@ from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
 from console.logs.line import Gap, RankLine
 from console.logs.merged_text import AgreedLine, Consensus
-from console.scheduling.ranks import first_failure, format_pods, ranks
+from console.scheduling.ranks import first_failure, ranks
+from rankscope import format_pods
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.job import KINDS, pod_of_rank

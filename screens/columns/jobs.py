@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from console.checkpoints.saved import SavedState
-    from console.hang.slow_ranks import SlowReport
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_starts import ExpectedStart
+    from rankscope import SlowReport
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from console.errors import Conflict
 from console.folders import make_private
 from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle, write_bundle
 from console.hang.diagnose import diagnose_hang
-from console.hang.report import HangReport
-from console.hang.slow_ranks import SlowReport
 from console.kube.objects.jobset import JobSet
 from console.metrics.blame import Blame, find_blame
 from console.metrics.diagnosis import DiagnosisKind
 from console.metrics.health import NO_STEPS
+from rankscope import HangReport, SlowReport
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.launch import launch_like_job

@@ -14,17 +14,24 @@ from textual.widget import Widget
 
 from console.errors import ConsoleError
 from console.hang.bundle import find_unasked_bundle
-from console.hang.report import HangGroup, HangReport, TracedProcess
-from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
-from console.hang.slow_rank_words import DUMPS_HALT
-from console.hang.slow_ranks import SlowReport, seconds_to_ask
-from console.hang.stack_location import Activity
 from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.launch.ownership import Proof
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, HealthLevel
-from console.scheduling.ranks import format_processes
+from rankscope import (
+    DUMPS_HALT,
+    MAX_STACKS,
+    Activity,
+    HangGroup,
+    HangReport,
+    SlowReport,
+    TracedProcess,
+    format_member_lines,
+    format_pod_lines,
+    format_processes,
+    seconds_to_ask,
+)
 from screens import wording
 from screens.columns.column import Column, RowKey
 from screens.columns.jobs import JobLine, slow_rank_words

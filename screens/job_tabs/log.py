@@ -26,7 +26,8 @@ from console.metrics.log_search import (
     locate_alarm,
     pods_printing_at,
 )
-from console.scheduling.ranks import first_failure, format_pods
+from console.scheduling.ranks import first_failure
+from rankscope import format_pods
 from screens import wording
 from screens.columns.job_page import rank_waits
 from screens.columns.jobs import JobLine

@@ -18,14 +18,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from console.hang.slow_rank_words import LateRank, describe_slow_rank, format_share
-from console.hang.slow_ranks import SlowReport
 from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
 from console.scheduling.failure import FailureCard, rank_failures
 from console.scheduling.ranks import Rank
+from rankscope import LateRank, SlowReport, describe_slow_rank, format_share
 from screens import wording
 from screens.columns.column import Column, RowKey, since
 from screens.columns.job_page import events_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from console.hang import probe
 from console.kube.nested_values import merge_values
+from rankscope import probe
 from tests.bench.ranks.pods import diagnosis_env
 from tests.chart.plans import PLANS, offline
 from tests.chart.test_render import environment

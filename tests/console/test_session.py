@@ -16,7 +16,6 @@ from aiohttp import web
 from msgspec import structs
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.hang.report import HangReport, PodTrace
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
@@ -25,6 +24,7 @@ from console.launch.run_record import RunRecord
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.session import Session
 from console.settings import Settings
+from rankscope import HangReport, PodTrace
 from tests.apiserver import ApiServer, eventually, forbidden, named, status
 from tests.fakes import fleet_of
 from tests.screens import scene

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.hang.stack_location import Activity
 from console.launch.run_record import RunRecord
 from console.session import Session
 from console.settings import Settings
@@ -27,6 +26,7 @@ from practice.programs.hangs import HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.programs.steps import ProgramContext, SharedFacts
 from practice.scene.jobs import Job, build_jobset
+from rankscope import Activity
 from screens.app import ConsoleApp
 from screens.columns.live import live_line
 from screens.pages.job import JobScreen
@@ -40,7 +40,7 @@ from tests.screens.press import screen_text, text_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from console.hang.report import HangReport
+    from rankscope import HangReport
     from screens.columns.jobs import JobLine
     from tests.contract.client import Object
     from tests.contract.cluster import Cluster

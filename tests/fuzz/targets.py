@@ -26,17 +26,6 @@ from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_chec
 from console.checkpoints.saved import SavedState, list_faults, starting_values
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
-from console.hang import poll_ras, probe
-from console.hang.collective_times import read_times
-from console.hang.data_waits import add_data_waits, read_samples
-from console.hang.flight_recorder import describe_dumps, judge
-from console.hang.nccl_ras import RasReport, parse_ras
-from console.hang.pod_answers import PodAnswer, list_processes, parse_answer, parse_or_explain, refuse_foreign_ranks
-from console.hang.report import NO_REPORT, HangReport
-from console.hang.report_lines import format_report, format_slow_report, report_to_json, slow_report_to_json
-from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
-from console.hang.torch_analysis import build_question, read_answer
 from console.kube import websocket
 from console.kube.exec import exit_code
 from console.kube.failures import error_from_status
@@ -59,6 +48,36 @@ from console.scheduling.topology import floor, pools
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
 from practice.api.spdy import FrameReader as SpdyReader
+from rankscope import (
+    NO_REPORT,
+    HangReport,
+    LateRank,
+    PodAnswer,
+    RasReport,
+    SlowReport,
+    UnreadableAnswer,
+    add_data_waits,
+    add_times,
+    build_question,
+    describe_dumps,
+    find_slow_ranks,
+    format_report,
+    format_slow_report,
+    judge,
+    list_processes,
+    parse_answer,
+    parse_or_explain,
+    parse_polls,
+    parse_ras,
+    poll_ras,
+    probe,
+    read_answer,
+    read_samples,
+    read_times,
+    refuse_foreign_ranks,
+    report_to_json,
+    slow_report_to_json,
+)
 from screens.sanitize import for_terminal, one_line
 from screens.widgets.line import fit, wrap
 from tests.fuzz import grammar, grammar_files
@@ -439,5 +458,5 @@ def run(target: Target, data: bytes) -> None:
     """Read it; errors of ours are answers."""
     try:
         target.read(data)
-    except ConsoleError:
+    except (ConsoleError, UnreadableAnswer):
         return

@@ -20,11 +20,7 @@ import pytest
 from console.checkpoints.judge import CheckpointState, read_needed_sizes, survey_checkpoints
 from console.decoding import decode_apart
 from console.errors import NotFound, Unreadable
-from console.hang import probe
-from console.hang.collective_times import read_times
-from console.hang.flight_recorder import judge
-from console.hang.pod_answers import parse_or_explain
-from console.hang.slow_ranks import find_slow_ranks, parse_polls
+from rankscope import UnreadableAnswer, find_slow_ranks, judge, parse_or_explain, parse_polls, probe, read_times
 from tests.hostile.test_checkpoints import Lies, header
 
 if TYPE_CHECKING:
@@ -130,7 +126,7 @@ def refused(read: Callable[..., object], *given: object) -> str:
     """In which words it is refused, or what it is read as."""
     try:
         return str(read(*given))
-    except Unreadable as error:
+    except (Unreadable, UnreadableAnswer) as error:
         return error.message
 
 

@@ -11,21 +11,23 @@ import pytest
 
 from console.attach.many_pods import MAX_ANSWER_BYTES, run_in_pods
 from console.errors import Unreadable
-from console.hang.collective_times import read_times
-from console.hang.data_waits import read_samples
-from console.hang.flight_recorder import RankDump, judge
-from console.hang.nccl_ras import parse_ras
-from console.hang.pod_answers import (
-    Answers,
+from console.scheduling.ranks import Rank
+from rankscope import (
+    HangReport,
     PodAnswer,
+    RankDump,
+    UnreadableAnswer,
+    find_slow_ranks,
+    judge,
     list_dumps,
     list_processes,
     parse_or_explain,
+    parse_polls,
+    parse_ras,
+    read_samples,
+    read_times,
     refuse_foreign_ranks,
 )
-from console.hang.report import HangReport
-from console.hang.slow_ranks import find_slow_ranks, parse_polls
-from console.scheduling.ranks import Rank
 from tests.console.attach.test_many_pods import ARGV, INPUT, Pods
 from trainlog import parse_pyspy
 
@@ -151,7 +153,7 @@ def test_a_report_of_ras_that_has_no_end_takes_no_more_than_its_size(kind: str) 
     ids=["answers", "late", "processes", "nested", "lines", "number"],
 )  # fmt: skip
 def test_polls_of_nccl_without_end_are_named(said: bytes) -> None:
-    with pytest.raises(Unreadable, match="the pod tells of NCCL"):
+    with pytest.raises(UnreadableAnswer, match="the pod tells of NCCL"):
         find_slow_ranks(parse_polls(said))
 
 
@@ -225,7 +227,7 @@ async def test_what_a_gateway_says_of_others_is_read_as_their_own(kind: str, tmp
     assert judge(list_dumps(told)) is None
 
 
-def answers_of(*told: Sequence[int], gpus: int = 8) -> Answers:
+def answers_of(*told: Sequence[int], gpus: int = 8) -> list[tuple[Rank, PodAnswer | str]]:
     """Pods whose recorders tell of these ranks."""
     return [
         (Rank(number, "workload", 0, number, gpus), PodAnswer([], recorder=[RankDump(each) for each in ranks]))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from console.hang.report import HangReport
+    from rankscope import HangReport
     from tests.lab.control_plane import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.programs("sshd", "ssh")]

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.hang.diagnose import diagnose_slow_ranks
-from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport
+from rankscope import LateRank, SlowReport
 from tests.pictures.frozen import MOMENT, QUICK, STILL
 
 if TYPE_CHECKING:

@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from console.hang import probe
-from console.hang.collective_times import PodTimes, find_late_on_gpu
-from console.hang.data_waits import add_data_waits, parse_samples
-from console.hang.flight_recorder import Desync, RankDump, judge
-from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders, make_dump, recorder_variables
 from practice.node.proc_files import environment, write_proc_files
 from practice.node.ras_status import FIRST_PID
 from practice.programs.hangs import HUNG_FACT
+from rankscope import (
+    Desync,
+    LateRank,
+    PodTimes,
+    RankDump,
+    SlowReport,
+    add_data_waits,
+    find_late_on_gpu,
+    judge,
+    parse_samples,
+    probe,
+)
 from tests.practice.test_mishaps import member
 
 if TYPE_CHECKING:

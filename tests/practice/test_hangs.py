@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 from msgspec import structs
 
-from console.hang import inspector, poll_ras, probe
-from console.hang.flight_recorder import ADVICE as RECORDER_ADVICE
-from console.hang.flight_recorder import Desync
+from console.hang import inspector
 from console.hang.inspector import JobInspector
-from console.hang.report import FAILED, GONE
-from console.hang.stack_location import ADVICE, Activity
 from practice.node.fake_binaries import activity_of, write_activity, write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders
 from practice.node.proc_files import environment
 from practice.programs.hangs import DATA_GROUP, HOW
 from practice.programs.steps import SharedFacts
+from rankscope import ACTIVITY_ADVICE, FAILED_ADVICE, GONE_ADVICE, Activity, Desync, poll_ras, probe
+from rankscope import DESYNC_ADVICE as RECORDER_ADVICE
 from tests.fakes import fleet_of
 from tests.practice.test_mishaps import member, until_stuck
 from tests.screens.scene import jobset, rank
@@ -32,9 +30,9 @@ from tests.screens.scene import jobset, rank
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from console.hang.report import HangReport
     from console.kube.objects.pod import Pod
     from practice.programs.steps import ProgramContext
+    from rankscope import HangReport
 
 REPLICAS = {"A4_RECIPE": "swift-dpo-multinode", "A4_SWIFT_TP": "4"}
 STAGES = {"A4_RECIPE": "qwen3-30b-pretrain", "A4_TP": "2", "A4_PP": "2"}
@@ -119,17 +117,19 @@ class Told(NamedTuple):
 
 OF_ALL, OF_DATA = "never entered all_reduce #4,117 of the group of all ranks", "all_reduce #8,233 of the data group"
 TOLD = {
-    "data": Told(Desync.MISSED, Activity.DATA, f"{OF_ALL}; it is in the data loader", (ADVICE[Activity.DATA],)),
+    "data": Told(Desync.MISSED, Activity.DATA, f"{OF_ALL}; it is in the data loader",
+                 (ACTIVITY_ADVICE[Activity.DATA],)),
     "checkpoint": Told(
-        Desync.MISSED, Activity.CHECKPOINT, f"{OF_ALL}; it is in a checkpoint", (ADVICE[Activity.CHECKPOINT],)
+        Desync.MISSED, Activity.CHECKPOINT, f"{OF_ALL}; it is in a checkpoint", (ACTIVITY_ADVICE[Activity.CHECKPOINT],)
     ),
-    "lock": Told(Desync.MISSED, Activity.LOCK, f"{OF_ALL}; it is waiting for a lock", (ADVICE[Activity.LOCK],)),
+    "lock": Told(Desync.MISSED, Activity.LOCK, f"{OF_ALL}; it is waiting for a lock",
+                 (ACTIVITY_ADVICE[Activity.LOCK],)),
     "skip": Told(
         Desync.MISSED, Activity.COLLECTIVE,
         f"never entered {OF_DATA} and waits in all_reduce #4,117 of the group of all ranks",
         (RECORDER_ADVICE[Desync.MISSED],),
     ),
-    "order": Told(None, Activity.COLLECTIVE, "reported Invalid usage in NCCL", (FAILED,)),
+    "order": Told(None, Activity.COLLECTIVE, "reported Invalid usage in NCCL", (FAILED_ADVICE,)),
     "shape": Told(
         Desync.SHAPE, Activity.COLLECTIVE,
         "is at all_reduce #8,227 of the data group with 100663296, BFloat16, where 3 others are at it with 67108864",
@@ -142,18 +142,18 @@ TOLD = {
     ),
     "stage": Told(
         Desync.STAGE, Activity.WAIT, "never sent to rank 1 (recv #8,234 of the pipeline group); it is in make_cubin",
-        (RECORDER_ADVICE[Desync.STAGE], ADVICE[Activity.WAIT]),
+        (RECORDER_ADVICE[Desync.STAGE], ACTIVITY_ADVICE[Activity.WAIT]),
     ),
-    "dead": Told(None, Activity.UNKNOWN, "has no process any more", (GONE,)),
+    "dead": Told(None, Activity.UNKNOWN, "has no process any more", (GONE_ADVICE,)),
     "stop": Told(
         Desync.NO_DUMP, Activity.UNKNOWN, f"gave no dump and {OF_ALL}; it is stopped",
-        (RECORDER_ADVICE[Desync.NO_DUMP], GONE),
+        (RECORDER_ADVICE[Desync.NO_DUMP], GONE_ADVICE),
     ),
     "gpu": Told(
         Desync.GPU, Activity.COLLECTIVE, f"launched {OF_DATA}, but its GPU has not come to it",
         (RECORDER_ADVICE[Desync.GPU],),
     ),
-    "teardown": Told(None, Activity.TEARDOWN, "is in teardown while", (ADVICE[Activity.TEARDOWN],)),
+    "teardown": Told(None, Activity.TEARDOWN, "is in teardown while", (ACTIVITY_ADVICE[Activity.TEARDOWN],)),
 }  # fmt: skip
 OF_ONE_REPLICA = (8, 9, 10, 11)
 

@@ -10,11 +10,11 @@ import pytest
 
 import console.kube.exec
 from console.errors import NotAllowed, NotFound
-from console.hang.stack_location import Activity
 from console.metrics.gpu_metrics import find_metric
 from console.session import Session
 from console.settings import Settings
 from practice.child import PracticeProcess
+from rankscope import Activity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

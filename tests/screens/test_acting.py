@@ -13,16 +13,13 @@ from textual.widgets import Input
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
-from console.hang.report import HangReport, PodTrace, TracedProcess
-from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport
-from console.hang.stack_location import Activity, StackLocation
 from console.launch.recipes import Field, LaunchPlan
 from console.launch.run_record import RunRecord
 from console.metrics.alarm import AlarmKind
 from console.metrics.diagnosis import DiagnosisKind
 from console.metrics.job_progress import JobProgress
 from console.settings import Settings
+from rankscope import Activity, HangReport, LateRank, PodTrace, SlowReport, StackLocation, TracedProcess
 from screens.dialogs.act import REMEDIES, ActDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.alarms import AlarmsScreen

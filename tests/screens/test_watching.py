@@ -11,13 +11,6 @@ from msgspec import structs
 from textual.widgets._toast import ToastRack
 
 from console.config import Config, Notifications, Thresholds
-from console.hang.flight_recorder import Desync, Finding
-from console.hang.nccl_ras import RasRank, RasReport
-from console.hang.report import HangReport, MpiLauncher, PodTrace, TracedProcess
-from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport
-from console.hang.stack_location import NOT_ASKED, Activity, StackLocation, locate_compiled
-from console.hang.torch_analysis import TorchAnalysis, TorchFinding
 from console.launch.ownership import Proof
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmCoverage, AlarmKind
@@ -26,6 +19,24 @@ from console.metrics.health import HealthLevel
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from console.settings import Settings
+from rankscope import (
+    NOT_ASKED,
+    Activity,
+    Desync,
+    Finding,
+    HangReport,
+    LateRank,
+    MpiLauncher,
+    PodTrace,
+    RasRank,
+    RasReport,
+    SlowReport,
+    StackLocation,
+    TorchAnalysis,
+    TorchFinding,
+    TracedProcess,
+    locate_compiled,
+)
 from screens import alarm_notices
 from screens.alarm_notices import notification
 from screens.cli.wait import conditions

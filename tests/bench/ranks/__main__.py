@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.hang.report_lines import describe_analysis
+from rankscope import describe_analysis
 from tests.bench.ranks.judge import Gathered, inspect
 
 if TYPE_CHECKING:

@@ -245,8 +245,7 @@ def wait_for_rest(place: Path) -> Path:
 
 def judge(folder: Path) -> int:
     """A line for each kind of disturbance: how often which verdict, with which cause and share; wrong ones by name."""
-    from console.hang.collective_times import read_times
-    from console.hang.slow_ranks import add_times, find_slow_ranks, parse_polls
+    from rankscope import add_times, find_slow_ranks, parse_polls, read_times
 
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     trials = json.loads((folder / "trials.json").read_text())

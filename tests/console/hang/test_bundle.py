@@ -12,13 +12,19 @@ import pytest
 
 from console.errors import BadInput, NotAllowed
 from console.hang.bundle import KEPT, LAST_LINES, write_bundle, write_unasked_bundle
-from console.hang.flight_recorder import GroupRanks, Operation, RankDump
-from console.hang.nccl_ras import RasReport
-from console.hang.report import HangReport, TracedProcess
-from console.hang.report_lines import format_report, report_to_json
-from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport
 from console.logs.line import LogLine
+from rankscope import (
+    GroupRanks,
+    HangReport,
+    LateRank,
+    Operation,
+    RankDump,
+    RasReport,
+    SlowReport,
+    TracedProcess,
+    format_report,
+    report_to_json,
+)
 from tests.console.hang.test_inspector import Cluster
 
 if TYPE_CHECKING:

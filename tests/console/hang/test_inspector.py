@@ -20,9 +20,8 @@ from msgspec import structs
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.hang import inspector
 from console.hang.inspector import PY_SPY, PY_SPY_HASHES, JobInspector
-from console.hang.report import TracedProcess
-from console.hang.stack_location import Activity
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
+from rankscope import Activity, TracedProcess
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 

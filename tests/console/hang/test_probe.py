@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from console.hang import probe
-from console.hang.report import HangReport, PodTrace
-from console.hang.report_lines import format_pod_lines
+from rankscope import HangReport, PodTrace, format_pod_lines, probe
 from tests.console.hang.test_inspector import FORBIDDEN
 
 

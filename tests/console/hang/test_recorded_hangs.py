@@ -14,9 +14,7 @@ import pytest
 from msgspec import structs
 
 from console.hang import inspector
-from console.hang.flight_recorder import Desync
-from console.hang.report_lines import format_report
-from console.hang.stack_location import Activity
+from rankscope import Activity, Desync, format_report
 from tests.bench.ranks.judge import Gathered, inspect
 
 

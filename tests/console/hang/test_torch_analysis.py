@@ -17,17 +17,28 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from console.hang import inspector, run_torch_analyser, torch_analysis
-from console.hang.collective_history import Call
-from console.hang.flight_recorder import Group, GroupRanks, Operation, RankDump
-from console.hang.report_lines import describe_analysis, format_report, report_to_json
-from console.hang.torch_analysis import TorchAnalysis, ask_torch_analyser, build_question, read_answer
+from console.hang import inspector
+from console.hang.inspector import ask_torch_analyser
+from rankscope import (
+    Call,
+    Group,
+    GroupRanks,
+    Operation,
+    RankDump,
+    TorchAnalysis,
+    build_question,
+    describe_analysis,
+    format_report,
+    read_answer,
+    report_to_json,
+    run_torch_analyser,
+)
 from tests.bench.ranks.judge import ANALYSER, Gathered, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from console.hang.report import HangReport
+    from rankscope import HangReport
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "gloo" / "torch-analyser.tar.gz"
 TENSORS = '[[[512]],[[512]],["Float"],["Float"]]'
@@ -122,7 +133,7 @@ def test_numbers_that_cannot_be_take_no_time(monkeypatch: pytest.MonkeyPatch) ->
     far = [Operation("1", -(1 << 60), "nccl:all_reduce", "started")]
     asked = ask(dump(0, 3, first=1 << 60, operations=far), dump(1, 3, first=-(1 << 60)))
     assert asked["groups"][0]["entries"]["1"] == {"first": 1 << 60, "calls": [], "states": {}}
-    monkeypatch.setattr(torch_analysis, "MAX_ASKED", 40)
+    monkeypatch.setattr("rankscope.torch_analysis.MAX_ASKED", 40)
     (group,) = ask(dump(0, 500), dump(1, 500))["groups"]
     assert group["entries"]["0"]["first"] == 481, "of many collectives the last ones"
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from console.hang.diagnose import diagnose_hang
-from console.hang.report import HangReport, TracedProcess
-from console.hang.stack_location import Activity, StackLocation
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.blame import Blame, find_blame
 from console.metrics.diagnosis import Diagnosis
+from rankscope import Activity, HangReport, StackLocation, TracedProcess
 
 WAITS = StackLocation(Activity.COLLECTIVE, "all_reduce")
 

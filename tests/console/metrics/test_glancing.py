@@ -12,8 +12,6 @@ from msgspec import structs
 
 from console.config import Thresholds
 from console.errors import Unreachable
-from console.hang.report import HangGroup
-from console.hang.stack_location import Activity
 from console.kube.objects.meta import Condition
 from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
@@ -23,6 +21,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.measured_log import LogReader, read_lines
 from console.metrics.progress_reader import MAX_FAILURES, NAN_SEARCH_LINES, TABLE_LINES
+from rankscope import Activity, HangGroup
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import run_facts

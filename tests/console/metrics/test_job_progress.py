@@ -7,8 +7,6 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from console.hang.diagnose import diagnose_hang
-from console.hang.report import HangReport, PodTrace, TracedProcess
-from console.hang.stack_location import Activity, StackLocation
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.job_measures import MAX_LINE, JobMeasures
 from console.metrics.job_monitor import sample_job
@@ -25,6 +23,7 @@ from console.metrics.job_progress import (
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.step_cadence import StepCadence, cadence_of_rows
 from console.metrics.training_run import TrainingRun
+from rankscope import Activity, HangReport, PodTrace, StackLocation, TracedProcess
 from tests.fakes import fleet_of
 from trainlog import MetricColumn, NcclHalf, NcclResult, NcclRow, NcclTest, Step, Steps
 

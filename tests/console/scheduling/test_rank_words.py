@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.scheduling.ranks import format_pods, format_processes
+from rankscope import format_pods, format_processes
 from trainlog import format_ranges
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from textual.app import App, ComposeResult
 
-from console.hang.slow_rank_words import LateRank
-from console.hang.slow_ranks import SlowReport
 from console.kube.objects.event import Event
+from rankscope import LateRank, SlowReport
 from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
 from screens.widgets.bars import Tab, TabStrip

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.hang.slow_rank_words import DUMPS_HALT
-from console.scheduling.ranks import format_processes
+from rankscope.rank_words import format_processes
+from rankscope.slow_rank_words import DUMPS_HALT
 from trainlog import format_ranges
 
 if TYPE_CHECKING:
-    from console.hang.report import HangGroup, HangReport, MpiLauncher, PodTrace, TracedProcess
-    from console.hang.slow_ranks import SlowReport
+    from rankscope.report import HangGroup, HangReport, MpiLauncher, PodTrace, TracedProcess
+    from rankscope.slow_ranks import SlowReport
 
 MAX_FRAMES = 12  # calls of a stack that are shown
 MAX_STACKS = 16  # processes of one group that are shown

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.errors import Unreadable
-from console.hang import poll_ras
-from console.hang.collective_times import TimesReport
-from console.hang.slow_rank_words import ASK_RECORDERS, LOOK_LONGER, format_share
-from console.hang.slow_ranks import MIN_POLLS, add_locations, add_times, find_slow_ranks, parse_polls
+from rankscope import poll_ras
+from rankscope.collective_times import TimesReport
+from rankscope.errors import UnreadableAnswer
+from rankscope.slow_rank_words import ASK_RECORDERS, LOOK_LONGER, format_share
+from rankscope.slow_ranks import MIN_POLLS, add_locations, add_times, find_slow_ranks, parse_polls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.hang.slow_ranks import SlowReport
+    from rankscope.slow_ranks import SlowReport
 
 STEP = 0.0826
 A_NODE = 8
@@ -244,13 +244,13 @@ def test_who_gives_no_status_is_quoted() -> None:
     ],
 )  # fmt: skip
 def test_junk_of_a_pod_is_named_as_such(said: bytes) -> None:
-    with pytest.raises(Unreadable, match="What the pod tells of NCCL"):
+    with pytest.raises(UnreadableAnswer, match="What the pod tells of NCCL"):
         parse_polls(said)
 
 
 def test_more_processes_than_any_job_has_are_refused() -> None:
     process = "".join(f'{{"process":[{number},"h",1,1,null,null]}}\n' for number in range(3000))
-    with pytest.raises(Unreadable, match="more processes than the job has"):
+    with pytest.raises(UnreadableAnswer, match="more processes than the job has"):
         parse_polls((process + "[0.1,0.1,1,[]]\n" * 10).encode(), 2999)
 
 

@@ -7,29 +7,22 @@ receives it compares only within the order of a whole group: it is asked about c
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
-from console.attach.many_pods import PYTHON_FROM_INPUT, Exec, run_and_collect
-from console.decoding import Count, RankNumber, Signed, Text, decode_answer, decode_apart
-from console.errors import ConsoleError
-from console.hang.collective_history import Call, collective_kind
-from console.hang.flight_recorder import Group, GroupTable, RankDump, describe_group
+from rankscope.collective_history import Call, collective_kind
+from rankscope.decoding import Count, RankNumber, Signed, Text, decode_answer
+from rankscope.flight_recorder import Group, GroupTable, RankDump, describe_group
 from trainlog import format_ranges
 
-if TYPE_CHECKING:
-    from console.kube.objects.pod import Pod
-
-LIMIT = 90.0  # seconds; the script itself gives up each interpreter after 60
 MAX_ASKED = 200_000  # collectives of all ranks together: 1,024 ranks in three groups take about 5 s and 2 MB
 SHORTEST = 16  # collectives of a rank in a group, however many ranks there are
-_SCRIPT = Path(__file__).with_name("run_torch_analyser.py")
+ANALYSER_SCRIPT = Path(__file__).with_name("run_torch_analyser.py")
 _Sizes = tuple[tuple[int, ...], ...]
 _Tensors = tuple[_Sizes, _Sizes, tuple[str, ...], tuple[str, ...]]  # inputs, outputs, then their types
 
@@ -114,21 +107,6 @@ class TorchAnalysis:
         return f"{who}: {chosen.words}{rest}.{compared}{failed}"
 
 
-async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> TorchAnalysis | None:
-    """Ask it in that pod; None where no collective of a whole group is known. What fails is in the answer."""
-    asked, groups = await decode_apart("What the pods tell", lambda: build_question(dumps))
-    if not groups:
-        return None
-    script = await asyncio.to_thread(_SCRIPT.read_bytes)
-    length = str(len(script))
-    argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", length, length, str(len(script) + len(asked)))
-    try:
-        answer = await run_and_collect(run, pod, argv, script + script + asked, LIMIT)
-        return await decode_apart("What the pod tells of PyTorch's analyser", lambda: read_answer(answer, groups))
-    except ConsoleError as error:
-        return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
-
-
 def build_question(dumps: Sequence[RankDump]) -> tuple[bytes, list[tuple[Group, str]]]:
     """What the script reads, and the groups in it with their names.
 
@@ -203,7 +181,7 @@ def _list_calls(dump: RankDump, places: Sequence[int], kinds: _Kinds) -> list[in
 
 
 def read_answer(output: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnalysis:
-    """What the script printed; Unreadable if it is no such answer."""
+    """What the script printed; UnreadableAnswer if it is no such answer."""
     answer = decode_answer(output, _Answer, "What the pod tells of PyTorch's analyser")
     known = {
         number: (describe_group(desc, len(group.ranks)), frozenset(group.ranks))

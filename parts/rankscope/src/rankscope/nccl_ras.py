@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from console.errors import Unreadable
+from rankscope.errors import UnreadableAnswer
 from trainlog import format_ranges
 
 
@@ -220,11 +220,11 @@ class _RasParser:
 
 
 def parse_ras(text: str) -> RasReport:
-    """The report in that text; an empty one if there is none. Unreadable if it has far too many lines."""
+    """The report in that text; an empty one if there is none. UnreadableAnswer if it has far too many lines."""
     read = _RasParser()
     lines = text.split("\n", MAX_LINES)
     if len(lines) > MAX_LINES:
-        raise Unreadable(f"NCCL's report has more than {MAX_LINES:,} lines.")
+        raise UnreadableAnswer(f"NCCL's report has more than {MAX_LINES:,} lines.")
     for line in lines:
         if not read.parse_table_line(line):
             read.parse_warning(line)

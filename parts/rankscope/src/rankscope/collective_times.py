@@ -18,10 +18,10 @@ from typing import Annotated
 
 import msgspec
 
-from console.decoding import MAX_PROCESSES, RankNumber, Signed, Text, decode_answer
-from console.errors import ConsoleError
-from console.hang.flight_recorder import Group, GroupRanks, GroupTable
-from console.hang.host_or_gpu import RankLaunches, is_late_by_host
+from rankscope.decoding import MAX_PROCESSES, RankNumber, Signed, Text, decode_answer
+from rankscope.errors import UnreadableAnswer
+from rankscope.flight_recorder import Group, GroupRanks, GroupTable
+from rankscope.host_or_gpu import RankLaunches, is_late_by_host
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
 MIN_SHARE = 0.025  # of the time; less is told of healthy ranks, too: their links differ
@@ -100,17 +100,17 @@ class TimesReport:
     busy: float = 0.0  # share of the time in which all ranks are in a collective
 
 
-def read_times(answers: Mapping[int, bytes | ConsoleError], addresses: Mapping[str, int]) -> TimesReport:
+def read_times(answers: Mapping[int, bytes | str], addresses: Mapping[str, int]) -> TimesReport:
     """What the answers of pods tell; those that are none are left out, and the report says how many told."""
     pods: dict[int, PodTimes] = {}
     why = ""
     for number, answer in answers.items():
         try:
-            if isinstance(answer, ConsoleError):
-                raise answer
+            if isinstance(answer, str):
+                raise UnreadableAnswer(answer)
             pods[number] = decode_answer(answer, PodTimes, "What the pod tells of times")
-        except ConsoleError as error:
-            why = why or error.message
+        except UnreadableAnswer as error:
+            why = why or str(error)
     report = find_late_on_gpu(pods, addresses)
     deaf = len(answers) - len(pods)
     return replace(report, words=f"{report.words}; {deaf:,} pods could not be asked: {why}") if deaf else report

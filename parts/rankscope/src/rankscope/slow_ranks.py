@@ -23,10 +23,11 @@ from itertools import pairwise
 
 import msgspec
 
-from console.decoding import UNREADABLE, Count, RankNumber, Seconds, Signed, Text, check_cost
-from console.errors import Unreadable
-from console.hang.collective_times import LateOnGpu, TimesReport, median_of_others
-from console.hang.slow_rank_words import (
+from rankscope.collective_times import LateOnGpu, TimesReport, median_of_others
+from rankscope.decoding import UNREADABLE, Count, RankNumber, Seconds, Signed, Text, check_cost
+from rankscope.errors import UnreadableAnswer
+from rankscope.pod_rank import PodRank
+from rankscope.slow_rank_words import (
     ASK_RECORDERS,
     LOOK_LONGER,
     SLOW_ADVICE,
@@ -36,7 +37,6 @@ from console.hang.slow_rank_words import (
     format_rank,
     format_share,
 )
-from console.scheduling.ranks import Rank
 
 MIN_POLLS = 100
 MAX_POLLS = 20_000  # the script pauses for 5 ms between two questions
@@ -183,7 +183,10 @@ class SlowReport:
 
 
 def parse_polls(output: bytes, most_ranks: int = MOST_RANKS) -> RasPolls:
-    """Parse the script's output; Unreadable if it is invalid, or tells of more ranks than the job's pods can have."""
+    """Parse the script's output.
+
+    UnreadableAnswer if it is invalid, or tells of more ranks than the pods of the job can have.
+    """
     check_cost(output, "What the pod tells of NCCL")
     head, over, active = _PollHeader(), "", frozenset[int]()
     processes: list[PolledProcess] = []
@@ -191,7 +194,7 @@ def parse_polls(output: bytes, most_ranks: int = MOST_RANKS) -> RasPolls:
     try:
         for line in output.splitlines():
             if len(polls) > MAX_POLLS:
-                raise Unreadable("What the pod tells of NCCL is of more answers than are asked for.")
+                raise UnreadableAnswer("What the pod tells of NCCL is of more answers than are asked for.")
             if line.startswith(b"["):
                 polls.append(msgspec.json.decode(line, type=Poll))
                 continue
@@ -203,12 +206,14 @@ def parse_polls(output: bytes, most_ranks: int = MOST_RANKS) -> RasPolls:
             else:
                 head = read
     except UNREADABLE as error:
-        raise Unreadable("What the pod tells of NCCL cannot be parsed.") from error
+        raise UnreadableAnswer("What the pod tells of NCCL cannot be parsed.") from error
     known = {each.number for each in processes}
     if any(number not in known for poll in polls for late in poll.late for number, _ in late.processes):
-        raise Unreadable("What the pod tells of NCCL names processes that it does not describe.")
+        raise UnreadableAnswer("What the pod tells of NCCL names processes that it does not describe.")
     if len(known) < len(processes) or max(len(processes), head.ranks) > most_ranks:
-        raise Unreadable(f"What the pod tells of NCCL is of more processes than the job has ({most_ranks:,} at most).")
+        raise UnreadableAnswer(
+            f"What the pod tells of NCCL is of more processes than the job has ({most_ranks:,} at most)."
+        )
     return RasPolls(head.version, head.form, head.ranks, tuple(processes), tuple(polls), over, active)
 
 
@@ -411,10 +416,10 @@ def seconds_to_ask(step: float | None) -> float:
     return min(MAX_ASKED_SECONDS, max(MIN_ASKED_SECONDS, ASKED_STEPS * (step or 0.0)))
 
 
-def locate_late_rank(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:
+def locate_late_rank(late: LateRank, every: Sequence[PodRank]) -> tuple[int | None, str]:
     """Index and node of the pod in which a late rank is: by its address, else as its number tells."""
     gpus = {rank.gpus for rank in every}
-    found = [rank for rank in every if rank.pod is not None and rank.pod.ip == late.host]
+    found = [rank for rank in every if rank.address == late.host]
     if len(found) != 1 and late.rank is not None and len(gpus) == 1 and gpus != {0}:
         found = [rank for rank in every if rank.number == late.rank // min(gpus)]
     return (found[0].number, found[0].node) if len(found) == 1 else (None, "")

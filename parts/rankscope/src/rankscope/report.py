@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from console.decoding import Count, Percent, Text
-from console.hang import flight_recorder
-from console.hang.flight_recorder import Desync, Finding, RankDump
-from console.hang.nccl_ras import RasReport
-from console.hang.stack_location import ADVICE, NO_STACK, NOT_ASKED, Activity, StackLocation, describe_place
-from console.hang.torch_analysis import TorchAnalysis
-from console.scheduling.ranks import format_pods, format_processes
+from rankscope import flight_recorder
+from rankscope.decoding import Count, Percent, Text
+from rankscope.flight_recorder import Desync, Finding, RankDump
+from rankscope.nccl_ras import RasReport
+from rankscope.rank_words import format_pods, format_processes
+from rankscope.stack_location import ACTIVITY_ADVICE, NO_STACK, NOT_ASKED, Activity, StackLocation, describe_place
+from rankscope.torch_analysis import TorchAnalysis
 from trainlog import format_ranges
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ class HangGroup:
     @property
     def advice(self) -> str:
         if self.behind:
-            return FAILED if self.failure else BEHIND
-        return GONE if self.is_gone else ADVICE[self.doing]
+            return FAILED_ADVICE if self.failure else BEHIND_ADVICE
+        return GONE_ADVICE if self.is_gone else ACTIVITY_ADVICE[self.doing]
 
     @property
     def sentence(self) -> str:
@@ -363,7 +363,7 @@ class HangReport:
     def advice(self) -> tuple[str, ...]:
         """What to do, depending on where the suspects are, or without suspects where all are."""
         groups = self.suspects or self.groups
-        recorded = [flight_recorder.ADVICE[self.recorded.kind]] if self.recorded is not None else []
+        recorded = [flight_recorder.DESYNC_ADVICE[self.recorded.kind]] if self.recorded is not None else []
         stacks = [group.advice for group in groups if not (recorded and group.doing.waits_for_ranks)]
         if self.recorded is not None and self.recorded.kind is Desync.MISSED and self._stacks_explain:
             recorded = []  # it skipped nothing: it is kept from coming
@@ -410,19 +410,19 @@ def group_processes(
     return tuple(group for group in groups if group.members)
 
 
-BEHIND = (
+BEHIND_ADVICE = (
     "Behind: NCCL found it at the same operation twice, so the others wait for it: look at its process, the GPUs and "
     "the NICs of its node (Xid errors, links that are down), and keep the node out of the next launch if it is behind "
     "there again."
 )
 """What to do about a rank that only NCCL tells from the others."""
-FAILED = (
+FAILED_ADVICE = (
     "Failed: NCCL stopped there; the log of the rank says more (NCCL_DEBUG=WARN). Invalid usage or argument: it called "
     "another collective than the others, or with another size, so look at code that differs by rank. A system or CUDA "
     "error: look at the GPUs and the NICs of its node (Xid errors, links that are down)."
 )
 """What to do about a rank of which NCCL reports an error."""
-GONE = (
+GONE_ADVICE = (
     "Process: it has ended or is stopped; look at the end of its log, and on its node for what ended it (out of "
     "memory, Xid errors)."
 )

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec import structs
 
-from console.hang import probe
-from console.hang.collective_history import Call
-from console.hang.flight_recorder import (
-    ADVICE,
+from rankscope import probe
+from rankscope.collective_history import Call
+from rankscope.flight_recorder import (
+    DESYNC_ADVICE,
     Desync,
     Finding,
     GroupRanks,
@@ -26,9 +26,9 @@ from console.hang.flight_recorder import (
     describe_group,
     judge,
 )
-from console.hang.report import HangReport, PodTrace, TracedProcess
-from console.hang.report_lines import format_report
-from console.hang.stack_location import Activity, StackLocation
+from rankscope.report import HangReport, PodTrace, TracedProcess
+from rankscope.report_lines import format_report
+from rankscope.stack_location import Activity, StackLocation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -210,7 +210,7 @@ def test_each_case_of_a_hang_has_its_sentence(happens: Any, kind: Desync, ranks:
     found = judge(tell_history(every).values())
     assert found is not None
     assert (found.kind, found.ranks, found.what) == (kind, ranks, what)
-    assert ADVICE[kind]
+    assert DESYNC_ADVICE[kind]
 
 
 def test_of_ranks_that_gave_no_dump_those_that_wait_are_not_at_fault() -> None:
@@ -229,7 +229,7 @@ def test_of_ranks_that_gave_no_dump_those_that_wait_are_not_at_fault() -> None:
 
 
 def test_every_kind_is_among_the_cases_and_a_job_that_goes_on_is_none() -> None:
-    assert {kind for _, kind, _, _ in CASES} == set(Desync) == set(ADVICE)
+    assert {kind for _, kind, _, _ in CASES} == set(Desync) == set(DESYNC_ADVICE)
     assert judge([]) is None
     assert judge(tell_history(dumps()).values()) is None
 
@@ -284,7 +284,7 @@ def test_who_it_is_and_where_it_is_are_one_sentence(
 
 def test_who_skipped_a_collective_and_goes_on_computing_is_told_so_first() -> None:
     report = hung(MISSED, StackLocation(Activity.COMPUTE, "forward"))
-    assert report.advice[0] == ADVICE[Desync.MISSED]
+    assert report.advice[0] == DESYNC_ADVICE[Desync.MISSED]
     assert not report.blames_program
 
 
@@ -300,7 +300,7 @@ def test_who_waits_in_a_collective_by_its_stack_is_named_by_its_dump() -> None:
     report = hung(MISSED, StackLocation(Activity.COLLECTIVE, "all_reduce"))
     assert report.short == f"{STUCK}15 wait."
     assert [group.ranks for group in report.suspects] == [(9,)]
-    assert report.advice == (ADVICE[Desync.MISSED],)
+    assert report.advice == (DESYNC_ADVICE[Desync.MISSED],)
     network = replace(MISSED, kind=Desync.NETWORK, ranks=(8, 9), what="have all entered it", waiting=16)
     report = hung(network, StackLocation(Activity.COLLECTIVE, "all_reduce"))
     assert report.alarming

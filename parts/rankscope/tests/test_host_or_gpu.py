@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.hang.host_or_gpu import RankLaunches, is_late_by_host
+from rankscope.host_or_gpu import RankLaunches, is_late_by_host
 
 STEP = 40_000
 SHORT, LONG = 1500, 8000

@@ -14,12 +14,12 @@ from typing import Annotated
 
 import msgspec
 
-from console.decoding import MAX_PROCESSES, Count, RankNumber, Text, decode_answer
-from console.errors import ConsoleError
-from console.hang.slow_rank_words import LateRank, format_share
-from console.hang.slow_ranks import SlowReport
-from console.hang.stack_location import Activity, locate_thread
-from console.scheduling.ranks import Rank
+from rankscope.decoding import MAX_PROCESSES, Count, RankNumber, Text, decode_answer
+from rankscope.errors import UnreadableAnswer
+from rankscope.pod_rank import PodRank
+from rankscope.slow_rank_words import LateRank, format_share
+from rankscope.slow_ranks import SlowReport
+from rankscope.stack_location import Activity, locate_thread
 from trainlog import Frame, ThreadStack, format_ranges
 
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
@@ -41,25 +41,25 @@ class _PodSamples(msgspec.Struct):
 
 
 def parse_samples(output: bytes) -> list[RankSamples]:
-    """What a pod printed; Unreadable if it is no such answer."""
+    """What a pod printed; UnreadableAnswer if it is no such answer."""
     return decode_answer(output, _PodSamples, "What py-spy told in the pod").ranks
 
 
-def read_samples(answers: Mapping[int, bytes | ConsoleError]) -> tuple[list[RankSamples], str]:
+def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples], str]:
     """The samples of all ranks, and why a pod told none."""
     found: list[RankSamples] = []
     why = ""
     for answer in answers.values():
         try:
-            if isinstance(answer, ConsoleError):
-                raise answer
+            if isinstance(answer, str):
+                raise UnreadableAnswer(answer)
             found += parse_samples(answer)
-        except ConsoleError as error:
-            why = why or error.message.rstrip(".")
+        except UnreadableAnswer as error:
+            why = why or str(error).rstrip(".")
     return found, why
 
 
-def choose_sampled(report: SlowReport, every: Sequence[Rank]) -> list[int]:
+def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
     """The ranks at which py-spy is to look: slow ones and suspects, then one that is neither; empty without either."""
     late = (*report.slow, *report.suspects)
     named = [each.rank for each in late if each.rank is not None and each.cause != "network"]

@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from console.attach.many_pods import PodAnswers
-from console.decoding import MAX_PROCESSES, Count, Percent, RankNumber, Text, decode_answer
-from console.errors import Unreadable
-from console.hang.flight_recorder import RankDump
-from console.hang.nccl_ras import RasReport
-from console.hang.report import MpiLauncher, PodTrace, TracedProcess
-from console.hang.stack_location import NO_STACK, NOT_ASKED, locate_compiled, locate_process
+from rankscope.decoding import MAX_PROCESSES, Count, Percent, RankNumber, Text, decode_answer
+from rankscope.errors import UnreadableAnswer
+from rankscope.flight_recorder import Finding, RankDump, judge
+from rankscope.nccl_ras import RasReport
+from rankscope.pod_rank import PodRank
+from rankscope.report import HALTED_STATES, MpiLauncher, PodTrace, TracedProcess
+from rankscope.stack_location import NO_STACK, NOT_ASKED, Activity, locate_compiled, locate_process
 from trainlog import format_ranges
-
-if TYPE_CHECKING:
-    from console.attach.many_pods import Answer
-    from console.scheduling.ranks import Rank
-
 
 MAX_STACK_LINES = 300_000  # of all processes of a pod, as many as fit into its answer: of calls they are long
 
@@ -103,10 +98,11 @@ class Refusal(str):
     __slots__ = ()
 
 
-Answers = list[tuple["Rank", PodAnswer | str]]
+R = TypeVar("R", bound=PodRank)
+Answers = Sequence[tuple[R, PodAnswer | str]]
 
 
-def refuse_foreign_ranks(answers: Answers) -> Answers:
+def refuse_foreign_ranks(answers: Answers[R]) -> list[tuple[R, PodAnswer | str]]:
     """The answers, without those of pods that tell of ranks that are not theirs.
 
     A pod has as many ranks as the others, by its number. Where the launcher has numbered the ranks otherwise, as most
@@ -133,7 +129,7 @@ def refuse_foreign_ranks(answers: Answers) -> Answers:
     by_number, in_blocks = 2 * count_at_home(size) > len(told), 2 * len(whole) >= len(told) or len(answers) == 1
     most = max(sizes, default=0)
     times = Counter(each for ranks in told.values() for each in ranks)
-    found: Answers = []
+    found: list[tuple[R, PodAnswer | str]] = []
     for rank, answer in answers:
         foreign = told.get(rank.number, set()).difference(own_ranks(rank.number, size))
         if not by_number and (rank.number in whole or not in_blocks):
@@ -145,25 +141,25 @@ def refuse_foreign_ranks(answers: Answers) -> Answers:
     return found
 
 
-def list_dumps(answers: Answers) -> list[RankDump]:
+def list_dumps(answers: Answers[PodRank]) -> list[RankDump]:
     return [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
 
 
-def list_spared(answers: Answers) -> set[int]:
+def list_spared(answers: Answers[PodRank]) -> set[int]:
     """The ranks whose stacks were not asked for yet."""
     every = (each for _, answer in answers if isinstance(answer, PodAnswer) for each in answer.processes)
     return {each.rank for each in every if not each.asked and each.rank is not None}
 
 
 def parse_answer(output: bytes) -> PodAnswer:
-    """Parse the output of the probe in a pod; Unreadable if it has no answer."""
+    """Parse the output of the probe in a pod; UnreadableAnswer if it has no answer."""
     answer = decode_answer(output, PodAnswer, "The answer of the pod")
     if sum(each.dump.count("\n") for each in answer.processes) > MAX_STACK_LINES:
-        raise Unreadable(f"The stacks of the pod have more than {MAX_STACK_LINES:,} lines.")
+        raise UnreadableAnswer(f"The stacks of the pod have more than {MAX_STACK_LINES:,} lines.")
     return answer
 
 
-def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
+def to_traced_processes(rank: PodRank, answer: PodAnswer) -> list[TracedProcess]:
     """The processes of a pod; the rank is -1 for those whose environment does not give it."""
     from trainlog import parse_pyspy
 
@@ -205,20 +201,20 @@ def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
     return f"{last.removeprefix('Error: ').rstrip('.')}."
 
 
-def parse_or_explain(said: Answer) -> PodAnswer | str:
+def parse_or_explain(said: bytes | str) -> PodAnswer | str:
     try:
-        return parse_answer(said) if isinstance(said, bytes) else said.message
-    except Unreadable as error:
-        return error.message
+        return parse_answer(said) if isinstance(said, bytes) else said
+    except UnreadableAnswer as error:
+        return str(error)
 
 
 _NO_PROCESS = "There is no process for it any more."
 
 
-def list_processes(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
+def list_processes(answers: Sequence[tuple[PodRank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
     """The pods and processes of all answers, each process with its rank in the whole job."""
     pods: list[PodTrace] = []
-    found: list[tuple[Rank, list[TracedProcess]]] = []
+    found: list[tuple[PodRank, list[TracedProcess]]] = []
     for rank, answer in answers:
         trace = PodTrace(rank.number, rank.name, rank.node)
         if isinstance(answer, str):
@@ -245,13 +241,13 @@ def list_processes(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[lis
 
 
 def rank_by_process(
-    processes: Sequence[TracedProcess], every: Sequence[Rank], ras: RasReport
+    processes: Sequence[TracedProcess], every: Sequence[PodRank], ras: RasReport
 ) -> dict[tuple[str, int | None], int]:
     """The rank by address and pid, as NCCL names a process; without those that are not told apart by these.
 
     A process that NCCL misses in a pod where one rank has none is that rank's: it has ended.
     """
-    addresses = {rank.number: rank.pod.ip for rank in every if rank.pod is not None and rank.pod.ip}
+    addresses = {rank.number: rank.address for rank in every if rank.address}
     places = [(addresses.get(each.pod_rank, ""), each.pid) for each in processes]
     times = Counter(places)
     found = {place: each.rank for place, each in zip(places, processes, strict=True) if times[place] == 1}
@@ -263,9 +259,11 @@ def rank_by_process(
     }  # fmt: skip
 
 
-def describe_ways(said: PodAnswers, able: int, every: int) -> str:
-    """How many pods answered, and by which way."""
-    words = f"{able:,} of {every:,} answered"
-    if said.gateway is not None:
-        return f"{words}, {said.through_it:,} of them through pod {said.gateway} (ssh)"
-    return f"{words}, each in a stream of its own ({said.no_gateway})" if said.no_gateway else words
+def judge_processes(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
+    """For whom the ranks wait by their dumps, with what their stacks tell."""
+    stacks = [each for each in processes if each.where.doing not in (Activity.UNKNOWN, Activity.NOT_ASKED)]
+    return judge(
+        dumps, {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
+        {each.rank for each in stacks if each.where.doing.waits_for_ranks},
+        {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
+    )  # fmt: skip

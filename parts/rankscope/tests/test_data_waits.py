@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from console.errors import Unreachable, Unreadable
-from console.hang import probe
-from console.hang.data_waits import RankSamples, add_data_waits, choose_sampled, parse_samples, read_samples
-from console.hang.slow_rank_words import SLOW_ADVICE, LateRank
-from console.hang.slow_ranks import SlowReport
+from rankscope import probe
+from rankscope.data_waits import RankSamples, add_data_waits, choose_sampled, parse_samples, read_samples
+from rankscope.errors import UnreadableAnswer
+from rankscope.slow_rank_words import SLOW_ADVICE, LateRank
+from rankscope.slow_ranks import SlowReport
 
 LOADS = (
     "<module> (train.py:9);main (train.py:4);next_batch (corpus.py:88);_next_data (torch/utils/data/dataloader.py:1)"
@@ -70,9 +70,9 @@ def test_without_samples_the_cause_stays_and_it_is_said_why(told: list[RankSampl
 
 
 def test_a_pod_that_answers_junk_is_named() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         parse_samples(b'{"ranks": 7}')
-    found, why = read_samples({0: b"junk", 1: Unreachable("gone"), 2: b'{"ranks":[{"rank":3}]}'})
+    found, why = read_samples({0: b"junk", 1: "gone", 2: b'{"ranks":[{"rank":3}]}'})
     assert ([each.rank for each in found], why) == ([3], "What py-spy told in the pod cannot be parsed")
 
 

@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
-from console.hang.nccl_ras import parse_ras
-from console.hang.report import HangReport, MpiLauncher, PodTrace, TracedProcess, group_processes
-from console.hang.stack_location import Activity, StackLocation, locate_compiled, locate_process
+from rankscope.nccl_ras import parse_ras
+from rankscope.report import HangReport, MpiLauncher, PodTrace, TracedProcess, group_processes
+from rankscope.stack_location import Activity, StackLocation, locate_compiled, locate_process
 from trainlog import Frame, ProcessStacks, ThreadStack, parse_pyspy
 
-H200 = Path(__file__).parents[2] / "fixtures" / "h200"
+H200 = Path(__file__).parents[3] / "tests" / "fixtures" / "h200"
 
 
 def recorded() -> tuple[TracedProcess, ...]:

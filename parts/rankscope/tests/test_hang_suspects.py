@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from console.hang.nccl_ras import RasGroup, RasRank, RasReport
-from console.hang.report import BEHIND, FAILED, HangReport, PodTrace, TracedProcess
-from console.hang.stack_location import ADVICE, NO_STACK, Activity, StackLocation, locate_compiled
+from rankscope.nccl_ras import RasGroup, RasRank, RasReport
+from rankscope.report import BEHIND_ADVICE, FAILED_ADVICE, HangReport, PodTrace, TracedProcess
+from rankscope.stack_location import ACTIVITY_ADVICE, NO_STACK, Activity, StackLocation, locate_compiled
 from trainlog import Frame
 
 ITEM = StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))
@@ -66,7 +66,7 @@ def test_a_rank_of_which_nccl_reports_an_error(error: str, program: bool) -> Non
     report = replace(said(*[ITEM] * 7), ras=ras)
     several = error.replace("has ", "have ")
     assert report.short == f"Ranks 1-2 (pods 1-2) {several} in NCCL while 5 others are in train_step."
-    assert report.advice == (FAILED,)
+    assert report.advice == (FAILED_ADVICE,)
     assert report.blames_program == program
 
 
@@ -109,7 +109,7 @@ def test_a_rank_that_stays_behind_is_split_off_those_that_seem_to_do_the_same(wh
     assert len({(group.doing, group.label) for group in report.groups}) == 2
     assert report.short.startswith("Rank 9 (pod 9, GPU 0) stays behind in NCCL while 15 others ")
     assert report.verdict[0].startswith("Rank 9 (pod 9, GPU 0) on node-9 stays behind in NCCL while 15 others ")
-    assert report.advice[0] == BEHIND
+    assert report.advice[0] == BEHIND_ADVICE
 
 
 @pytest.mark.parametrize("where", [TEST, RECV, ITEM])
@@ -151,9 +151,9 @@ def test_advice_is_by_the_group_and_a_test_beside_a_training_does_not_replace_it
     processes = (*found.processes[:15], replace(found.processes[15], program="all_reduce_perf"))
     report = replace(found, processes=processes, pods=(PodTrace(15, "pod-15", "node-15", gdb="/usr/bin/gdb"),))
     assert [group.ranks for group in report.suspects] == [(14,)]
-    assert report.advice == (ADVICE[Activity.DATA],)
+    assert report.advice == (ACTIVITY_ADVICE[Activity.DATA],)
     assert not report.compiled
     nobody = replace(report, processes=(replace(processes[0], where=TEST, program="all_reduce_perf"), processes[1]))
-    assert nobody.advice[:2] == (ADVICE[Activity.COMPILED], ADVICE[Activity.COLLECTIVE])
+    assert nobody.advice[:2] == (ACTIVITY_ADVICE[Activity.COMPILED], ACTIVITY_ADVICE[Activity.COLLECTIVE])
     assert nobody.advice[2].startswith("C stacks: its image has no gdb")
     assert "no training" not in nobody.short

@@ -37,7 +37,7 @@ class Activity(StrEnum):
         return self in (Activity.DATA, Activity.CHECKPOINT, Activity.TEARDOWN, Activity.LOCK)
 
 
-ADVICE: dict[Activity, str] = {
+ACTIVITY_ADVICE: dict[Activity, str] = {
     Activity.DATA: "Data loader: look at the data set, at the storage that it is read from, and at the loader's "
     "workers (fewer of them, preprocessed data); then launch again. Other nodes seldom help.",
     Activity.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "

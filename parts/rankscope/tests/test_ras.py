@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.hang.nccl_ras import parse_ras
+import pytest
+
+from rankscope.nccl_ras import parse_ras
 
 if TYPE_CHECKING:
-    from console.hang.nccl_ras import RasReport
+    from rankscope.nccl_ras import RasReport
 
 HEAD = "NCCL version 2.28.9 compiled with CUDA 13.0\n"
 
@@ -114,3 +117,11 @@ def test_a_killed_rank_leaves_two_errors() -> None:
     )
     assert report.groups[0].errors == "INCOMPLETE,ERROR"
     assert report.words == "NCCL says ERROR and INCOMPLETE: rank 1 on 127.0.0.1 does not answer."
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for block in (Path(__file__).parents[1] / "README.md").read_text().split("```python\n")[1:]:
+        exec(block.partition("```")[0], {})
+    assert (
+        capsys.readouterr().out == "NCCL says MISMATCH: rank 1 on 10.0.0.2 has launched 10 AllReduce, the others 12.\n"
+    )

@@ -17,8 +17,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from console.decoding import RankNumber, Signed, Text
-from console.hang.collective_history import Call, RankHistory, collective_kind, find_mismatch
+from rankscope.collective_history import Call, RankHistory, collective_kind, find_mismatch
+from rankscope.decoding import RankNumber, Signed, Text
 from trainlog import format_ranges
 
 MAX_KINDS, MAX_HISTORY = 100, 501  # of a rank, and of one of its groups, as the script has them
@@ -74,7 +74,7 @@ class Desync(StrEnum):
     NO_DUMP = "no dump"  # those that the others wait for gave no dump
 
 
-ADVICE: dict[Desync, str] = {
+DESYNC_ADVICE: dict[Desync, str] = {
     Desync.MISSED: "Skipped collective: look at the line that calls it for a condition that differs between ranks, and "
     "have every rank of the group call it; where the stack below shows the rank stuck before it, look at that first.",
     Desync.STAGE: "Pipeline: look at the stack of that stage; the stages after it only wait for it.",

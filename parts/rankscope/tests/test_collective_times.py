@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from console.errors import Unreachable
-from console.hang.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, read_times
-from console.hang.flight_recorder import GroupRanks
-from console.hang.slow_rank_words import SLOW_ADVICE
-from console.hang.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
+from rankscope.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, read_times
+from rankscope.flight_recorder import GroupRanks
+from rankscope.slow_rank_words import SLOW_ADVICE
+from rankscope.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"
 
 
 def read_trials(path: Path) -> dict[str, dict[str, Any]]:
@@ -153,7 +152,7 @@ JUNK = [
 def test_pods_that_answer_junk_are_counted_and_the_others_judged(said: bytes) -> None:
     answers: dict[int, Any] = {number: msgspec.json.encode(pod) for number, pod in job({7: 3000}).items()}
     answers[3] = said
-    answers[2] = Unreachable("Pod 2 was not reached.")
+    answers[2] = "Pod 2 was not reached."
     report = read_times(answers, {})
     assert [each.rank for each in report.late] == [7]
     assert report.words.startswith("8 of 8 ranks told how long collectives took; 2 pods could not be asked: ")

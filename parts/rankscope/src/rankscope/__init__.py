@@ -1,0 +1,8 @@
+"""Answers of ranks that hang or are slow in, a verdict out: NCCL RAS, flight recorders, stacks, times of collectives.
+
+The stub beside this file lists the names; the module of each is imported when it is first used.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,46 @@
+"""Answers of pods become objects within bytes, items, depth and range.
+
+JSON is decoded into schemas whose numbers are finite and in their range, and only if its objects would take little
+memory. What is computed from it costs time that grows with the bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from rankscope.errors import UnreadableAnswer
+
+T = TypeVar("T")
+
+MAX_DECODED = 48 << 20  # bytes of memory; the times of 8 ranks in 20 groups take 15 MB
+_COSTS = {b"{": 160, b"[": 64, b",": 40}  # bytes of memory for each, as objects, lists and their elements
+MAX_PROCESSES = 64  # of a pod, as the scripts have it
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
+
+Text = Annotated[str, msgspec.Meta(max_length=2000)]  # the scripts cut theirs to some hundred characters
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]  # as many as a float holds: with more arithmetic fails
+Signed = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
+RankNumber = Annotated[int, msgspec.Meta(ge=0, lt=10_000_000)]  # the scripts read seven digits
+Percent = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
+
+
+def check_cost(data: bytes, what: str) -> None:
+    """UnreadableAnswer if JSON would take far more memory than such answers do. `what` begins the sentence."""
+    if sum(data.count(mark) * cost for mark, cost in _COSTS.items()) > MAX_DECODED:
+        raise UnreadableAnswer(f"{what} holds far more than is read here.")
+
+
+def decode_answer(output: bytes, kind: type[T], what: str) -> T:
+    """The last object in the JSON that a script of ours printed.
+
+    UnreadableAnswer if there is none, or it costs too much.
+    """
+    line = output[max(0, output.rfind(b"\n{") + 1) :]
+    check_cost(line, what)
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except UNREADABLE as error:
+        raise UnreadableAnswer(f"{what} cannot be parsed.") from error

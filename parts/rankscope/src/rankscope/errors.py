@@ -1,0 +1,9 @@
+"""The error of answers that are none."""
+
+
+class UnreadableAnswer(Exception):
+    """An answer that cannot be read, or that would cost too much: one sentence."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
