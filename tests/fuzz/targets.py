@@ -389,9 +389,10 @@ class Target:
     read: Callable[[bytes], object]
     seeds: list[bytes]
     grammar: Callable[[random.Random], bytes] | None = None
-    seconds: float = 2.0  # of processor time that an input may take
+    longest: int = 8 << 20  # bytes of an input: as many as a pod may print
 
 
+OWN = 200_000  # bytes of what a person writes, or what only the practice cluster reads
 KUBECONFIG = """
 current-context: c
 contexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]
@@ -426,7 +427,7 @@ TARGETS: dict[str, Target] = {
     ),
     "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE)),
     "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x")),
-    "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG)),
+    "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG), longest=OWN),
     "hang answers": Target(
         _hang, [*fixtures("h200/hang_rank*.json", 4000), grammar.hang(random.Random(1))], grammar.hang
     ),
@@ -445,9 +446,9 @@ TARGETS: dict[str, Target] = {
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
     "frames": Target(_frames, [websocket.frame(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"]),
-    "SPDY frames": Target(_spdy, SPDY, seconds=4.0),  # a million frames: it reads 3.6 MB/s, however they are cut
-    "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG)),
-    "helm lines": Target(_helm, texts(HELM)),
+    "SPDY frames": Target(_spdy, SPDY, longest=OWN),
+    "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG), longest=OWN),
+    "helm lines": Target(_helm, texts(HELM), longest=OWN),
     "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb")),
     "image names": Target(
         partial(_text, ImageReference.of), texts("us-docker.pkg.dev/p/r/i:1", "gcr.io/a/b@sha256:0", "a")
