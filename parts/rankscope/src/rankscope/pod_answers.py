@@ -78,10 +78,10 @@ class PodAnswer(msgspec.Struct):
             gdb=self.gdb,
         )
 
-    def add_stacks(self, said: PodAnswer | str, ranks: Collection[int]) -> PodAnswer:
+    def add_stacks(self, answer: PodAnswer | str, ranks: Collection[int]) -> PodAnswer:
         """Itself with the stacks of these ranks, or with why there are none."""
-        stacks = {} if isinstance(said, str) else {each.pid: each for each in said.processes}
-        why = said if isinstance(said, str) else "py-spy was not started: the process has gone, or the tool has"
+        stacks = {} if isinstance(answer, str) else {each.pid: each for each in answer.processes}
+        why = answer if isinstance(answer, str) else "py-spy was not started: the process has gone, or the tool has"
         processes = []
         for each in self.processes:
             if not each.asked and each.rank in ranks:
@@ -108,30 +108,30 @@ def refuse_foreign_ranks(answers: Answers[R]) -> list[tuple[R, PodAnswer | str]]
     A pod has as many ranks as the others, by its number. Where the launcher has numbered the ranks otherwise, as most
     pods then show, only a rank of which several pods tell is refused to those whose it is not by their number.
     """
-    told: dict[int, set[int]] = {}
+    claimed: dict[int, set[int]] = {}
     for rank, answer in answers:
         if isinstance(answer, PodAnswer):
             every = [*(each.rank for each in answer.processes), *(each.rank for each in answer.recorder)]
-            told[rank.number] = {each for each in every if each is not None}
-    told = {number: ranks for number, ranks in told.items() if ranks}
-    working = {rank.replicated_job for rank, _ in answers if rank.number in told}
+            claimed[rank.number] = {each for each in every if each is not None}
+    claimed = {number: ranks for number, ranks in claimed.items() if ranks}
+    working = {rank.replicated_job for rank, _ in answers if rank.number in claimed}
     first = min((rank.number for rank, _ in answers if rank.replicated_job in working), default=0)
-    sizes = {len(ranks) for ranks in told.values()} | {rank.gpus for rank, _ in answers if rank.gpus and told}
+    sizes = {len(ranks) for ranks in claimed.values()} | {rank.gpus for rank, _ in answers if rank.gpus and claimed}
 
     def own_ranks(number: int, size: int) -> range:
         return range((number - first) * size, (number - first + 1) * size)
 
     def count_at_home(size: int) -> int:
-        return sum(ranks <= set(own_ranks(number, size)) for number, ranks in told.items())
+        return sum(ranks <= set(own_ranks(number, size)) for number, ranks in claimed.items())
 
     size = max(sorted(sizes), key=count_at_home, default=0)
-    whole = {number for number, ranks in told.items() if len({each // size for each in ranks}) == 1}
-    by_number, in_blocks = 2 * count_at_home(size) > len(told), 2 * len(whole) >= len(told) or len(answers) == 1
+    whole = {number for number, ranks in claimed.items() if len({each // size for each in ranks}) == 1}
+    by_number, in_blocks = 2 * count_at_home(size) > len(claimed), 2 * len(whole) >= len(claimed) or len(answers) == 1
     most = max(sizes, default=0)
-    times = Counter(each for ranks in told.values() for each in ranks)
+    times = Counter(each for ranks in claimed.values() for each in ranks)
     found: list[tuple[R, PodAnswer | str]] = []
     for rank, answer in answers:
-        foreign = told.get(rank.number, set()).difference(own_ranks(rank.number, size))
+        foreign = claimed.get(rank.number, set()).difference(own_ranks(rank.number, size))
         if not by_number and (rank.number in whole or not in_blocks):
             foreign = {each for each in foreign if times[each] > 1 or each >= most * len(answers)}
         ranks = f"rank{'s' if len(foreign) > 1 else ''} {format_ranges(foreign)}"
@@ -201,9 +201,9 @@ def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
     return f"{last.removeprefix('Error: ').rstrip('.')}."
 
 
-def parse_or_explain(said: bytes | str) -> PodAnswer | str:
+def parse_or_explain(answer: bytes | str) -> PodAnswer | str:
     try:
-        return parse_answer(said) if isinstance(said, bytes) else said
+        return parse_answer(answer) if isinstance(answer, bytes) else answer
     except UnreadableAnswer as error:
         return str(error)
 

@@ -60,15 +60,15 @@ def query_service() -> str:
     try:
         with socket.create_connection(ras_address(), timeout=LIMIT) as door:
             door.sendall(QUERY)
-            said = []
+            pieces = []
             length = 0
             while length < MAX_OUTPUT:
                 more = door.recv(1 << 20)
                 if not more:
                     break
-                said.append(more)
+                pieces.append(more)
                 length += len(more)
-            return b"".join(said).decode("utf-8", "replace")
+            return b"".join(pieces).decode("utf-8", "replace")
     except ConnectionRefusedError:
         tool = shutil.which("ncclras")
         if not tool:
@@ -87,12 +87,12 @@ def count_behind(counts: dict[Any, int]) -> dict[Any, int]:
     return behind if 2 * len(behind) <= len(counts) else {}
 
 
-def read_json(told: dict[str, Any]) -> ParsedAnswer:
+def read_json(report: dict[str, Any]) -> ParsedAnswer:
     """Parse a JSON answer: operations and members of each communicator, and who is behind."""
     progress = {}
     behind = []
     members: dict[str, dict[Process, int]] = {}
-    for each in told["communicators"]:
+    for each in report["communicators"]:
         name = each["hash"] + "/" + each.get("secondary_hash", "")
         counts = {
             (rank["host"], rank["pid"], rank["nvml_dev"]): sum(rank["collective_counts"].values())
@@ -101,7 +101,7 @@ def read_json(told: dict[str, Any]) -> ParsedAnswer:
         progress[name] = max(counts.values(), default=0)
         behind.append((name, each["size"], count_behind(counts)))
         members[name] = {(rank["host"], rank["pid"], rank["nvml_dev"]): rank["rank"] for rank in each["ranks"]}
-    return progress, behind, members, told["ras"]["collection_time_sec"]
+    return progress, behind, members, report["ras"]["collection_time_sec"]
 
 
 GROUP = re.compile(r"\s*(\d+)\s+\d+\s+\d+\s+[\d-]+\s+(\d+)\s+\d+\s+[A-Z_]+\s+[A-Z_,]+\s*$")
@@ -177,9 +177,9 @@ class PollPrinter:
     def print_answer(self, text: str, at: float, took: float) -> None:
         form = "json" if text.find("{", 0, 200) >= 0 else "text"
         if form == "json":
-            told = json.loads(text[text.index("{") :])
-            version, found = told["nccl_version"], read_json(told)
-            size = max((each["size"] for each in told["communicators"]), default=0)
+            report = json.loads(text[text.index("{") :])
+            version, found = report["nccl_version"], read_json(report)
+            size = max((each["size"] for each in report["communicators"]), default=0)
         else:
             named = re.search(r"NCCL version (\S{1,40})", text)
             if not named:
@@ -218,8 +218,8 @@ class PollPrinter:
             self.processes[process] = len(self.processes)
             whole = max(members.values(), key=len, default={})
             belongs = [self.communicator_number(name) for name, several in members.items() if process in several]
-            said = [self.processes[process], *process, whole.get(process), belongs if form == "json" else None]
-            self.print_json({"process": said})
+            row = [self.processes[process], *process, whole.get(process), belongs if form == "json" else None]
+            self.print_json({"process": row})
         return self.processes[process]
 
 

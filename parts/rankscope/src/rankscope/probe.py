@@ -226,13 +226,13 @@ def query_ras() -> dict[str, str]:
         with socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=3) as door:
             door.settimeout(20)
             door.sendall(b"verbose status\n")
-            said = b""
-            while len(said) < 1 << 22:
+            received = b""
+            while len(received) < 1 << 22:
                 more = door.recv(65536)
                 if not more:
                     break
-                said += more
-        return {"text": said.decode("utf-8", "replace"), "why": ""}
+                received += more
+        return {"text": received.decode("utf-8", "replace"), "why": ""}
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return {"text": "", "why": getattr(error, "strerror", "") or str(error)}
 
@@ -418,14 +418,14 @@ def read_dump(path: str) -> dict[str, Any]:
     for place, each in enumerate(entries):
         known = several.setdefault(short(each["process_group"][0], 200), [])
         known.append(dict(operation(each), place=place, tensors=tensors(each)))
-    told = []
+    dumps = []
     for known in several.values():
         undone = [each for each in known[:-KEPT] if each["state"] != "completed"]
-        told += undone[:UNDONE] + known[-KEPT:]
-    told.sort(key=lambda each: each["place"])
+        dumps += undone[:UNDONE] + known[-KEPT:]
+    dumps.sort(key=lambda each: each["place"])
     kinds: dict[tuple[str, ...], int] = {}
     history = {name: list_history(known, kinds) for name, known in several.items()}
-    operations = [{name: fact for name, fact in each.items() if name not in ("place", "tensors")} for each in told]
+    operations = [{name: fact for name, fact in each.items() if name not in ("place", "tensors")} for each in dumps]
     return {"version": version, "groups": groups, "operations": operations, "kinds": list(kinds), "history": history}
 
 
@@ -479,8 +479,8 @@ def tensors(each: dict[str, Any]) -> str:
     kinds = [
         [short(one, 20) for one in each.get(name, [])[:MOST_TENSORS]] for name in ("input_dtypes", "output_dtypes")
     ]
-    told = json.dumps(sizes + kinds, separators=(",", ":"))
-    return told if len(told) <= MOST_TENSORS else ""
+    text = json.dumps(sizes + kinds, separators=(",", ":"))
+    return text if len(text) <= MOST_TENSORS else ""
 
 
 def find_links() -> list[list[Any]]:
@@ -492,22 +492,22 @@ def find_links() -> list[list[Any]]:
         door.sendall(header.pack(header.size + len(query), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 1, 0) + query)
         found: dict[str, list[list[Any]]] = {}
         while True:
-            said, at = door.recv(1 << 18), 0
-            while at + header.size <= len(said):
-                length, kind = header.unpack_from(said, at)[:2]
+            received, at = door.recv(1 << 18), 0
+            while at + header.size <= len(received):
+                length, kind = header.unpack_from(received, at)[:2]
                 if kind != SOCK_DIAG_BY_FAMILY:
                     return [sorted(several)[len(several) // 2] for several in list(found.values())[:MOST_LINKS]]
-                read_link(said[at + header.size : at + length], found)
+                read_link(received[at + header.size : at + length], found)
                 at += (length + 3) & ~3
 
 
-def read_link(told: bytes, found: dict[str, list[list[Any]]]) -> None:
+def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
     """Add what the kernel tells of one connection to those of its peer."""
-    peer, at = socket.inet_ntop(socket.AF_INET, told[24:28]), 72
-    while at + 4 <= len(told):
-        length, kind = struct.unpack_from("=HH", told, at)
+    peer, at = socket.inet_ntop(socket.AF_INET, message[24:28]), 72
+    while at + 4 <= len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
         if kind == TCP_INFO and length >= 4 + 152:
-            trip, sent, least = (struct.unpack_from(form, told, at + 4 + place)[0]
+            trip, sent, least = (struct.unpack_from(form, message, at + 4 + place)[0]
                                  for form, place in (("=I", 68), ("=Q", 120), ("=I", 148)))  # fmt: skip
             if sent >= MUCH_SENT:
                 found.setdefault(peer, []).append([peer, trip, least])
@@ -533,39 +533,39 @@ def read_boot_id() -> str:
 def tell_times(seconds: float) -> None:
     """Print how long the last collectives of each rank took, and the state of the pod's links."""
     every = [each for each in working_processes(read_all_processes()) if each["rank"] is not None]
-    told: dict[str, Any] = {"ranks": [{"rank": each["rank"], "why": "it has no pipe of its flight recorder"}
+    answer: dict[str, Any] = {"ranks": [{"rank": each["rank"], "why": "it has no pipe of its flight recorder"}
                                       for each in every if not each["env"].get(PIPE)]}  # fmt: skip
     listening = [each for each in every if each["env"].get(PIPE)]
     with ThreadPoolExecutor(1 + len(listening)) as pool:
-        told["ranks"] += pool.map(lambda each: recorder(each, lambda path: read_times(path, seconds)), listening)
+        answer["ranks"] += pool.map(lambda each: recorder(each, lambda path: read_times(path, seconds)), listening)
     try:
-        told["links"] = find_links()
+        answer["links"] = find_links()
     except OSError as error:
-        told["no_links"] = str(error)
-    told["rdma"] = read_rdma_state()
-    told["clock"] = read_boot_id()
-    json.dump(told, sys.stdout)
+        answer["no_links"] = str(error)
+    answer["rdma"] = read_rdma_state()
+    answer["clock"] = read_boot_id()
+    json.dump(answer, sys.stdout)
 
 
 def tell_stacks(ranks: set[int]) -> None:
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
-    told = []
+    answers = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         dumps = pool.map(lambda each: dump_stacks(tool, each), found if tool else [])
-        told = [{"pid": each["pid"], "dump": dump, "error": error} for each, (dump, error) in zip(found, dumps)]
-    json.dump({"processes": told}, sys.stdout)
+        answers = [{"pid": each["pid"], "dump": dump, "error": error} for each, (dump, error) in zip(found, dumps)]
+    json.dump({"processes": answers}, sys.stdout)
 
 
 def tell_samples(seconds: float, ranks: set[int]) -> None:
     """Print where the main threads of these ranks are, as py-spy finds them for so long."""
     found = [each for each in working_processes(read_all_processes()) if each["rank"] in ranks and not each["program"]]
     tool = find_py_spy(found)
-    told: list[dict[str, Any]] = [{"rank": each["rank"], "why": "there is no py-spy in its pod"} for each in found]
+    answers: list[dict[str, Any]] = [{"rank": each["rank"], "why": "there is no py-spy in its pod"} for each in found]
     if tool:
         with ThreadPoolExecutor(1 + len(found)) as pool:
-            told = list(pool.map(lambda each: sample(tool, each, seconds), found))
-    json.dump({"ranks": told}, sys.stdout)
+            answers = list(pool.map(lambda each: sample(tool, each, seconds), found))
+    json.dump({"ranks": answers}, sys.stdout)
 
 
 def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -581,20 +581,20 @@ def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
             capture_output=True, timeout=seconds + DUMP_LIMIT, check=False,
         )  # fmt: skip
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            why = next((line for line in said if line.startswith("Error: ")), (said or ["py-spy failed"])[0])
+            messages = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            why = next((line for line in messages if line.startswith("Error: ")), (messages or ["py-spy failed"])[0])
             return {"rank": each["rank"], "why": why[:200]}
         lines = read_file(path, MOST_SAMPLED).decode("utf-8", "replace").splitlines()
     except (OSError, subprocess.SubprocessError) as error:
         return {"rank": each["rank"], "why": str(error)[:200]}
     finally:
         os.unlink(path)
-    told = []
+    stacks = []
     for thread, _, calls in (line.partition(";") for line in lines):
         calls, _, count = calls.rpartition(" ")
         if thread.endswith(": MainThread") and count.isdigit():
-            told.append([int(count), ";".join(calls.split(";")[-MOST_CALLS:])])
-    return {"rank": each["rank"], "stacks": sorted(told, reverse=True)[:MOST_STACKS]}
+            stacks.append([int(count), ";".join(calls.split(";")[-MOST_CALLS:])])
+    return {"rank": each["rank"], "stacks": sorted(stacks, reverse=True)[:MOST_STACKS]}
 
 
 SAMPLES_A_SECOND = 20
@@ -638,19 +638,19 @@ def main() -> None:
         dumps = [pool.submit(dump_stacks, tool, each) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()
-        told = {
+        answer = {
             "py_spy": tool,
             "master": meeting.result(),
             "rdma": read_rdma_state(),
         }
-        told["recorder"] = [job.result() for job in records]
+        answer["recorder"] = [job.result() for job in records]
     for each in spared:
         each["asked"] = False
     for each in found + starters:
         each.pop("env", None)
         each.pop("argv", None)
-    told.update(processes=found, launchers=starters, gdb="" if "A4_PROC" in os.environ else shutil.which("gdb") or "")
-    json.dump(told, sys.stdout)
+    answer.update(processes=found, launchers=starters, gdb="" if "A4_PROC" in os.environ else shutil.which("gdb") or "")
+    json.dump(answer, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -62,11 +62,11 @@ def describe_analysis(report: HangReport) -> str:
         return ""
     suspects = sorted({rank for group in report.suspects for rank in group.ranks})
     named = report.recorded.ranks if report.recorded is not None else suspects
-    told = {dump.rank for dump in report.dumps if dump.history}
-    said = report.analysis.compare([rank for rank in named if rank in told])
-    deaf = [rank for rank in named if rank not in told]
+    with_dump = {dump.rank for dump in report.dumps if dump.history}
+    sentence = report.analysis.compare([rank for rank in named if rank in with_dump])
+    deaf = [rank for rank in named if rank not in with_dump]
     several = "s" if len(deaf) > 1 else ""
-    return f"{said} It knows nothing of rank{several} {format_ranges(deaf)}, without a dump." if deaf else said
+    return f"{sentence} It knows nothing of rank{several} {format_ranges(deaf)}, without a dump." if deaf else sentence
 
 
 def format_analysis_lines(report: HangReport) -> list[str]:
@@ -106,10 +106,10 @@ def format_stack_lines(process: TracedProcess) -> list[str]:
 
 
 def format_kernel_state(process: TracedProcess | MpiLauncher) -> list[str]:
-    said = [f"pid {process.pid}", f"state {process.state or '?'}"]
-    said += [f"in the kernel at {process.wchan}"] if process.wchan else []
-    said += [f"{process.threads} thread{'s' if process.threads > 1 else ''}"] if process.threads else []
-    return said + ([f"cpu {process.cpu:.0f} %"] if process.cpu is not None else [])
+    facts = [f"pid {process.pid}", f"state {process.state or '?'}"]
+    facts += [f"in the kernel at {process.wchan}"] if process.wchan else []
+    facts += [f"{process.threads} thread{'s' if process.threads > 1 else ''}"] if process.threads else []
+    return facts + ([f"cpu {process.cpu:.0f} %"] if process.cpu is not None else [])
 
 
 def format_pod_lines(report: HangReport) -> list[str]:

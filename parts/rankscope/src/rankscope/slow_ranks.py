@@ -141,10 +141,10 @@ class SlowReport:
     def advice(self) -> tuple[str, ...]:
         """What to do next, by the causes of the slow ranks, the slowest first."""
         if self.suspects and not self.slow:
-            said = [LOOK_LONGER if self.timed else ASK_RECORDERS]
+            sentences = [LOOK_LONGER if self.timed else ASK_RECORDERS]
         else:
-            said = [SLOW_ADVICE[each.cause].replace("RANK", str(each.rank)) for each in self.slow]
-        return tuple(each.replace("JOB", self.job or "JOB") for each in dict.fromkeys(said))
+            sentences = [SLOW_ADVICE[each.cause].replace("RANK", str(each.rank)) for each in self.slow]
+        return tuple(each.replace("JOB", self.job or "JOB") for each in dict.fromkeys(sentences))
 
     @property
     def words(self) -> tuple[str, ...]:

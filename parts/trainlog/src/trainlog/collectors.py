@@ -75,16 +75,16 @@ class CollectorUnwrapper:
         data = self._detect_encoding() if not self._begun else b""
         if self._decoder is not None:
             data += self._decoder.decode(b"", True).encode()
-        said = self._unwrap(data) if not self._plain else data
+        rest_text = self._unwrap(data) if not self._plain else data
         if self._whole is not None:
-            return said + _text_of_json_array(bytes(self._whole))
+            return rest_text + _text_of_json_array(bytes(self._whole))
         rest, self._rest = self._rest, b""
         if self._plain:
-            return said + rest
+            return rest_text + rest
         if rest:
-            said += self._unwrap_line(rest)
-        said += self._detect_wrapping(over=True)
-        return said + (self._wrap.flush() if self._wrap else b"")
+            rest_text += self._unwrap_line(rest)
+        rest_text += self._detect_wrapping(over=True)
+        return rest_text + (self._wrap.flush() if self._wrap else b"")
 
     def _detect_encoding(self) -> bytes:
         """Detect the encoding: UTF-16 by its byte order mark or by zeros in every second byte, else UTF-8."""
@@ -108,17 +108,17 @@ class CollectorUnwrapper:
         data = self._rest + data
         cut = data.rfind(b"\n") + 1
         self._rest = data[cut:]
-        said, at = [], 0
+        unwrapped, at = [], 0
         while at < cut and not self._plain:
             end = data.index(b"\n", at) + 1
-            said.append(self._unwrap_line(data[at:end]))
+            unwrapped.append(self._unwrap_line(data[at:end]))
             at = end
         drawn = self._wrap is None and b"\r" in self._rest[:-1]  # a progress bar, which no collector splits
         if self._plain or drawn or len(self._rest) > _LONGEST:
-            said.append(data[at:cut] + self._rest)
+            unwrapped.append(data[at:cut] + self._rest)
             self._rest = b""
             self._plain = self._plain or self._wrap is None
-        return b"".join(said)
+        return b"".join(unwrapped)
 
     def _unwrap_line(self, line: bytes) -> bytes:
         if self._wrap is not None:
@@ -208,15 +208,15 @@ class _SortedRecords:
         # The text as lines with [pod/NAME] in front of each
         lines = text.removesuffix("\n").split("\n")
         label = f"[pod/{pod}] " if pod else ""
-        said = "\n".join(f"{label}{line}" if line.strip() else line for line in lines).encode("utf-8", "replace")
-        said = said if len(said) >= _SPLIT and not text.endswith("\n") else said + b"\n"
+        labelled = "\n".join(f"{label}{line}" if line.strip() else line for line in lines).encode("utf-8", "replace")
+        labelled = labelled if len(labelled) >= _SPLIT and not text.endswith("\n") else labelled + b"\n"
         if self._forward is None and self._time and time and time != self._time:
             self._forward = time > self._time
         self._time = time or self._time
         if self._forward or not time:
-            return self.flush() + said if self._forward else said
-        self._kept.append(said)
-        self._size += len(said)
+            return self.flush() + labelled if self._forward else labelled
+        self._kept.append(labelled)
+        self._size += len(labelled)
         return self.flush() if self._size > MAX_DOCUMENT_BYTES else b""
 
     def flush(self) -> bytes:
@@ -282,11 +282,11 @@ class _AnsibleUnwrapper:
 
     def _unwrap_object(self, text: str) -> bytes:
         """Unwrap an Ansible result that is on one line."""
-        said = _parse_record(text.encode())
-        if said is None:
+        record = _parse_record(text.encode())
+        if record is None:
             return b""
         for name in ("stdout_lines", "msg", "stdout"):
-            lines = said.get(name)
+            lines = record.get(name)
             if isinstance(lines, list) and lines:
                 return b"".join(self._label_lines(str(each)) for each in lines)
             if isinstance(lines, str) and lines:
@@ -358,10 +358,10 @@ def _parse_record(line: bytes) -> dict[str, Any] | None:
     if len(line) > _LONGEST:
         return None
     try:
-        said = msgspec.json.decode(line)
+        record = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return said if isinstance(said, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def _record_text(record: dict[str, Any]) -> str | None:
@@ -410,20 +410,20 @@ def _split_cells(row: str) -> list[str]:
 def _text_of_json_array(data: bytes) -> bytes:
     """The texts of a JSON array of records or lines; other bytes are returned unchanged."""
     try:
-        said = msgspec.json.decode(data)
+        entries = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return data
-    if not isinstance(said, list) or not said:
+    if not isinstance(entries, list) or not entries:
         return data
-    if all(isinstance(each, str) for each in said):
-        return b"".join(each.encode("utf-8", "replace") + b"\n" for each in said)
-    records, texts = _SortedRecords(), [(each, _record_text(each)) for each in said if isinstance(each, dict)]
-    told = [
+    if all(isinstance(each, str) for each in entries):
+        return b"".join(each.encode("utf-8", "replace") + b"\n" for each in entries)
+    records, texts = _SortedRecords(), [(each, _record_text(each)) for each in entries if isinstance(each, dict)]
+    rendered = [
         records.add_record(text, _first_field(each, _TIMES), _first_field(each, _PODS))
         for each, text in texts
         if text is not None
     ]
-    return b"".join(told) + records.flush() if told else data
+    return b"".join(rendered) + records.flush() if rendered else data
 
 
 def _decode_escapes(text: str) -> str:

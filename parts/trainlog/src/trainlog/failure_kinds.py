@@ -67,15 +67,15 @@ def group_sentences(failures: Iterable[LogFailure]) -> list[str]:
 
 def _format_group(group: list[LogFailure]) -> str:
     first = group[0]
-    said = first.sentence
+    sentence = first.sentence
     ranks = sorted({each.rank for each in group if each.rank is not None})
     hosts = list(dict.fromkeys(each.host for each in group if each.host))
     if len(ranks) > 1:
-        said = f"ranks {format_ranges(ranks)}: {first.text}"
+        sentence = f"ranks {format_ranges(ranks)}: {first.text}"
     elif len(hosts) > 1:
         more = f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else ""
-        said = f"on {', '.join(hosts[:_NAMED])}{more}: {first.text}"
-    return f"line {first.line:,}: {said}." + (f" {first.hint}" if first.hint else "")
+        sentence = f"on {', '.join(hosts[:_NAMED])}{more}: {first.text}"
+    return f"line {first.line:,}: {sentence}." + (f" {first.hint}" if first.hint else "")
 
 
 HINTS = {

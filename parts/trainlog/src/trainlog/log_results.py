@@ -159,8 +159,8 @@ class LogResults:
     @property
     def unreadable(self) -> dict[str, UnparsedLines]:
         """Counts of lines that look like a row ("nccl") or a step ("training") but could not be parsed."""
-        told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
-        return {what: each for what, each in told.items() if each is not None}
+        counts = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
+        return {what: each for what, each in counts.items() if each is not None}
 
     @property
     def failures(self) -> tuple[LogFailure, ...]:

@@ -30,8 +30,8 @@ class Pattern:
             self._pattern: Any = re2.compile(f"(?m){text}", options)
         except re2.error as error:
             why = error.args[0] if error.args else error
-            said = why.decode() if isinstance(why, bytes) else str(why)
-            raise ValueError(said.replace("(?m)", "", 1)) from None
+            message = why.decode() if isinstance(why, bytes) else str(why)
+            raise ValueError(message.replace("(?m)", "", 1)) from None
         self.groups: tuple[str, ...] = tuple(self._pattern.groupindex)
 
     def search(self, text: str) -> tuple[int, dict[str, str]] | None:

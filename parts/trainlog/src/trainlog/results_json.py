@@ -35,8 +35,8 @@ def nccl_test_json(test: NcclTest) -> dict[str, Any]:
 def step_json(step: Step) -> dict[str, Any]:
     *numbers, nan, warm_up, others = step
     extra = {name: json_number(value) for name, value in others.items()} | ({"warm_up": True} if warm_up else {})
-    said: dict[str, Any] = dict(zip(step._fields, map(json_number, numbers), strict=False))
-    return said | {"nan": nan, "extra": extra}
+    members: dict[str, Any] = dict(zip(step._fields, map(json_number, numbers), strict=False))
+    return members | {"nan": nan, "extra": extra}
 
 
 def iter_json(reading: LogResults) -> Iterator[bytes]:
@@ -66,9 +66,9 @@ def _tests(reading: LogResults) -> Iterator[Iterable[bytes]]:
     whole = [(reading.from_json, reading.from_json.rows)] if reading.from_json else []
     grown = ((each.to_test(with_rows=False), each.rows) for each in reading.growing_tests)
     for test, rows in chain(whole, grown):
-        said = nccl_test_json(test)
-        before = {key: said[key] for key in ("program", "version", "ranks")}
-        after = {key: value for key, value in said.items() if key not in before and key != "rows"}
+        members = nccl_test_json(test)
+        before = {key: members[key] for key in ("program", "version", "ranks")}
+        after = {key: value for key, value in members.items() if key not in before and key != "rows"}
         rows_json = _array_of(rows, indent="      ")
         yield chain([b"{" + _members(before) + b', "rows": '], rows_json, [b", " + _members(after) + b"}"])
 
@@ -111,9 +111,9 @@ def _json_steps(steps: list[Step]) -> list[Any]:
     return list(map(_Step, *columns[:10], columns[11]))
 
 
-def _members(said: dict[str, Any]) -> bytes:
+def _members(members: dict[str, Any]) -> bytes:
     """The members of a JSON object, without braces."""
-    return b", ".join(_encode(key) + b": " + _encode(value) for key, value in said.items())
+    return b", ".join(_encode(key) + b": " + _encode(value) for key, value in members.items())
 
 
 def _array(items: Iterable[Iterable[bytes]], indent: str = "    ") -> Iterator[bytes]:
@@ -128,10 +128,10 @@ def _array(items: Iterable[Iterable[bytes]], indent: str = "    ") -> Iterator[b
 
 
 def _array_of(
-    values: Iterable[Any], said: Callable[[list[Any]], list[Any]] = list, *, indent: str = "    "
+    values: Iterable[Any], encodable: Callable[[list[Any]], list[Any]] = list, *, indent: str = "    "
 ) -> Iterator[bytes]:
     """The values as a JSON array, one per line; `said` makes some of them at once into what is encoded."""
     rest, between = iter(values), f",\n{indent}".encode()
     pieces = iter(lambda: list(islice(rest, _AT_ONCE)), [])
     # A line end within a text is written as two letters.
-    return _array(([_encode_lines(said(piece))[:-1].replace(b"\n", between)] for piece in pieces), indent)
+    return _array(([_encode_lines(encodable(piece))[:-1].replace(b"\n", between)] for piece in pieces), indent)

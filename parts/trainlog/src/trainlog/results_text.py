@@ -38,16 +38,16 @@ class ResultsPrinter:
         tests = reading.growing_tests
         for at in range(self._first, len(tests)):
             test = tests[at]
-            told = self._rows.get(at, 0)
+            printed = self._rows.get(at, 0)
             over = (test.finished or test.error) and at not in self._done
             begins = at not in self._rows and (test.rows or over)
             known = test.to_test(with_rows=False) if begins or over else NcclTest()
             if begins:
                 self._print(_test_title(known))
-            if len(test.rows) > told:
-                if not told:
+            if len(test.rows) > printed:
+                if not printed:
                     self._print(_ROW_TITLES)
-                for piece in test.rows.chunks(told):
+                for piece in test.rows.chunks(printed):
                     self._print("\n".join(_rows(piece)))
             if test.rows or over:
                 self._rows[at] = len(test.rows)
@@ -64,11 +64,11 @@ class ResultsPrinter:
             self._steps.append(0)
             self._print(f"training: {run.format}")
         self._print_repeated_steps(at, run)
-        told = len(run.steps) - (run.is_number_uncertain and not ended)
-        if self._steps[at] < told:
-            for piece in run.steps.chunks(self._steps[at], told):
+        settled = len(run.steps) - (run.is_number_uncertain and not ended)
+        if self._steps[at] < settled:
+            for piece in run.steps.chunks(self._steps[at], settled):
                 self._print("\n".join(_steps(piece)))
-        self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
+        self._steps[at] = max(self._steps[at], settled)  # a step that was told may be open again
 
     def _print_repeated_steps(self, at: int, run: RunReader) -> None:
         """Print steps again that were repeated after a rollback."""
@@ -87,10 +87,10 @@ class ResultsPrinter:
                 if at not in self._rows:
                     self._print(_test_title(test.to_test(with_rows=False)))
                 self._print(_test_end(test.to_test(with_rows=False), len(test.rows)))
-        said = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
-        said += [*_failures(reading), *([reading.ended] if reading.ended else ())]
-        said += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
-        for each in said:
+        lines = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
+        lines += [*_failures(reading), *([reading.ended] if reading.ended else ())]
+        lines += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
+        for each in lines:
             self._print(each)
         if not reading.has_results:
             self._print(
@@ -105,10 +105,10 @@ class ResultsPrinter:
 
 
 def _failures(reading: LogResults) -> list[str]:
-    said = [f"failure: {each}" for each in group_sentences(reading.failures)]
-    rest = max(0, len(said) - SAID) + reading.more_failures
+    lines = [f"failure: {each}" for each in group_sentences(reading.failures)]
+    rest = max(0, len(lines) - SAID) + reading.more_failures
     more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
-    return [*said[:SAID], *([more] if rest else ())]
+    return [*lines[:SAID], *([more] if rest else ())]
 
 
 def _score(score: EvalScore) -> str:
@@ -119,13 +119,13 @@ def _score(score: EvalScore) -> str:
 
 
 def _stacks(process: ProcessStacks) -> str:
-    said = [f"process {'without a number' if process.pid is None else process.pid}: {process.command}".rstrip(" :")]
-    said += [f"  could not be read: {process.error}"] if process.error else []
+    lines = [f"process {'without a number' if process.pid is None else process.pid}: {process.command}".rstrip(" :")]
+    lines += [f"  could not be read: {process.error}"] if process.error else []
     for thread in process.threads:
         state = f" ({', '.join(thread.state)})" if thread.state else ""
-        said.append(f"  {thread.name or thread.id}{state}")
-        said += [f"    {each.function} ({each.file}{f':{each.line}' if each.line else ''})" for each in thread.frames]
-    return "\n".join(said)
+        lines.append(f"  {thread.name or thread.id}{state}")
+        lines += [f"    {each.function} ({each.file}{f':{each.line}' if each.line else ''})" for each in thread.frames]
+    return "\n".join(lines)
 
 
 def _test_title(test: NcclTest) -> str:
@@ -157,17 +157,17 @@ _SHAPES: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
 
 def _steps(steps: PackedSteps | list[Step]) -> Iterable[str]:
     columns = steps.columns if isinstance(steps, PackedSteps) and steps.whole else {}
-    said = tuple([name in columns for name in Step._fields[:_LAST]])
-    if not any(said) or "nan" in columns or "warm_up" in columns or any(columns.get("skipped", ())):
+    known = tuple([name in columns for name in Step._fields[:_LAST]])
+    if not any(known) or "nan" in columns or "warm_up" in columns or any(columns.get("skipped", ())):
         return map(_step, steps)
-    form, _ = _SHAPES.get(said) or _shape(said)
+    form, _ = _SHAPES.get(known) or _shape(known)
     figures = [columns[name] for name in Step._fields[:_LAST] if name in columns]
     return map(form.__mod__, zip(*figures, strict=True))
 
 
 def _step(step: Step) -> str:
-    said = tuple([value is not None for value in step[:_LAST]])
-    form, values = _SHAPES.get(said) or _shape(said)
+    known = tuple([value is not None for value in step[:_LAST]])
+    form, values = _SHAPES.get(known) or _shape(known)
     words: str = form % values(step)
     if step[8] or step[9] or step[10]:
         words = "  ".join(
@@ -176,22 +176,22 @@ def _step(step: Step) -> str:
     return words
 
 
-def _shape(said: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
+def _shape(known_figures: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
     """The line format, and the function for its values, of steps with the same known figures."""
-    at = ("%s" if said[0] else "-") + ("/%s" if said[1] else "")
-    form = "  ".join([at, *(form for form, known in zip(_FORMS, said[_FIRST:], strict=True) if known)])
-    places = [place for place, known in enumerate(said) if known]
-    _SHAPES[said] = form, itemgetter(*places) if places else lambda _: ()
-    return _SHAPES[said]
+    at = ("%s" if known_figures[0] else "-") + ("/%s" if known_figures[1] else "")
+    form = "  ".join([at, *(form for form, known in zip(_FORMS, known_figures[_FIRST:], strict=True) if known)])
+    places = [place for place, known in enumerate(known_figures) if known]
+    _SHAPES[known_figures] = form, itemgetter(*places) if places else lambda _: ()
+    return _SHAPES[known_figures]
 
 
 def _run_end(run: RunReader) -> str:
     last = run.steps[-1] if run.steps else None
     steps, restarts = _count(len(run.steps), "step"), _count(len(run.rewinds), "restart")
-    said = f"{run.format}: {steps}, {restarts}, {run.steps.nans:,} with NaN"
+    summary = f"{run.format}: {steps}, {restarts}, {run.steps.nans:,} with NaN"
     if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:
-        return said
-    return f"{said}, ended at step {last.step:,} of {last.total:,}"
+        return summary
+    return f"{summary}, ended at step {last.step:,} of {last.total:,}"
 
 
 def _count(amount: int, noun: str) -> str:

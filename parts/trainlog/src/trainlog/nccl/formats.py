@@ -191,21 +191,21 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
     if not text.startswith("{") or _RESULTS not in text or '"nccl_version"' not in text:
         return None
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return _parse_truncated_json(text)
-    if not isinstance(said, dict) or not isinstance(said.get("results"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("results"), list):
         return None
-    bounds, average = _sub_object(said, "out_of_bounds"), _sub_object(said, "average_bus_bandwidth")
-    error, rows, args = _json_error(said.get("errors")), _parse_json_rows(said["results"]), said.get("args")
+    bounds, average = _sub_object(document, "out_of_bounds"), _sub_object(document, "average_bus_bandwidth")
+    error, rows, args = _json_error(document.get("errors")), _parse_json_rows(document["results"]), document.get("args")
     program = args[0] if isinstance(args, list) and args else None
-    version = said.get("nccl_tests_version")
-    version = _sub_object(said, "config").get("version") if version is None else version
+    version = document.get("nccl_tests_version")
+    version = _sub_object(document, "config").get("version") if version is None else version
     failed = error is not None or "false" in {_json_text(bounds.get("okay")), _json_text(average.get("okay"))}
     return NcclTest(
         program=program.rpartition("/")[2] if isinstance(program, str) else None,
         version=str(version) if isinstance(version, (str, int)) else None,
-        ranks=_json_rank_count(said.get("config")),
+        ranks=_json_rank_count(document.get("config")),
         rows=rows,
         avg_busbw=_json_float(average.get("bandwidth")),
         out_of_bounds=_json_int(bounds.get("count")),
@@ -244,12 +244,12 @@ def _parse_json_rows(results: list[Any]) -> tuple[NcclRow, ...]:
     return tuple(rows)
 
 
-def _parse_json_half(said: Any) -> NcclHalf | None:
-    if not isinstance(said, dict):
+def _parse_json_half(half: Any) -> NcclHalf | None:
+    if not isinstance(half, dict):
         return None
-    time = _json_float(said.get("time", said.get("cpu_time")))
+    time = _json_float(half.get("time", half.get("cpu_time")))
     return NcclHalf(
-        time, _json_float(said.get("alg_bw")), _json_float(said.get("bus_bw")), _json_int(said.get("nwrong"))
+        time, _json_float(half.get("alg_bw")), _json_float(half.get("bus_bw")), _json_int(half.get("nwrong"))
     )
 
 
@@ -257,8 +257,8 @@ def _has_wrong_elements(rows: tuple[NcclRow, ...]) -> bool:
     return any(half.wrong for row in rows for half in (row.out_of_place, row.in_place) if half)
 
 
-def _sub_object(said: dict[str, Any], key: str) -> dict[str, Any]:
-    part = said.get(key)
+def _sub_object(document: dict[str, Any], key: str) -> dict[str, Any]:
+    part = document.get(key)
     return part if isinstance(part, dict) else {}
 
 
@@ -283,8 +283,8 @@ def _json_int(value: Any) -> int | None:
 
 def _json_error(errors: Any) -> str | None:
     """The error texts joined; None if nothing failed, which the JSON shows as an empty text."""
-    told = [text for text in (str(each).strip() for each in errors) if text] if isinstance(errors, list) else []
-    return "; ".join(told) or None
+    messages = [text for text in (str(each).strip() for each in errors) if text] if isinstance(errors, list) else []
+    return "; ".join(messages) or None
 
 
 def _json_rank_count(config: Any) -> int | None:

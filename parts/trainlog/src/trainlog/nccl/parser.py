@@ -202,23 +202,23 @@ class ProcessParser:
         if (words := _find_words(text)) is None:
             return None
         what, found = words
-        said = next((each for each in found if each), "")
+        word = next((each for each in found if each), "")
         match what:
             case "version" | "program" | "settings":
-                return self._set_announced(what, said)
+                return self._set_announced(what, word)
             case "rank":
-                return self._add_rank(int(said))
+                return self._add_rank(int(word))
             case "table":
-                return self._begin_table(Units(said == "bytes", text.rstrip().endswith(_ERRORS)))
+                return self._begin_table(Units(word == "bytes", text.rstrip().endswith(_ERRORS)))
             case "bounds" | "average":
-                return self._parse_footer(what, said, failed=found[1] == "FAILED")
+                return self._parse_footer(what, word, failed=found[1] == "FAILED")
             case "ended":
                 return self._conclude_test(found[0])
             case "error" if run := self.open[0] if self.open else self._last:
-                run.error = run.error or said
+                run.error = run.error or word
                 return run
             case "command":
-                self._command = said
+                self._command = word
         return None
 
     def _set_announced(self, what: str, value: str) -> GrowingTest:
@@ -387,7 +387,7 @@ class NcclParser:
 
     def _parse_comments(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Parse the consecutive comment lines (starting with `#`) at `at`; returns their end."""
-        said, size = False, len(block)
+        is_changed, size = False, len(block)
         while at < size and block[at] == _MARK:
             self._puzzle.set_offset(at)
             end = block.index(b"\n", at)
@@ -396,10 +396,10 @@ class NcclParser:
                 continue
             if run := self._parse_line(raw):
                 changed[run] = None
-                said = True
+                is_changed = True
             elif len(self._mute) < _MUTE and _says_nothing(raw.decode("utf-8", "replace")):
                 self._mute.add(raw)
-        if said:
+        if is_changed:
             self._busy = any(stream.open for stream in self._streams.values())
             self._reach = _LEAST
         return at

@@ -372,9 +372,9 @@ class TrainingParser:
         if self._wrapped and _PAIRED.match(text) and len(self._wrapped) < _JOINED:
             self._wrapped.append(text.strip())
             return True
-        if self._block and (said := self._block.add_line(text)):
-            if isinstance(said, StepReport):
-                self._add_report(said, "")
+        if self._block and (added := self._block.add_line(text)):
+            if isinstance(added, StepReport):
+                self._add_report(added, "")
             return True
         if not (isinstance(self._block, MultilineReport) and self._block.may_continue(text)):
             self._close_open_report()

@@ -122,16 +122,16 @@ def shorten_iteration_line(text: str) -> str:
     if start is None or len(found) != 1:
         return ""
     step = found[0].step
-    said = [
+    figures = [
         f"it {step.step}/{step.total}",
         f"loss {'nan' if step.loss is None else f'{step.loss:.3f}' if step.loss >= TINY else f'{step.loss:.2e}'}",
     ]
-    said += [f"gn {step.grad_norm:.2f}"] if step.grad_norm is not None else []
-    said += [f"{step.step_time_s:.2f} s"] if step.step_time_s is not None else []
-    said += [f"{step.tflops_per_gpu:.0f} TF"] if step.tflops_per_gpu is not None else []
-    said += [f"{step.skipped} skipped"] if step.skipped else []
+    figures += [f"gn {step.grad_norm:.2f}"] if step.grad_norm is not None else []
+    figures += [f"{step.step_time_s:.2f} s"] if step.step_time_s is not None else []
+    figures += [f"{step.tflops_per_gpu:.0f} TF"] if step.tflops_per_gpu is not None else []
+    figures += [f"{step.skipped} skipped"] if step.skipped else []
     before = _DATE.sub("", text[: start.start()]).strip()
-    return "  ".join([before, *said] if before else said)
+    return "  ".join([before, *figures] if before else figures)
 
 
 # NeMo, and bars of Lightning
@@ -208,14 +208,14 @@ def _parse_bar(found: re.Match[str]) -> StepReport | None:
 def parse_dllogger(text: str) -> StepReport | None:
     start = text.index("DLLL {")
     try:
-        said = json.loads(text[start + 5 :])
+        record = json.loads(text[start + 5 :])
     except (ValueError, RecursionError):
         return None
-    data: Any = said.get("data") if isinstance(said, dict) else None
+    data: Any = record.get("data") if isinstance(record, dict) else None
     if not isinstance(data, dict):
         return None
     fields = {str(key): value for key, raw in data.items() if (value := _to_number(raw)) is not None}
-    place = fields.get("global_step", _to_number(said.get("step")))
+    place = fields.get("global_step", _to_number(record.get("step")))
     if not any(name in fields for name in _NEMO_LOSSES):
         return None
     return _make_nemo_step(fields, to_step_number(place), None, start)

@@ -163,9 +163,9 @@ def _parse_fairseq(text: str) -> StepReport | None:
     if found is None:
         return None
     epoch, at, total, rest = found.groups()
-    said = parse_figures(_EQUALS.findall(rest))
-    updates = said.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
-    step = make_step(int(updates), None, said)
+    figures = parse_figures(_EQUALS.findall(rest))
+    updates = figures.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
+    step = make_step(int(updates), None, figures)
     return StepReport("fairseq", step, found.start()) if step else None
 
 
@@ -218,15 +218,15 @@ def _make_report(
     name: str, found: re.Match[str], first_epoch: int, epoch: int | None = None, epochs: int = 0
 ) -> StepReport:
     """`epoch`, and how many there are, of a line that does not say it."""
-    said = {group: raw or "" for group, raw in found.groupdict().items()}
-    at, loss = int(said["at"]), parse_number(said["loss"])
-    extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(said.get(group, "")))}
-    if (number_ := epoch if epoch is not None else parse_count(said.get("epoch", ""))) is not None:
+    groups = {group: raw or "" for group, raw in found.groupdict().items()}
+    at, loss = int(groups["at"]), parse_number(groups["loss"])
+    extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(groups.get(group, "")))}
+    if (number_ := epoch if epoch is not None else parse_count(groups.get("epoch", ""))) is not None:
         extra["epoch"] = float(number_)
-        at += max(0, number_ - first_epoch) * int(said.get("of", 0))
-    total = finite_total(epochs * int(said.get("of", 0)) or parse_count(said.get("total", "")))
-    time = milliseconds_to_seconds(parse_positive(said.get("ms", ""))) or parse_positive(said.get("s", ""))
-    rate, norm = (parse_number(said.get(group, "")) for group in ("lr", "grad_norm"))
+        at += max(0, number_ - first_epoch) * int(groups.get("of", 0))
+    total = finite_total(epochs * int(groups.get("of", 0)) or parse_count(groups.get("total", "")))
+    time = milliseconds_to_seconds(parse_positive(groups.get("ms", ""))) or parse_positive(groups.get("s", ""))
+    rate, norm = (parse_number(groups.get(group, "")) for group in ("lr", "grad_norm"))
     step = Step(at, total, loss, norm, rate, step_time_s=time, nan=is_broken(loss, norm), extra=extra)
     return StepReport(name, step, found.start())
 

@@ -169,27 +169,27 @@ class OwnFormat(NamedTuple):
         if found is None:
             return None
         at, groups = found
-        said = values.parse_figures(groups.items())
-        number = values.to_step_number(said.pop("step", None))
+        figures = values.parse_figures(groups.items())
+        number = values.to_step_number(figures.pop("step", None))
         if number is None:
             return None
-        loss, grad_norm, rate = (said.pop(each, None) for each in ("loss", "grad_norm", "lr"))
+        loss, grad_norm, rate = (figures.pop(each, None) for each in ("loss", "grad_norm", "lr"))
         times = (
-            said.pop("time", None),
-            values.milliseconds_to_seconds(said.pop("time_ms", None)),
-            values.reciprocal(said.pop("steps_per_s", None)),
+            figures.pop("time", None),
+            values.milliseconds_to_seconds(figures.pop("time_ms", None)),
+            values.reciprocal(figures.pop("steps_per_s", None)),
         )
         step = Step(
             step=number,
-            total=values.finite_total(values.to_step_number(said.pop("total", None))),
+            total=values.finite_total(values.to_step_number(figures.pop("total", None))),
             loss=loss,
             grad_norm=grad_norm,
             lr=rate,
             step_time_s=next((each for each in times if each is not None and 0 < each < float("inf")), None),
-            tflops_per_gpu=said.pop("tflops", None) or None,
-            tokens_per_s=said.pop("tokens", None) or None,
+            tflops_per_gpu=figures.pop("tflops", None) or None,
+            tokens_per_s=figures.pop("tokens", None) or None,
             nan=values.is_broken(loss, grad_norm),
-            extra=said,
+            extra=figures,
         )
         return values.StepReport(f"{self.name} (own)", step, at)
 
