@@ -163,7 +163,7 @@ class FailureParser:
     @property
     def ended(self) -> str:
         """The launcher's last report of how the job ended, such as `torchrun: rank 1 failed first, exit code 1.`"""
-        last = {kind: said for kind, (at, said) in self._ends.items() if self._bytes - at <= TAIL}
+        last = {kind: sentence for kind, (at, sentence) in self._ends.items() if self._bytes - at <= TAIL}
         return next((last[kind] for kind in _ENDS if kind in last), "")
 
     def feed(self, data: bytes) -> bool:
@@ -310,15 +310,15 @@ class FailureParser:
 
     def _parse_mpirun_line(self, report: _LauncherReport, text: str) -> bool:
         """Parse a line of mpirun's report on a process; returns whether it is the last one."""
-        said = report.members[0] if report.members else {}
-        if "text" in said:
-            said["text"] += f" {text.strip()}"
-            return _ON_SIGNAL.search(said["text"]) is not None
-        report.members = [said]
+        member = report.members[0] if report.members else {}
+        if "text" in member:
+            member["text"] += f" {text.strip()}"
+            return _ON_SIGNAL.search(member["text"]) is not None
+        report.members = [member]
         for name, pattern in (("rank", _PROCESS), ("exitcode", _CODE)):
             if found := pattern.search(text):
-                said[name] = found.group(1)
-        return "exitcode" in said
+                member[name] = found.group(1)
+        return "exitcode" in member
 
     def _close_report(self, label: str, at: int) -> None:
         """Close a launcher's report and add its failures, even if the report is incomplete."""
@@ -328,19 +328,19 @@ class FailureParser:
 
 def _format_job_end(failure: LogFailure) -> str:
     """The end of the job as a launcher's sentence, such as `torchrun: rank 1 failed first, exit code 1.`"""
-    said, _, who = failure.text.removesuffix(")").rpartition(" (")
+    what, _, who = failure.text.removesuffix(")").rpartition(" (")
     rank = f"rank {failure.rank} " if failure.rank is not None and failure.kind in {"torchrun", "mpirun"} else ""
-    return f"{who}: {rank}{said}." if said else f"{failure.text}."
+    return f"{who}: {rank}{what}." if what else f"{failure.text}."
 
 
 def _failures_of_report(report: _LauncherReport) -> Iterator[LogFailure]:
     members = [each for each in report.members if _parse_number(each.get("rank")) is not None or "text" in each]
     if report.launcher != "torchrun":
-        for said in members:
-            if "text" in said:
-                yield from _parse_mpirun_notice(said["text"], report.line)
-            elif (rank := _parse_number(said["rank"])) is not None:
-                how = f", exit code {said['exitcode']}" if "exitcode" in said else ""
+        for member in members:
+            if "text" in member:
+                yield from _parse_mpirun_notice(member["text"], report.line)
+            elif (rank := _parse_number(member["rank"])) is not None:
+                how = f", exit code {member['exitcode']}" if "exitcode" in member else ""
                 yield LogFailure("mpirun", f"failed first{how} ({report.launcher})", report.line, rank)
         return
     first = report.first if report.first and _parse_number(report.first.get("rank")) is not None else None
@@ -382,22 +382,22 @@ def _parse_exception(text: str, line: int) -> LogFailure | None:
     found = _EXCEPTION.match(text)
     if found is None or found.group(1) in {"KeyboardInterrupt", "SystemExit"}:
         return None
-    name, said = found.group(1).rpartition(".")[2], (found.group(2) or "").strip()
-    words = f"{name}: {said}"[:_MAX_TEXT] if said else name
+    name, detail = found.group(1).rpartition(".")[2], (found.group(2) or "").strip()
+    words = f"{name}: {detail}"[:_MAX_TEXT] if detail else name
     hint = next((hint for word, hint in EXCEPTIONS if word in words), "")
     return LogFailure("exception", words, line, hint=hint)
 
 
 def _parse_watchdog(text: str, line: int) -> Iterator[LogFailure]:
     for found in list(_WATCHDOG.finditer(text)) or list(_CUT_WATCHDOG.finditer(text)):
-        said = dict(_WORK.findall(found.group("work")))
-        told = found.groupdict()
-        ran = f" ran for {int(told['ran']) / 1000:,.0f} s" if told.get("ran") else " did not end"
-        limit = f", the limit is {int(told['limit']) / 1000:,.0f} s" if told.get("limit") else ""
-        number = f" (SeqNum {said['SeqNum']})" if "SeqNum" in said else ""
+        work = dict(_WORK.findall(found.group("work")))
+        groups = found.groupdict()
+        ran = f" ran for {int(groups['ran']) / 1000:,.0f} s" if groups.get("ran") else " did not end"
+        limit = f", the limit is {int(groups['limit']) / 1000:,.0f} s" if groups.get("limit") else ""
+        number = f" (SeqNum {work['SeqNum']})" if "SeqNum" in work else ""
         before = [each for each in _RANK.finditer(text[: found.start()]) if each.group(1) or each.group(2)]
         rank = int(before[-1].group(1) or before[-1].group(2)) if before else None
-        what = f"NCCL timeout: {said.get('OpType', 'a collective')}{number}{ran}{limit}"
+        what = f"NCCL timeout: {work.get('OpType', 'a collective')}{number}{ran}{limit}"
         yield LogFailure("nccl-timeout", what, line, rank)
 
 
@@ -440,8 +440,8 @@ def _parse_slurm(text: str, line: int) -> Iterator[LogFailure]:
     why = (found.group("why") or "").strip().lower()
     kind = "time-limit" if why == "time limit" else "cancelled"
     job = found.group("id").partition(".")[0]
-    said = f"due to {why}" if why else "by somebody"
-    yield LogFailure(kind, f"job {job} was cancelled {said} (Slurm)", line, host=found.group("host"))
+    reason = f"due to {why}" if why else "by somebody"
+    yield LogFailure(kind, f"job {job} was cancelled {reason} (Slurm)", line, host=found.group("host"))
 
 
 def _parse_srun(text: str, line: int) -> Iterator[LogFailure]:
@@ -470,16 +470,16 @@ def _parse_torchrun_signal(text: str, line: int) -> Iterator[LogFailure]:
 
 def _parse_elastic_agent(text: str, line: int) -> Iterator[LogFailure]:
     if found := _ELASTIC.search(text):
-        said = _format_exit({"exitcode": found.group(1)})
-        yield LogFailure("torchrun", f"the process with local rank {found.group(2)} failed{said} (torchrun)", line)
+        end = _format_exit({"exitcode": found.group(1)})
+        yield LogFailure("torchrun", f"the process with local rank {found.group(2)} failed{end} (torchrun)", line)
 
 
 def _parse_xid_fault(text: str, line: int) -> Iterator[LogFailure]:
     if found := parse_xid(text):
         what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
-        said = f"{what}: {found.text}" if found.text else what
+        words = f"{what}: {found.text}" if found.text else what
         hint = SWITCH if found.switch else XIDS.get(found.number, "")
-        yield LogFailure("xid", said[:_MAX_TEXT], line, hint=hint)
+        yield LogFailure("xid", words[:_MAX_TEXT], line, hint=hint)
 
 
 def _parse_lost_gpu(text: str, line: int) -> Iterator[LogFailure]:
@@ -489,11 +489,13 @@ def _parse_lost_gpu(text: str, line: int) -> Iterator[LogFailure]:
 
 
 def _parse_nccl_warning(text: str, line: int) -> Iterator[LogFailure]:
-    said = parse_nccl_message(text)
-    if said is not None and said.level == "WARN" and said.text:
-        gpu = f" (GPU {said.device})" if said.device is not None else ""
-        hint = next((hint for word, hint in WARNINGS if word in said.text), "")
-        yield LogFailure("nccl-warning", f"NCCL warning{gpu}: {said.text[:_MAX_TEXT]}", line, host=said.host, hint=hint)
+    parsed = parse_nccl_message(text)
+    if parsed is not None and parsed.level == "WARN" and parsed.text:
+        gpu = f" (GPU {parsed.device})" if parsed.device is not None else ""
+        hint = next((hint for word, hint in WARNINGS if word in parsed.text), "")
+        yield LogFailure(
+            "nccl-warning", f"NCCL warning{gpu}: {parsed.text[:_MAX_TEXT]}", line, host=parsed.host, hint=hint
+        )
 
 
 def _parse_nccl_test_failure(text: str, line: int) -> Iterator[LogFailure]:
