@@ -193,14 +193,16 @@ def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
 
 
 def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
-    if workload.requeue_at <= fleet.at:
+    wait, requeued = workload.requeue_at - fleet.at, condition(workload.conditions, "Requeued")
+    held = workload.requeue_at > 0 and requeued is not None and not requeued.is_true
+    if wait <= 0 and not held:
         return None
     evicted = condition(workload.conditions, "Evicted")
     known = evicted is not None and (evicted.is_true or evicted.reason in _LOST)
     lost = _failed_checks(workload) or (_eviction_text(workload, fleet) if known else "lost its quota")
-    wait = workload.requeue_at - fleet.at
-    when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
-    words = f"{lost}; queues again in {when} (attempt {workload.requeue_count + 1})"
+    when = f"{abs(wait):.0f} s" if abs(wait) < 120 else f"{abs(wait) / 60:.0f} min"
+    due = f"queues again in {when}" if wait > 0 else f"was to queue again {when} ago, and Kueue has not requeued it"
+    words = f"{lost}; {due} (attempt {workload.requeue_count + 1})"
     return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_message(workload, "Evicted"))
 
 

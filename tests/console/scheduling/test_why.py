@@ -397,14 +397,20 @@ def test_a_refusal_comes_before_a_wait() -> None:
     assert why(mine, fleet_of(DOOR, queue(), mine)).sentence == "was refused by the check b: no such machine"
 
 
-def test_backs_off() -> None:
-    evicted = (Condition("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout default/jobset-mine"),)
-    mine = workload("mine", 4, evicted, requeue_at=4e9, requeue_count=2)
-    fleet = replace(fleet_of(DOOR, queue(), mine), at=4e9 - 40)
+@pytest.mark.parametrize(
+    ("wait", "then"),
+    [
+        (40, "queues again in 40 s (attempt 3)"),
+        (-600, "was to queue again 10 min ago, and Kueue has not requeued it (attempt 3)"),
+    ],
+)
+def test_backs_off(wait: float, then: str) -> None:
+    evicted = Condition("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout default/jobset-mine")
+    conditions = (evicted, Condition("Requeued", "False", "PodsReadyTimeout"))
+    mine = workload("mine", 4, conditions, requeue_at=4e9, requeue_count=2)
+    fleet = replace(fleet_of(DOOR, queue(), mine), at=4e9 - wait)
     found = why(mine, fleet)
-    assert (found.category, found.sentence) == (
-        Category.BACKOFF, "its pods were not ready in time; queues again in 40 s (attempt 3)",
-    )  # fmt: skip
+    assert (found.category, found.sentence) == (Category.BACKOFF, f"its pods were not ready in time; {then}")
 
 
 def test_a_preempted_job_says_so_before_it_says_what_it_needs() -> None:
