@@ -92,6 +92,8 @@ class LineSplitter:
 
     def _add_piece(self, piece: bytes) -> list[bytes]:
         """Add to the current line, which may be a progress bar; returns the frames to keep as lines."""
+        while b"\r\r" in piece:
+            piece = piece.replace(b"\r\r", b"\r")
         first, *others = piece.split(b"\r")
         self._buffer_piece(first)
         lines: list[bytes] = []

@@ -556,7 +556,7 @@ def test_of_a_progress_bar_its_last_picture_is_kept_and_seen_while_it_is_drawn()
     cutter = LineSplitter()
     assert cutter.feed(f"{stamp(0)} ".encode() + bar(1)[1:]) == []
     for step in range(2, 50):
-        assert cutter.feed(bar(step) + bar(step)) == []
+        assert cutter.feed(bar(step) + b"\r" * step + bar(step)) == []
         assert cutter.open_line == bar(step)[1:]
         assert len(cutter._rest) < 100
     assert cutter.feed(b"\n") == [f"{stamp(0)} ".encode() + bar(49)[1:]]
