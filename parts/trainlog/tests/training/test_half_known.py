@@ -89,3 +89,24 @@ def test_where_it_was_saved_to(text: str, place: str) -> None:
 def test_what_is_no_saved_checkpoint() -> None:
     assert parse_checkpoint("loading checkpoint from iteration 40") is None
     assert parse_checkpoint("saving checkpoint at iteration 40 to /out in torch_dist format") is None
+
+
+STRANGE = "{n:5} 210.32 ms run, 20.11 ms python, {n}0.93 loss, 0.000100 LR, 12832.22 GFLOPS\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "summary"),
+    [
+        ("".join(STRANGE.format(n=n) for n in range(4)), "unreadable since line 1 (4 lines)"),
+        ("".join(STRANGE.format(n=n) for n in range(2)), ""),
+        ("".join(STRANGE.format(n=n) for n in range(4)) + MEGATRON.format(n=5), ""),
+        ("`loss_type=None` was set in the config but it is unrecognised.\n" * 8, ""),
+    ],
+    ids=["lines that name a loss", "few of them", "a step after all", "a setting of a loss"],
+)
+def test_of_a_form_that_nobody_knows_only_lines_that_name_a_loss_are_counted(log: str, summary: str) -> None:
+    reading = LogResults()
+    reading.feed(log.encode())
+    reading.close()
+    unread = reading.unreadable.get("training")
+    assert (unread.summary if unread else "") == summary

@@ -73,6 +73,8 @@ LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is 
 _WORDS = (*GATE, *(word for word in (*dicts.HEADS, "Step Time", "Epoch ") if not any(map(word.__contains__, GATE))))
 WORDS = WordSearch(*(word.encode() for word in _WORDS))
 """A line without any of these says nothing of training."""
+_LOSS = lazy_pattern(r"(?i)loss(?:es)?[\"']?\s{0,40}[:=|]?\s{0,40}[-+]?\d{1,9}\.\d|\d\.\d{1,20}\s{0,9}\w{0,20}loss\b")
+_LOSSES = 3  # lines of an unknown form that name a loss: fewer may be prose
 _REPORTED = tuple(word for word in _WORDS if word != "%|")
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
 _JOINED = 60  # lines of which one report may consist
@@ -111,6 +113,7 @@ class TrainingParser:
         self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
         self._reporter, self._others = "", 0  # who prints what is incomplete, and lines of others since
         self._puzzle = UnparsedCounter()
+        self._sure = False  # whether what could not be parsed is in a form that is known
         self._rank = ""  # who printed the line, where that is known without its labels
         self._layouts: list[LineLayout] = []  # what the lines look like, the last learned first
         self._alone, self._unlike, self._looked = 0, 0, 0  # since the layout fitted, and all; look-ups
@@ -122,8 +125,9 @@ class TrainingParser:
 
     @property
     def unreadable(self) -> UnparsedLines | None:
-        """Lines that look like steps but could not be parsed; None if there are none."""
-        return self._puzzle.told
+        """Lines that look like steps, or without any step at least name losses, and could not be parsed; None: none."""
+        unparsed = self._puzzle.told
+        return unparsed if unparsed is None or self._sure or unparsed.lines >= _LOSSES else None
 
     def feed(self, data: bytes, line: int | None = None) -> bool:
         """Parse more bytes, up to the last line end; returns whether any run changed.
@@ -305,6 +309,9 @@ class TrainingParser:
         elif looks_like_megatron(text) or (
             any(run.is_known_format for run in self._open.values()) and parse_partial_step(text)
         ):
+            self._sure = True
+            self._puzzle.add_unparsed(text)
+        elif not self._runs and _LOSS.search(text):
             self._puzzle.add_unparsed(text)
 
     def _reporter_of(self, text: str, at: int) -> str:
@@ -401,6 +408,7 @@ class TrainingParser:
             return
         for at, found in dicts.iter_dictionaries(text, start):
             if found is None:
+                self._sure = True
                 self._puzzle.add_unparsed(text)
             elif at > start and "}" not in text[at:] and "..." not in text[at:]:
                 self._begin_report(text)
@@ -489,6 +497,8 @@ class TrainingParser:
                     return run
         run_ = self._open.get(family) or find_library_run(self._open, found, number)
         if run_ is None or run_.finished or run_.begins_new_run(number, label):
+            if not self._runs and not self._sure:
+                self._puzzle.told = None
             run_ = RunReader(found.format)
             self._runs.append(run_)
         self._open[family] = run_
