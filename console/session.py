@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.objects.jobset import JobSet
     from console.launch.choices import FieldChoices
-    from console.launch.diagnosis_store import Diagnoses
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
     from console.launch.ownership import Proof
     from console.logs.follow import LogService
     from console.metrics.alarms import AlarmService
-    from console.metrics.diagnosis import Diagnosis
+    from console.metrics.diagnosis import Diagnoses, Diagnosis
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.lost_work import SeenFolder
     from console.metrics.measures import MeasureService
@@ -228,7 +227,7 @@ class Session:
     @cached_property
     def diagnoses(self) -> Diagnoses:
         """For whom the ranks of jobs wait, as this console or another found."""
-        from console.launch.diagnosis_store import Diagnoses
+        from console.metrics.diagnosis import Diagnoses
 
         return Diagnoses(lambda: self.launch.runs.history)
 

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, cast
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
-from console.launch.diagnosis_store import Diagnoses
 from console.launch.ownership import Proof
 from console.launch.run_database import RunHistory
 from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import split_timestamps
 from console.logs.store import logs_folder
+from console.metrics.diagnosis import Diagnoses
 from console.metrics.lost_work import has_checkpoint
 from console.metrics.measures import MeasureService
 from console.settings import Settings

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.checkpoints.saved import SavedState
 from console.config import Thresholds
-from console.hang.diagnose import diagnose_slow_ranks
 from console.kube.find_job import find_job
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
+from console.metrics.diagnosis import diagnose_slow_ranks
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
 from rankscope import HangReport, SlowReport, TorchAnalysis, TracedProcess

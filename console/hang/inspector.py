@@ -24,9 +24,9 @@ from console.attach.many_pods import (
 from console.decoding import decode_apart
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused
 from console.folders import check_new_file, write_new_file
-from console.hang.diagnose import diagnose_hang, diagnose_slow_ranks
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
+from console.metrics.diagnosis import diagnose_hang, diagnose_slow_ranks
 from console.scheduling.ranks import Rank, ranks
 from rankscope import (
     ANALYSER_SCRIPT,

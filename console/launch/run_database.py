@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
 from console.kube.arrivals import CLOCK
@@ -354,22 +356,18 @@ def _row_to_run(row: dict[str, Any]) -> RunRecord:
 
 
 def _diagnosis_to_row(diagnosis: Diagnosis) -> dict[str, Any]:
-    lists = {
-        name: json.dumps(redact_tree(getattr(diagnosis, name)), ensure_ascii=False) for name in ("nodes", "advice")
-    }
-    plain = {name: redact_tree(getattr(diagnosis, name)) for name in ("uid", "at", "words", "short", "threshold")}
-    return plain | lists | {"kind": str(diagnosis.kind), "blames_program": int(diagnosis.blames_program)}
+    row: dict[str, Any] = redact_tree(msgspec.to_builtins(diagnosis))
+    return row | {name: json.dumps(row[name], ensure_ascii=False) for name in ("nodes", "advice")}
 
 
 def _row_to_diagnosis(row: sqlite3.Row) -> Diagnosis | None:
     """The diagnosis of a row; None if it is of a kind that only newer versions know."""
     if row["kind"] not in set(DiagnosisKind):
         return None
-    nodes, advice = (tuple(map(str, _decode_json(row[name], list))) for name in ("nodes", "advice"))
-    return Diagnosis(
-        row["uid"], DiagnosisKind(row["kind"]), row["at"] or 0.0, row["words"] or "", row["short"] or "", nodes,
-        bool(row["blames_program"]), advice, row["threshold"] or 0.0,
-    )  # fmt: skip
+    known = {name: row[name] for name in Diagnosis.__struct_fields__ if row[name] is not None}
+    lists = {name: tuple(map(str, _decode_json(row[name], list))) for name in ("nodes", "advice")}
+    kind, blames = DiagnosisKind(row["kind"]), bool(row["blames_program"])
+    return Diagnosis(**{"at": 0.0, **known, **lists, "kind": kind, "blames_program": blames})
 
 
 def _encode_alarms(alarms: Iterable[Alarm]) -> str:

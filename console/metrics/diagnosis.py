@@ -1,17 +1,28 @@
-"""Result of an inspection of a job: the rank that the others wait for, as all consoles and commands show it (pure)."""
+"""Diagnoses of jobs, as all consoles and commands show them: the rank that the others wait for, the nodes at fault."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from console.errors import ConsoleError
+from console.kube.arrivals import CLOCK
+from console.metrics.alarm import Alarm, AlarmKind
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
+    from console.metrics.training_run import Slowdown
+    from rankscope import HangReport, SlowReport
+
+REFRESH_SECONDS = 5.0  # seconds after which the file is read again for what other consoles found
+_EXPLAINED = frozenset({AlarmKind.STALL, AlarmKind.BEHIND})  # alarms whose cause an inspection of the processes tells
 
 
 class DiagnosisKind(StrEnum):
@@ -40,3 +51,133 @@ class Diagnosis(Struct, frozen=True):
         """Whether it was made since the processes of the job last started."""
         started = (rank.pod.main.started for rank in ranks(jobset, fleet) if rank.pod and rank.pod.main)
         return self.uid == jobset.uid and self.at > max((each for each in started if each), default=0.0)
+
+
+def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
+    """For whom the ranks wait; without words where nothing is wrong."""
+    words = report.short.rstrip(".") if report.alarming else ""
+    return Diagnosis(
+        uid, DiagnosisKind.HANG, report.at, words, words, report.suspected_nodes, report.blames_program, report.advice
+    )  # fmt: skip
+
+
+def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
+    """The slowest rank, or the one that launches latest; without words if there is none.
+
+    NCCL's RAS service alone knows of no slow GPU, so that it clears no rank that was measured to be slow.
+    """
+    if report.slow:
+        return (_diagnose_slow(report, uid),)
+    if report.suspects:
+        from rankscope import describe_cost
+
+        first = report.suspects[0]
+        words, short = describe_cost(first), describe_cost(first, short=True)
+        return (Diagnosis(uid, DiagnosisKind.LATE, report.at, words, short, advice=report.advice),)
+    if not report.has_verdict:
+        return ()
+    kinds = (DiagnosisKind.SLOW, DiagnosisKind.LATE) if report.timed else (DiagnosisKind.LATE,)
+    return tuple(Diagnosis(uid, kind, report.at) for kind in kinds)
+
+
+def _diagnose_slow(report: SlowReport, uid: str) -> Diagnosis:
+    from rankscope import describe_cost
+
+    nodes = tuple(dict.fromkeys(each.node for each in report.slow if each.node and each.cause != "data"))
+    by_data = tuple(dict.fromkeys(each.node for each in report.slow if each.node)) if not nodes else ()
+    others = len(report.slow) - 1
+    more = f"; {others} more rank{'s are' if others > 1 else ' is'} slow" if others > 0 else ""
+    first = report.slow[0]
+    words, short = f"{describe_cost(first)}{more}", describe_cost(first, short=True)
+    return Diagnosis(
+        uid, DiagnosisKind.SLOW, report.at, words, short, nodes or by_data, bool(by_data), report.advice
+    )  # fmt: skip
+
+
+class DiagnosisFile(Protocol):
+    """The file that several consoles share; of each job it has the last diagnosis of each kind."""
+
+    async def record_diagnosis(self, diagnosis: Diagnosis) -> None: ...
+    async def list_diagnoses(self) -> tuple[Diagnosis, ...]: ...
+
+
+class Diagnoses:
+    """What is known of jobs by the uids of their JobSets, which are of one cluster only."""
+
+    def __init__(self, file: Callable[[], DiagnosisFile]) -> None:
+        self._file = file
+        self._known: dict[tuple[str, DiagnosisKind], Diagnosis] = {}
+
+    def find(self, uid: str, kind: DiagnosisKind) -> Diagnosis | None:
+        """The last one of that kind, as of the last refresh; it may have found nothing."""
+        return self._known.get((uid, kind))
+
+    def find_hang(self, jobset: JobSet, fleet: Fleet, stepped: float) -> Diagnosis | None:
+        """For whom the ranks of a job wait that made its last step at `stepped`; None: that is not known."""
+        found = self._find_of_attempt(jobset, fleet, DiagnosisKind.HANG)
+        return found if found is not None and found.words and found.at > stepped else None
+
+    def find_slow_rank(self, jobset: JobSet, fleet: Fleet) -> Diagnosis | None:
+        """For which rank the others wait in each step, else which one launches later; None: not known, or none does."""
+        slow = self._find_of_attempt(jobset, fleet, DiagnosisKind.SLOW)
+        late = self._find_of_attempt(jobset, fleet, DiagnosisKind.LATE)
+        found = slow if slow is not None and (slow.words or late is None or slow.at >= late.at) else late
+        return found if found is not None and found.words else None
+
+    def _find_of_attempt(self, jobset: JobSet, fleet: Fleet, kind: DiagnosisKind) -> Diagnosis | None:
+        found = self.find(jobset.uid, kind)
+        return found if found is not None and found.is_of_attempt(jobset, fleet) else None
+
+    async def record(self, diagnosis: Diagnosis) -> None:
+        """Keep it for this console, and for others as far as the file can be written."""
+        self._known[diagnosis.uid, diagnosis.kind] = diagnosis
+        await self._file().record_diagnosis(diagnosis)
+
+    async def record_slowdown(self, uid: str, slowdown: Slowdown | None) -> None:
+        """Keep that the steps of a job take longer than before; None: they are as fast again."""
+        if slowdown is not None:
+            words, since, limit = slowdown
+            await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, since, words, threshold=limit))
+        elif (known := self.find(uid, DiagnosisKind.SLOWER)) is not None:
+            await self.record(Diagnosis(uid, DiagnosisKind.SLOWER, known.at + 1))  # before any that comes later
+
+    async def take_pace(self, uid: str, words: str, since: float) -> None:
+        """Keep that the steps of a job, slower since then, are its pace from now on."""
+        await self.record(Diagnosis(uid, DiagnosisKind.PACE, max(since, CLOCK.now()), words))
+
+    def find_consent(self, uid: str) -> bool | None:
+        """What a person answered to whether the pods of that job may be looked into; None: nobody was asked."""
+        found = self.find(uid, DiagnosisKind.CONSENT)
+        return found.words == "yes" if found is not None else None
+
+    async def refresh(self) -> None:
+        """Read what other consoles found; Unreadable if the file is."""
+        for each in await self._file().list_diagnoses():
+            known = self.find(each.uid, each.kind)
+            if known is None or each.at > known.at:
+                self._known[each.uid, each.kind] = each
+
+    async def refresh_periodically(self) -> None:
+        while True:
+            with suppress(ConsoleError):  # the page of runs says why the file cannot be read; it is tried again
+                await self.refresh()
+            await asyncio.sleep(REFRESH_SECONDS)
+
+
+class Blame(NamedTuple):
+    nodes: tuple[str, ...] = ()  # that are at fault
+    innocent: tuple[str, ...] = ()  # not at fault: where the ranks are whose program, data or storage is
+
+
+def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
+    """The nodes of the alarms, else of the ranks that the others wait for, unless those are kept by something else.
+
+    A rank in its data loader, in a save or in another collective would be so on any node. Its node is at fault only
+    where something else tells of it, such as a GPU with an Xid.
+    """
+    excused = diagnosis is not None and diagnosis.blames_program
+    of_alarms = (alarm.nodes for alarm in alarms if not (excused and alarm.kind in _EXPLAINED))
+    nodes = tuple(dict.fromkeys(node for each in of_alarms for node in each))
+    if nodes or diagnosis is None:
+        return Blame(nodes)
+    return Blame(innocent=diagnosis.nodes) if excused else Blame(diagnosis.nodes)

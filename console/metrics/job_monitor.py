@@ -24,8 +24,7 @@ from console.logs.line import RankLine
 from console.logs.line_splitter import decode_line
 from console.metrics.alarm import INSPECTED, AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
-from console.metrics.blame import find_blame
-from console.metrics.diagnosis import Diagnosis
+from console.metrics.diagnosis import Diagnosis, find_blame
 from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.health import is_kept, job_health
 from console.metrics.job_measures import JobMeasures

@@ -16,10 +16,8 @@ from textual.widgets import Static
 from console.errors import Conflict
 from console.folders import make_private
 from console.hang.bundle import bundle_folder, bundle_name, find_unasked_bundle, write_bundle
-from console.hang.diagnose import diagnose_hang
 from console.kube.objects.jobset import JobSet
-from console.metrics.blame import Blame, find_blame
-from console.metrics.diagnosis import DiagnosisKind
+from console.metrics.diagnosis import Blame, DiagnosisKind, diagnose_hang, find_blame
 from console.metrics.health import NO_STEPS
 from rankscope import HangReport, SlowReport
 from screens.base import LiveScreen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.hang.diagnose import diagnose_slow_ranks
+from console.metrics.diagnosis import diagnose_slow_ranks
 from rankscope import LateRank, SlowReport
 from tests.pictures.frozen import MOMENT, QUICK, STILL
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.hang.diagnose import diagnose_hang
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.blame import Blame, find_blame
-from console.metrics.diagnosis import Diagnosis
+from console.metrics.diagnosis import Blame, Diagnosis, diagnose_hang, find_blame
 from rankscope import Activity, HangReport, StackLocation, TracedProcess
 
 WAITS = StackLocation(Activity.COLLECTIVE, "all_reduce")

@@ -6,8 +6,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from console.hang.diagnose import diagnose_hang
-from console.metrics.diagnosis import Diagnosis, DiagnosisKind
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind, diagnose_hang
 from console.metrics.job_measures import MAX_LINE, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import Unreadable
-from console.launch.diagnosis_store import Diagnoses
 from console.metrics.alarm import AlarmCoverage
+from console.metrics.diagnosis import Diagnoses
 from screens.cli.wait import show_alarms
 
 if TYPE_CHECKING:

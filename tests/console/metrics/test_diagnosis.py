@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from console.hang.diagnose import diagnose_slow_ranks
-from console.launch.diagnosis_store import Diagnoses
 from console.launch.run_database import RunHistory
 from console.launch.run_record import RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.diagnosis import Diagnosis, DiagnosisKind
+from console.metrics.diagnosis import Diagnoses, Diagnosis, DiagnosisKind, diagnose_slow_ranks
 from rankscope import ASK_RECORDERS, LateRank, SlowReport, format_share
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
