@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,6 +54,13 @@ class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     off: Annotated[tuple[AlarmName, ...], Meta(description="alarms to turn off")] = ()
     inspect: Annotated[bool, Meta(description="a job of one's own that is late or slower is looked into")] = True
     notify: Annotated[bool, Meta(description="the terminal is told: bell, OSC 9 and 777")] = True
+
+    @property
+    def pass_line(self) -> float:
+        """GB/s that an NCCL test has to reach: `busbw`, else A4_NCCL_PASS, else the health scanner's limit."""
+        from trainlog import PASS_LINE
+
+        return self.busbw or positive_variable("A4_NCCL_PASS") or PASS_LINE
 
 
 class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -217,6 +225,15 @@ def load_config(path: Path | None = None) -> LoadedConfig:
 
 
 _in_force: tuple[Path, int, LoadedConfig] | None = None
+
+
+def positive_variable(name: str) -> float | None:
+    """The number above 0 in an environment variable; None if it holds none."""
+    try:
+        number = float(os.environ.get(name, ""))
+    except ValueError:
+        return None
+    return number if 0 < number < float("inf") else None
 
 
 def config_in_force() -> LoadedConfig:

@@ -41,7 +41,7 @@ from console.metrics.seen_time import TimeSpan, decode_seen_time, merge_spans
 from console.metrics.start_phase import longest_phases
 from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.start_windows import PastRun
-from trainlog import PASS_LINE, RunPosition, find_run_position
+from trainlog import RunPosition, find_run_position
 
 if TYPE_CHECKING:
     from console.kube.target import Target
@@ -155,7 +155,7 @@ def latest_figures(measures: JobMeasures) -> dict[str, Any]:
 
 def failure_figures(measures: JobMeasures) -> dict[str, Any]:
     """Why a program failed, as its log tells; nothing of one that has not."""
-    progress = progress_of_measures(measures, CLOCK.now(), PASS_LINE)
+    progress = progress_of_measures(measures, CLOCK.now(), config_in_force().config.alarms.pass_line)
     end = progress.end if progress is not None else None
     if progress is None or end is None or not end.code:
         return {}

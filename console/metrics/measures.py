@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, structs
 
+from console.config import config_in_force
 from console.errors import ConsoleError
 from console.folders import state_folder
 from console.kube.objects.jobset import JobSet, JobState
@@ -31,7 +31,6 @@ from console.scheduling.forecast_record import RecordedWindow, correct_windows, 
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
-from trainlog import PASS_LINE
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
@@ -164,12 +163,8 @@ class MeasureService:
 
     @property
     def pass_line(self) -> float:
-        """The bus bandwidth (GB/s) that a test has to reach: A4_NCCL_PASS, else the health scanner's limit."""
-        try:
-            line = float(os.environ.get("A4_NCCL_PASS", ""))
-        except ValueError:
-            return PASS_LINE
-        return line if 0 < line < float("inf") else PASS_LINE
+        """The bus bandwidth (GB/s) that a test has to reach."""
+        return config_in_force().config.alarms.pass_line
 
     @property
     def test_history(self) -> NcclHistory:

@@ -31,6 +31,7 @@ from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
 from console.logs.line import Gap, RankLine
 from console.logs.merged_text import AgreedLine, Consensus
+from console.logs.store import KEEP_DAYS, KEEP_GB
 from console.scheduling.ranks import first_failure, ranks
 from rankscope import format_pods
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
@@ -438,7 +439,8 @@ COMMANDS: Commands = {
         logs,
         LogsOptions,
         epilog="Logs that were followed are kept on this machine, secrets redacted, and are printed when the job is "
-        "gone: for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes. "
+        f"gone: for {KEEP_DAYS:g} days and up to {KEEP_GB:g} GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. "
+        "See a4 --help for exit codes. "
         "JSON: pod_index (and rank, its older name), time, text, attempt, pod (its name), container; with --consensus "
         "time, text, pods (and ranks, their older name), of, not_read (pods); at the end coverage "
         "(words, total, live, reconnecting, waiting, ended, cut, refused, gaps, lost, why, disk).",

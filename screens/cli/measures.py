@@ -50,7 +50,7 @@ from screens.cli.lists import read_diagnoses
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
 from screens.columns.jobs import JobLine, health_json
 from screens.columns.live import with_diagnoses
-from trainlog import NcclResult, NcclTest, expected_busbw, is_comparable, judge_test, nccl_test_json
+from trainlog import PASS_LINE, NcclResult, NcclTest, expected_busbw, is_comparable, judge_test, nccl_test_json
 
 if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures
@@ -460,7 +460,8 @@ COMMANDS: Commands = {
     "nccl": Command(
         nccl,
         NcclOptions,
-        epilog="A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
+        epilog="A test passes whose average over 2 to 8 GiB is over the pass line: --pass, busbw of the settings' "
+        f"alarms, A4_NCCL_PASS, or {PASS_LINE:.0f} GB/s. "
         "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others. "
         f"JSON: name, pass_line, nccl ({TEST_KEYS}, attempt, pod_index (and rank, its older name), at, nodes, verdict, "
         "why, usual: GB/s by size of your own past, compared: job, faster, sizes).",

@@ -22,6 +22,7 @@ from screens.widgets.pane import Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.wording import Fact, Span, clock, duration, moment, sentence, short_node
+from trainlog import PASS_LINE
 
 
 def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | None = None) -> tuple[Fact, ...]:
@@ -63,16 +64,13 @@ def _fault(fault: NodeFault, now: float) -> list[Span]:
 
 
 def _health_scan_text(node: Node, now: float) -> str:
-    """The result of Google's Cluster Health Scanner in the node's labels: an NCCL test between two nodes.
-
-    Its limits are those of its profiles: 250 GB/s on A4, as an average over 2 to 8 GiB.
-    """
+    """The result of Google's Cluster Health Scanner in the node's labels: an NCCL test between two nodes."""
     speed = f"{node.last_busbw:.0f} GB/s" if node.last_busbw is not None else ""
     found = " ".join(part for part in (speed, node.scan_result) if part)
     if not found:
         return ""
     when = f"{duration(now - node.scanned_at)} ago" if node.scanned_at else "at a time not told"
-    return f"{found}, {when}: NCCL between two nodes, 2 to 8 GiB; passes from 250 GB/s on A4"
+    return f"{found}, {when}: NCCL between two nodes, 2 to 8 GiB; passes from {PASS_LINE:.0f} GB/s on A4"
 
 
 def events_of_node(node: Node, fleet: Fleet) -> list[Event]:

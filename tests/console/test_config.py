@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from console.config import Config, config_mtime, find_line, json_schema, load_config
+from console.config import Config, Thresholds, config_mtime, find_line, json_schema, load_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +97,16 @@ def test_each_wrong_line_is_named_once(tmp_path: Path) -> None:
     found = loaded(tmp_path, f'{GOOD}\nkey = 5\n[lists.pods\nsort = "NAME"\n[keyz]\n')
     assert [each.line for each in found.problems] == [21, 22, 23, 24]
     assert found.config.start == "jobs"
+
+
+@pytest.mark.parametrize(
+    ("busbw", "variable", "line"), [(0.0, "", 250.0), (0.0, "300", 300.0), (320.0, "300", 320.0), (0.0, "-1", 250.0)]
+)
+def test_one_pass_line_for_alarms_and_tables(
+    monkeypatch: pytest.MonkeyPatch, busbw: float, variable: str, line: float
+) -> None:
+    monkeypatch.setenv("A4_NCCL_PASS", variable)
+    assert Thresholds(busbw=busbw).pass_line == line
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
