@@ -1,4 +1,4 @@
-"""Puts the commit that a wheel is built from into it, where git knows one: `a4 --version` shows it."""
+"""Puts the commit of a wheel or a source archive into it, where git knows one: `a4 --version` shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CommitHook(BuildHookInterface[Any]):
     """Writes console/_data/commit."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Ask git; a source archive without a repository gives a wheel without a commit."""
+        """Ask git; a wheel that is built from a source archive has the archive's."""
         if version != "standard" or not (Path(self.root) / ".git").exists():
             return
         asked = ["git", "-C", self.root, "describe", "--always", "--dirty", "--exclude=*"]

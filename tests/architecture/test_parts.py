@@ -71,6 +71,9 @@ def test_a_part_is_carried_and_checked_as_the_rest_is(part: str) -> None:
     own, whole = project(ROOT / "parts" / part), project(ROOT)
     tool, source = whole["tool"], f"parts/{part}/src"
     assert own["project"]["name"] == part.replace("_", "-")
+    options, ours = (each["tool"]["hatch"]["version"]["raw-options"] for each in (own, whole))
+    assert options == {**ours, "root": "../.."}, "one tag is the version of all"
+    assert (ROOT / "parts" / part / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert own["project"]["scripts"].items() <= whole["project"]["scripts"].items()
     assert f"{source}/{part}" in tool["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert source in tool["mypy"]["mypy_path"].split(":")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from screens.cli import command_line
@@ -31,7 +30,7 @@ def manual_page() -> str:
     everywhere = {option for action in parser._actions for option in action.option_strings}
     lines = [
         '.\\" Written by `make docs` from the parsers of the commands; a test compares the two.',
-        f'.TH A4 1 "" "a4 {version("a4-console")}" "User Commands"',
+        '.TH A4 1 "" "a4" "User Commands"',
         ".SH NAME", r"a4 \- console for training on Google Cloud A4 machines",
         ".SH SYNOPSIS", ".B a4", "[OPTIONS] [COMMAND ...]",
         ".SH DESCRIPTION", _text(parser.description or ""),
