@@ -11,13 +11,12 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from console.config import config_in_force
-from console.errors import BadKubeconfig, NotAllowed
+from console.errors import BadKubeconfig
 from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import WatchedCluster
-from console.settings import YOU, Settings
+from console.settings import Settings
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
     from console.checkpoints.saved import SavedState
     from console.google.services import GoogleServices
     from console.hang.inspector import JobInspector
+    from console.hang.own_jobs import OwnJobs
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.objects.jobset import JobSet
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
-    from console.launch.launcher import LaunchService
-    from console.launch.ownership import Proof
+    from console.launch.service import LaunchService
     from console.logs.follow import LogService
     from console.metrics.alarms import AlarmService
     from console.metrics.diagnosis import Diagnoses, Diagnosis
@@ -53,7 +52,6 @@ class _ContextDependent(Protocol):
         """Called after a switch to another cluster."""
 
 
-UNASKED = 2  # jobs that are inspected at the same time without anybody having asked; so many are asked who is late
 _PartT = TypeVar("_PartT", bound=_ContextDependent)
 
 
@@ -71,9 +69,6 @@ class Session:
         self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
     ) -> None:
         self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief)
-        self._unasked = asyncio.Semaphore(UNASKED)
-        # Apart, as this takes up to five minutes, for which a hang does not wait.
-        self._unasked_late = asyncio.Semaphore(UNASKED)
         beside = self.watch.beside
         if not brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
@@ -142,7 +137,7 @@ class Session:
 
     @cached_property
     def launch(self) -> LaunchService:
-        from console.launch.launcher import LaunchService
+        from console.launch.service import LaunchService
 
         return LaunchService(
             self.watch, lambda *run: self.alarms.history_of(*run) if self.alarms_enabled else (), self._spans_of,
@@ -219,7 +214,7 @@ class Session:
         return GpuReader(self.watch)
 
     @cached_property
-    def hang_probe(self) -> JobInspector:
+    def inspector(self) -> JobInspector:
         from console.hang.inspector import JobInspector
 
         return self._reset_on_context_change(JobInspector(self.watch, keep=self.diagnoses.record))
@@ -230,6 +225,12 @@ class Session:
         from console.metrics.diagnosis import Diagnoses
 
         return Diagnoses(lambda: self.launch.runs.history)
+
+    @cached_property
+    def own_jobs(self) -> OwnJobs:
+        from console.hang.own_jobs import OwnJobs
+
+        return OwnJobs(self.watch, lambda: self.launch.runs, lambda: self.inspector, self.diagnoses)
 
     @cached_property
     def tunnels(self) -> Tunnels:
@@ -257,10 +258,10 @@ class Session:
             lambda: self.measures,
             lambda: self.gpus,
             diagnosis=self._hang_diagnosis,
-            inspect=self._inspect_own_job,
-            find_late_rank=self._find_late_rank_of_own_job,
+            inspect=self.own_jobs.inspect,
+            find_late_rank=self.own_jobs.find_late_rank,
             store_slowdown=self._store_slowdown,
-            find_own_job=self._find_own_job,
+            find_own_job=self.own_jobs.find,
         )
         return self._reset_on_context_change(made)
 
@@ -282,65 +283,14 @@ class Session:
         ]
         return [*found, *named]
 
-    def proof_of(self, jobset: JobSet) -> Proof:
-        """The proof that a job belongs to the person who looks, as the history and the answers were last read."""
-        from console.launch.ownership import Proof
-
-        if self.launch.runs.find_launch(jobset) is not None:
-            return Proof.LAUNCHED
-        if self.watch.whose(jobset.owner) != YOU:
-            return Proof.NONE
-        if jobset.owner_labelled and self.context in config_in_force().config.actions.trusts:
-            return Proof.PROTECTED
-        return Proof.AGREED if self.diagnoses.find_consent(jobset.uid) else Proof.LABEL
-
-    async def read_proof(self, jobset: JobSet) -> Proof:
-        """The same as they are now."""
-        await self.watch.me()
-        await self.launch.runs.has_open_runs()
-        await self.diagnoses.refresh()
-        return self.proof_of(jobset)
-
-    async def _inspect_own_job(self, key: tuple[str, str]) -> None:
-        """Make a hang report of a job that is proven to be one's own, and its bundle where it names a cause.
-
-        NotAllowed of other jobs and in read-only mode.
-        """
-        async with self._unasked:
-            if await self._find_own_job(key) is None:
-                return
-            report = await self.hang_probe.inspect_job(*key)
-        if report.alarming:
-            from console.hang.bundle import write_unasked_bundle
-
-            report = await self.hang_probe.add_torch_analysis(*key, report)
-            told = await write_unasked_bundle(self.watch, key[0], report)
-            if self.hang_probe.reports.get(key) is report:
-                self.hang_probe.reports[key] = told
-
-    async def _find_late_rank_of_own_job(self, key: tuple[str, str], step_time: float | None) -> None:
-        """Ask NCCL in one pod of a job of one's own which rank is late; NotAllowed as above."""
-        from rankscope import seconds_to_ask
-
-        async with self._unasked_late:
-            if await self._find_own_job(key) is not None:
-                await self.hang_probe.find_slow_ranks(*key, seconds_to_ask(step_time), only_nccl=True)
-
     async def _store_slowdown(self, key: tuple[str, str], slowdown: Slowdown | None) -> None:
         jobset = self.fleet.jobsets.get(key)
         if jobset is not None:
             await self.diagnoses.record_slowdown(jobset.uid, slowdown)
 
-    async def _find_own_job(self, key: tuple[str, str]) -> JobSet | None:
-        """The job; None if it is gone. NotAllowed if nothing proves that it is one's own."""
-        jobset = self.watch.fleet.jobsets.get(key)
-        if jobset is not None and not (proof := await self.read_proof(jobset)).may_look:
-            raise NotAllowed(proof.doubt(jobset.owner))
-        return jobset
-
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""
-        return self.hang_probe.slow_reports.get(key) if "hang_probe" in vars(self) else None
+        return self.inspector.slow_reports.get(key) if "inspector" in vars(self) else None
 
     def saved_state(self, key: tuple[str, str]) -> SavedState | None:
         """What was last read of a job's checkpoints, in this session."""

@@ -37,7 +37,7 @@ from tests.fakes_google import FakeGoogle
 from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeLaunching
 from tests.fakes_tunnels import FakeTunnels
-from tests.fakes_watch import FakeAlarms, FakeCheckpoints, FakeGpus, FakeHangProbe
+from tests.fakes_watch import FakeAlarms, FakeCheckpoints, FakeGpus, FakeInspector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -148,10 +148,10 @@ class FakeSession:
         self.closed = False
         self.current_connection: Any = FakeConnection()
         """Another one after each switch of the cluster."""
-        self.watch = self
+        self.watch = self.own_jobs = self
         self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
-        self.alarms, self.gpus, self.hang_probe = FakeAlarms(), FakeGpus(), FakeHangProbe(self)
+        self.alarms, self.gpus, self.inspector = FakeAlarms(), FakeGpus(), FakeInspector(self)
         history = RunHistory(None)
         self.diagnoses = Diagnoses(lambda: history)
         self.alarms_enabled = True
@@ -370,7 +370,7 @@ class FakeSession:
         return has_checkpoint(jobset, self.measures.find_followed(jobset.key), folder)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
-        return self.hang_probe.slow_reports.get(key)
+        return self.inspector.slow_reports.get(key)
 
     @cached_property
     def measures(self) -> MeasureService:

@@ -132,7 +132,7 @@ class FakeProfiles:
 
 
 class FakeLaunching:
-    """`console.launch.launcher.Launching`: what it takes and gives is its; set `answers` to its own shapes."""
+    """`console.launch.service.Launching`: what it takes and gives is its; set `answers` to its own shapes."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session

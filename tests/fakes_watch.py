@@ -2,7 +2,7 @@
 
 session.alarms.sound("default", "job", AlarmKind.NAN, "no loss printed at 118")
 session.gpus.board = GpuBoard(...)
-session.hang_probe.report = HangReport(...)
+session.inspector.report = HangReport(...)
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class FakeCheckpoints:
         return self.state
 
 
-class FakeHangProbe:
+class FakeInspector:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.report = HangReport("job", (), ())

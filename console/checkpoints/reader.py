@@ -15,7 +15,8 @@ from console.attach.files.copies import EntryKind
 from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
 from console.checkpoints.saved import SavedState
 from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
-from console.google.storage import CloudStorage, GcsPlace, parse_gcs_address
+from console.google.gcs_place import GcsPlace, parse_gcs_address
+from console.google.storage import CloudStorage
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.metrics.lost_work import saved_folder

@@ -33,7 +33,7 @@ from console.google.builds import (
     read_context,
     record_builds,
 )
-from console.google.storage import GcsPlace
+from console.google.gcs_place import GcsPlace
 from console.launch.run_database import default_path
 
 if TYPE_CHECKING:

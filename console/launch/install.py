@@ -373,7 +373,7 @@ class Launcher:
         """What `stop` would remove and keep; raises the same errors."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
-        from console.launch.stop import require_own_objects
+        from console.launch.chart_objects import require_own_objects
 
         removal = await self.helm.plan_removal(name=name, namespace=namespace)
         await require_own_objects(self.client, namespace, name, removal.goes)

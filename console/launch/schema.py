@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import Unreadable
 from console.kube.nested_values import Value, get_path, merge_values
-from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, quote_value
+from console.launch.field_values import quote_value
+from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe
 from trainlog import is_confidential, looks_confidential, redact
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import Any
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
-from console.launch.recipes import Field, FieldKind, parse_value
+from console.launch.field_values import parse_value
+from console.launch.recipes import Field, FieldKind
 from console.launch.schema import suggest_path
 
 ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
@@ -18,6 +19,7 @@ from console.scheduling.ranks import ranks
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
+    from console.metrics.job_progress import JobProgress
     from console.metrics.training_run import Slowdown
     from rankscope import HangReport, SlowReport
 
@@ -181,3 +183,20 @@ def find_blame(alarms: Iterable[Alarm], diagnosis: Diagnosis | None) -> Blame:
     if nodes or diagnosis is None:
         return Blame(nodes)
     return Blame(innocent=diagnosis.nodes) if excused else Blame(diagnosis.nodes)
+
+
+def judge_pace(found: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
+    """The figures with what a console has `seen` of slower steps further back in the log.
+
+    They are none of it any more once somebody has `taken` them for the pace of the job.
+    """
+    if (
+        seen is not None
+        and seen.words
+        and not found.slower_since
+        and found.cost is not None
+        and found.cost > seen.threshold
+    ):
+        words = "; ".join(filter(None, (seen.words, found.slower)))
+        found = replace(found, slower=words, slower_since=seen.at)
+    return replace(found, slower="") if taken is not None and taken.at >= found.slower_since else found

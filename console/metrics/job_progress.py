@@ -19,7 +19,6 @@ from trainlog import MetricColumn, NcclResult, RunPosition, judge_test
 
 if TYPE_CHECKING:
     from console.logs.log_end import LogEnd
-    from console.metrics.diagnosis import Diagnosis
     from console.metrics.job_measures import JobMeasures
     from console.metrics.start_phase import StartPhase
     from console.metrics.training_run import TrainingRun
@@ -233,23 +232,6 @@ def compare_with_earlier(found: JobProgress, earlier: Sequence[float], accelerat
     else:
         words = f"{found.speed:,.0f} TFLOP/s per GPU, {usual:,.0f} is usual here"
     return replace(found, slower="; ".join(filter(None, (found.slower, words))))
-
-
-def judge_pace(found: JobProgress, seen: Diagnosis | None, taken: Diagnosis | None) -> JobProgress:
-    """The figures with what a console has `seen` of slower steps further back in the log.
-
-    They are none of it any more once somebody has `taken` them for the pace of the job.
-    """
-    if (
-        seen is not None
-        and seen.words
-        and not found.slower_since
-        and found.cost is not None
-        and found.cost > seen.threshold
-    ):
-        words = "; ".join(filter(None, (seen.words, found.slower)))
-        found = replace(found, slower=words, slower_since=seen.at)
-    return replace(found, slower="") if taken is not None and taken.at >= found.slower_since else found
 
 
 def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:

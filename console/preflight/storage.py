@@ -33,7 +33,8 @@ from console.preflight.check import (
 from console.preflight.cluster import service_account_path
 
 if TYPE_CHECKING:
-    from console.google.storage import Bucket, FilestoreInstance, LustreInstance
+    from console.google.gcs_place import Bucket
+    from console.google.storage import FilestoreInstance, LustreInstance
 
 
 LUSTRE_COMMAND = "gcloud container clusters update NAME --enable-lustre-csi-driver"

@@ -52,7 +52,7 @@ async def hang(options: HangOptions) -> int:
         agreed = bool(wanted or options.bundle) and await _may_dump(doubt, options)
         if options.install:
             await _install(session, options, recorder=agreed)
-        report = await session.hang_probe.inspect_job(
+        report = await session.inspector.inspect_job(
             session.namespace, options.job, all_stacks=options.all, recorder=agreed
         )
         if wanted and not options.json:
@@ -60,13 +60,13 @@ async def hang(options: HangOptions) -> int:
                 print_line(line)
             show_progress("Asking PyTorch's own analyser…")
         if wanted or options.bundle:
-            report = await session.hang_probe.add_torch_analysis(session.namespace, options.job, report)
+            report = await session.inspector.add_torch_analysis(session.namespace, options.job, report)
             show_progress("")
         if options.bundle:
             await _write_bundle(session, report, options.bundle)
             report = replace(report, bundle=options.bundle)
         if options.facts_of:
-            facts = await session.hang_probe.read_process_fact(
+            facts = await session.inspector.read_process_fact(
                 session.namespace, options.job, find_process(report, options.rank), options.facts_of
             )
             print_line(facts.rstrip("\n"))
@@ -98,8 +98,8 @@ async def _find_doubt(session: Session, job: str) -> str:
     await session.wait_until_listed(*KINDS)
     jobset = find_job(session.fleet, session.namespace, job)
     session.watch.connection_for_change(f"inspect {job}")
-    session.hang_probe.running_ranks(session.namespace, job)
-    proof = await session.read_proof(jobset)
+    session.inspector.running_ranks(session.namespace, job)
+    proof = await session.own_jobs.read_proof(jobset)
     return "" if proof.may_look else proof.doubt(jobset.owner)
 
 
@@ -115,11 +115,11 @@ async def _may_dump(doubt: str, options: HangOptions | SlowOptions) -> bool:
 
 
 async def _install(session: Session, options: HangOptions, *, recorder: bool) -> None:
-    before = await session.hang_probe.inspect_job(session.namespace, options.job, recorder=recorder)
+    before = await session.inspector.inspect_job(session.namespace, options.job, recorder=recorder)
     missing = [pod.pod for pod in before.without_py_spy]
     if not missing:
         return
-    installed = await session.hang_probe.install_py_spy(session.namespace, options.job, missing)
+    installed = await session.inspector.install_py_spy(session.namespace, options.job, missing)
     failed = {pod: why for pod, why in installed.items() if why}
     warn(f"py-spy is installed in {len(missing) - len(failed)} of {len(missing)} pods.")
     for pod, why in failed.items():
@@ -130,7 +130,7 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
     process = find_process(report, options.rank)
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
-    size = await session.hang_probe.record_profile(session.namespace, options.job, process, tool, options.record, place)
+    size = await session.inspector.record_profile(session.namespace, options.job, process, tool, options.record, place)
     print_line(
         f"Flame graph of {format_processes(process.sort_place)} ({options.record:g} s): {place}, {size:,} bytes."
     )
@@ -164,7 +164,7 @@ async def slow(options: SlowOptions) -> int:
             show_progress("Reading in the log how long a step takes…")
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
             ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
-            report = await session.hang_probe.find_slow_ranks(
+            report = await session.inspector.find_slow_ranks(
                 session.namespace, options.job, seconds, recorder=recorder, most=options.seconds or MAX_ASKED_SECONDS
             )
             if options.bundle:

@@ -15,7 +15,8 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import find_saved_folder, survey_bucket, survey_container
 from console.checkpoints.saved import SavedState
 from console.errors import BadInput, NotFound, NotThere
-from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
+from console.google.gcs_place import parse_gcs_address
+from console.google.storage import FilestoreInstance, LustreInstance
 from console.kube.arrivals import CLOCK
 from console.metrics.lost_work import LostWork
 from screens import wording

@@ -15,8 +15,9 @@ from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Cell, Span, sentence
 if TYPE_CHECKING:
     from console.google.builds import Build, Image
     from console.google.clusters import GkeCluster, GkeOperation
+    from console.google.gcs_place import Bucket
     from console.google.node_pools import PoolStatus
-    from console.google.storage import Bucket, FilestoreInstance, LustreInstance
+    from console.google.storage import FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value
 
 

@@ -10,9 +10,8 @@ from console.config import config_in_force
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
-from console.metrics.diagnosis import DiagnosisKind
+from console.metrics.diagnosis import DiagnosisKind, judge_pace
 from console.metrics.health import HealthLevel, alarm_kind_of_health
-from console.metrics.job_progress import judge_pace
 from screens.columns.jobs import JobLine
 from screens.wording import Span, duration, first_names, freshness, sentence
 

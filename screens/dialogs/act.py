@@ -73,7 +73,7 @@ def trouble_of(screen: LiveScreen, line: JobLine | None, report: HangReport | No
     """What to act on; None for a job that has no alarm and whose ranks wait for none, as far as it is known."""
     if line is None:
         return None
-    jobset, made = line.jobset, report or screen.session.hang_probe.reports.get(line.jobset.key)
+    jobset, made = line.jobset, report or screen.session.inspector.reports.get(line.jobset.key)
     inspected = made if made is not None and made.suspects else None
     stands = line.health.verdict if line.health.state in NO_STEPS else ""
     if line.alarms or stands or inspected is not None:

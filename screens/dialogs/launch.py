@@ -22,16 +22,16 @@ from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Release
 from console.kube.arrivals import CLOCK
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet
-from console.launch.launcher import avoid_nodes
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
+from console.launch.service import avoid_nodes
 from console.preflight.all_checks import BEFORE_LAUNCH
 from console.preflight.check import Check, Tally, summarize_unanswered, tally
 from console.scheduling.launch_alternatives import MOST, Alternative, launch_alternatives
 from console.session import Session
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.job_page import tab_of
+from screens.columns.job_header import tab_of
 from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.sanitize import one_line

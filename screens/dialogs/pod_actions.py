@@ -20,7 +20,7 @@ from console.kube.objects.pod import AFTER_THE_END, Pod
 from console.launch.stop import StopPlan
 from console.scheduling.ranks import PodFate, Rank, pod_fate, ranks, successor
 from screens.base import LiveScreen
-from screens.columns.job_page import rank_waits
+from screens.columns.job_header import rank_waits
 from screens.columns.jobs import JobLine
 from screens.columns.runs import launched_by_others, stop_lines, what_stays
 from screens.dialogs.attach import forward_pod

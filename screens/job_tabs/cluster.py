@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from console.kube.snapshot import Fleet
-from screens.columns.job_page import events_of
+from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.table.events import EventTable

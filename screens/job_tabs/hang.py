@@ -147,7 +147,7 @@ class HangTab(JobTab):
     def opened(self) -> None:
         if not self._asked:
             self._asked = True
-            made = self.live.session.hang_probe.reports.get(self.key)
+            made = self.live.session.inspector.reports.get(self.key)
             alarms = self.live.session.alarms if self.live.session.alarms_enabled else None
             if made is not None and alarms is not None and alarms.verdict(*self.key):  # made since its last step
                 self._show_report(made)
@@ -211,7 +211,7 @@ class HangTab(JobTab):
         jobset = self.line.jobset if self.line is not None else None
         if self._agreed or jobset is None or jobset.finished:
             return True
-        proof, diagnoses = await self.live.session.read_proof(jobset), self.live.session.diagnoses
+        proof, diagnoses = await self.live.session.own_jobs.read_proof(jobset), self.live.session.diagnoses
         if proof.may_look:
             return True
         doubt = one_line(proof.doubt(jobset.owner))
@@ -262,7 +262,7 @@ class HangTab(JobTab):
 
     async def _measure_slow(self, seconds: float, *, recorder: bool = False) -> SlowReport:
         """Ask for which ranks the others wait; where the page is left meanwhile, a message tells it."""
-        app, probe, key = self.live.app, self.live.session.hang_probe, self.key
+        app, probe, key = self.live.app, self.live.session.inspector, self.key
 
         async def measure() -> SlowReport | ConsoleError:
             found: SlowReport | ConsoleError
@@ -313,8 +313,8 @@ class HangTab(JobTab):
             self._show_summary("waits", "◐ ", f"{doing}: {done} of {pods} answered…")
 
         try:
-            hang_probe = self.live.session.hang_probe
-            report = await hang_probe.inspect_job(*self.key, all_stacks=all_stacks, answered=answered)
+            inspector = self.live.session.inspector
+            report = await inspector.inspect_job(*self.key, all_stacks=all_stacks, answered=answered)
         except ConsoleError as error:
             gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
             if self.ended or gone:
@@ -327,7 +327,7 @@ class HangTab(JobTab):
         self._show_report(report)
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)
-        told = await hang_probe.add_torch_analysis(*self.key, report)
+        told = await inspector.add_torch_analysis(*self.key, report)
         if self.report is report:
             self.report = told
             self._show_group()
@@ -406,7 +406,7 @@ class HangTab(JobTab):
         with self.live.report_errors(f"No flame graph of {what}"):
             self.notify(f"Records {what} for {FLAME:g} s…")
             file = await asyncio.to_thread(Path(place).expanduser)
-            size = await self.live.session.hang_probe.record_profile(*self.key, process, tool, FLAME, file)
+            size = await self.live.session.inspector.record_profile(*self.key, process, tool, FLAME, file)
             self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved")
 
     @work(group="actions")
@@ -422,7 +422,7 @@ class HangTab(JobTab):
         if what is None:
             return
         with self.live.report_errors(f"Rank {process.rank} shows no {what}"):
-            said = await self.live.session.hang_probe.read_process_fact(*self.key, process, what)
+            said = await self.live.session.inspector.read_process_fact(*self.key, process, what)
             self.text.show(f"{RULE}● {what} of {who}\n{said}")
 
     @work(group="hang-install", exclusive=True)
@@ -439,7 +439,7 @@ class HangTab(JobTab):
             return
         with self.live.report_errors("py-spy is not installed"):
             self._show_summary("waits", "◐ ", f"Installs py-spy in {wording.count(len(missing), 'pod')}…")
-            done = await self.live.session.hang_probe.install_py_spy(*self.key, missing)
+            done = await self.live.session.inspector.install_py_spy(*self.key, missing)
             failed = {pod: why for pod, why in done.items() if why}
             for pod, why in list(failed.items())[:1]:
                 self.notify(why, title=f"py-spy is not installed in {pod}", severity="error")

@@ -29,7 +29,7 @@ from console.metrics.log_search import (
 from console.scheduling.ranks import first_failure
 from rankscope import format_pods
 from screens import wording
-from screens.columns.job_page import rank_waits
+from screens.columns.job_header import rank_waits
 from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
 from screens.dialogs.save import save_log

@@ -15,7 +15,7 @@ from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
 from console.metrics.health import NO_STEPS
-from screens.columns.job_page import nccl_waits, rank_waits
+from screens.columns.job_header import nccl_waits, rank_waits
 from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export

@@ -27,7 +27,7 @@ from console.scheduling.ranks import Rank
 from rankscope import LateRank, SlowReport, describe_slow_rank, format_share
 from screens import wording
 from screens.columns.column import Column, RowKey, since
-from screens.columns.job_page import events_of
+from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.job_pane import start_lines, waiting_lines

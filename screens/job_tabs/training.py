@@ -17,7 +17,7 @@ from console.metrics.export import export_tracks
 from console.metrics.health import NO_STEPS
 from console.metrics.job_measures import JobMeasures
 from screens import wording
-from screens.columns.job_page import training_waits
+from screens.columns.job_header import training_waits
 from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab

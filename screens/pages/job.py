@@ -17,7 +17,7 @@ from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import Rank, first_failure
 from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
-from screens.columns.job_page import first_tab, head, told
+from screens.columns.job_header import first_tab, head, told
 from screens.columns.jobs import JobLine
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job
@@ -169,7 +169,7 @@ class JobScreen(LiveScreen):
         if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
             measures = self.session.measures.find_followed(self.key)
             runs = saved_runs(line, measures, now, "c")
-            if should_read_unasked(line, measures, now, self.session.proof_of(line.jobset)):
+            if should_read_unasked(line, measures, now, self.session.own_jobs.proof_of(line.jobset)):
                 self._read_checkpoints()
         self.saved.runs = tuple(runs)
         self.saved.display = bool(runs)

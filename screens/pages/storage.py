@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.attach.files.copies import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError
-from console.google.storage import GcsPlace, StoredObject, parse_gcs_address
+from console.google.gcs_place import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
 from screens.base import error_notice, error_runs
 from screens.columns.column import Column, RowKey, since

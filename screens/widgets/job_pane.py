@@ -20,7 +20,7 @@ from console.metrics.nccl_history import MeasuredTest
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
 from screens import wording
-from screens.columns.job_page import events_of
+from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine, attempt_cell, place_words, progress_words, reasons, start_words, state_cell
 from screens.sanitize import one_line
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, PlotFrame

@@ -108,13 +108,50 @@ class Docstrings:
         self.names = set(re.findall(r"\w+", "\n".join(lines)))
 
 
+PRODUCT = [path for path in SOURCES if not path.is_relative_to(ROOT / "practice")]
+MAX_METHODS = 25
+LARGER = {
+    "Form": 44, "FloorMap": 31, "FormModel": 30, "HangTab": 31, "Images": 26, "JobMeasures": 26, "JobScreen": 31,
+    "LaunchScreen": 48, "LaunchService": 28, "LiveScreen": 44, "LogLines": 46, "LogTab": 30, "MeasureService": 26,
+    "ResourceTable": 34, "Runs": 35, "Session": 33, "TrainingParser": 34, "TrainingRun": 32, "WatchedCluster": 36,
+}  # fmt: skip
+"""Classes with more methods than that, and how many each has at most: a number only becomes less."""
+
+
 @pytest.mark.slow(reason="parses every module")
-def test_a_class_name_means_one_thing() -> None:
-    product = [path for path in SOURCES if not path.is_relative_to(ROOT / "practice")]
-    names = Counter(
-        each.name for path in product for each in ast.parse(path.read_text()).body if isinstance(each, ast.ClassDef)
-    )
-    assert [name for name, times in names.items() if times > 1] == []
+def test_a_class_name_means_one_thing_and_a_class_has_few_methods() -> None:
+    found = [each for path in PRODUCT for each in ast.parse(path.read_text()).body if isinstance(each, ast.ClassDef)]
+    assert [name for name, times in Counter(each.name for each in found).items() if times > 1] == []
+    methods = {each.name: sum(isinstance(part, FUNCTIONS) for part in each.body) for each in found}
+    assert {name: number for name, number in methods.items() if number > LARGER.get(name, MAX_METHODS)} == {}
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@pytest.mark.slow(reason="parses every module")
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for types alone count too."""
+    console_and_screens = [path for path in PRODUCT if not path.is_relative_to(ROOT / "parts")]
+    whole = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in console_and_screens}
+    names = {name.removesuffix(".__init__"): path for name, path in whole.items()}
+    imports = {name: imported_modules(path) & names.keys() - {name} for name, path in names.items()}
+    while free := {name for name, others in imports.items() if not others & imports.keys()}:
+        imports = {name: others for name, others in imports.items() if name not in free}
+    while top := imports.keys() - set().union(*imports.values()):
+        imports = {name: others for name, others in imports.items() if name not in top}
+    assert sorted(imports) == []
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Modules, and names in modules, that one imports anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return found
 
 
 @pytest.mark.slow(reason="parses every module")

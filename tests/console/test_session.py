@@ -106,20 +106,20 @@ async def test_whose_job_one_is_rests_on_what_is_proven_and_the_label_is_shown(
         job = scene.jobset("train", 1, owner=owner, owner_labelled=label in {"me", "mira"})
         job = structs.replace(job, uid=f"uid-{uuid4()}")
         monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
-        monkeypatch.setattr(session.hang_probe, "find_slow_ranks", find_slow_ranks)
-        monkeypatch.setattr(session.hang_probe, "_run", run)
+        monkeypatch.setattr(session.inspector, "find_slow_ranks", find_slow_ranks)
+        monkeypatch.setattr(session.inspector, "_run", run)
         differs = {"another uid": {"uid": "u"}, "another server": {"server": "s"}}
         if history:
             await launched(session, job, **differs.get(history, {}))
         if answer:
             await session.diagnoses.record(Diagnosis(job.uid, DiagnosisKind.CONSENT, time.time(), answer))
         for key in (job.key, ("default", "gone")):
-            for look in (session._inspect_own_job(key), session._find_late_rank_of_own_job(key, 2.0)):
+            for look in (session.own_jobs.inspect(key), session.own_jobs.find_late_rank(key, 2.0)):
                 with nullcontext() if may or key != job.key else pytest.raises(NotAllowed) as refused:
                     await look
                 if refused is not None:
                     assert str(refused.value) == (SAYS if owner == me else f"{owner or 'somebody else'} launched it")
-        assert (session.proof_of(job), {*asked}) == (proof, may)
+        assert (session.own_jobs.proof_of(job), {*asked}) == (proof, may)
         assert session.watch.whose(job.owner) == ("you" if owner == me else owner), "what is shown is the label"
 
 
@@ -131,7 +131,7 @@ async def test_in_read_only_mode_nothing_runs_unasked_in_a_job_of_ones_own(
         monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
         await launched(session, job)
         with pytest.raises(NotAllowed, match="read-only"):
-            await session._inspect_own_job(job.key)
+            await session.own_jobs.inspect(job.key)
 
 
 async def launched(session: Session, job: JobSet, **differs: str) -> None:
@@ -152,16 +152,16 @@ async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
         found = [HangReport("train", (pod,), ()), HangReport("train", (pod,), (), absent=((1, "Failed"),))]
 
         async def inspect(*key: str) -> HangReport:
-            session.hang_probe.reports[key[0], key[1]] = found[0]
+            session.inspector.reports[key[0], key[1]] = found[0]
             return found[0]
 
-        monkeypatch.setattr(session.hang_probe, "inspect_job", inspect)
-        await session._inspect_own_job(job.key)
+        monkeypatch.setattr(session.inspector, "inspect_job", inspect)
+        await session.own_jobs.inspect(job.key)
         assert not (tmp_path / "hangs").exists()
         found.pop(0)
-        await session._inspect_own_job(job.key)
+        await session.own_jobs.inspect(job.key)
         (written,) = (tmp_path / "hangs" / "unasked").iterdir()
-        assert session.hang_probe.reports[job.key].bundle == str(written)
+        assert session.inspector.reports[job.key].bundle == str(written)
 
 
 async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(

@@ -137,11 +137,11 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     assert {len(pod.rdma) for pod in report.pods} == {8}
     assert report.ras.words.startswith("NCCL says MISMATCH: rank 9 on ")
     svg = tmp_path / "flame.svg"
-    size = await session.hang_probe.record_profile(
+    size = await session.inspector.record_profile(
         space.name, "hung", suspect.members[0], report.pods[STUCK].py_spy, 1, svg
     )
     assert svg.stat().st_size == size > 100
-    assert "State:\tS" in await session.hang_probe.read_process_fact(space.name, "hung", suspect.members[0], "status")
+    assert "State:\tS" in await session.inspector.read_process_fact(space.name, "hung", suspect.members[0], "status")
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
@@ -189,7 +189,7 @@ async def test_the_header_of_a_job_of_ones_own_that_hangs_names_the_rank_within_
         await soon(lambda: " left" not in screen_text(app), "no time left while it is late")
         if not launched:
             await soon(lambda: "not inspected: its label says that it is yours" in header(), "that it is not inspected")
-            assert key not in app.session.hang_probe.reports
+            assert key not in app.session.inspector.reports
             assert app.session.watch.whose(app.fleet.jobsets[key].owner) == "you"
             await app.action_quit()
             return
@@ -209,7 +209,7 @@ async def looked(session: Session, space: Space, enough: Callable[[HangReport], 
         running = [pod for key, pod in session.fleet.pods.items() if key[0] == space.name and pod.phase == "Running"]
         if (space.name, "hung") not in session.fleet.jobsets or len(running) < NODES:
             return None
-        report = await session.hang_probe.inspect_job(space.name, "hung")
+        report = await session.inspector.inspect_job(space.name, "hung")
         return report if len(report.processes) == 8 * NODES and enough(report) else None
 
     report = await eventually(hung, "somebody is found to hang", limit=60)
@@ -222,7 +222,7 @@ async def test_the_script_for_pytorchs_analyser_runs_in_a_pod(session: Session, 
     await hanging(space, folder, TEST)
     report = await looked(session, space, lambda report: bool(report.processes))
     every = tuple(dump(each, 8 - each) for each in range(2))
-    told = await session.hang_probe.add_torch_analysis(space.name, "hung", replace(report, dumps=every))
+    told = await session.inspector.add_torch_analysis(space.name, "hung", replace(report, dumps=every))
     assert told.analysis is not None
     assert told.analysis.why == "no Python in the pod has PyTorch"
 

@@ -8,7 +8,7 @@ import time
 
 from console.checkpoints.judge import CheckpointState
 from console.checkpoints.reader import FIRST_READ, survey_bucket
-from console.google.storage import GcsPlace
+from console.google.gcs_place import GcsPlace
 from practice.google.bucket_store import BUCKET, BucketStore
 from tests.google.practised import google
 

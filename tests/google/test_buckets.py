@@ -9,7 +9,7 @@ import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google.api import cloud_storage
-from console.google.storage import GcsPlace, parse_gcs_address
+from console.google.gcs_place import GcsPlace, parse_gcs_address
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.logs.line import RankLine

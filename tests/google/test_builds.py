@@ -13,8 +13,8 @@ import pytest
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
 from console.google import builds
 from console.google.builds import REGISTRY, TAG, Build, BuildPlan
+from console.google.gcs_place import GcsPlace
 from console.google.services import GoogleServices
-from console.google.storage import GcsPlace
 from practice.google.bucket_store import BucketState, BucketStore
 from practice.google.builds import BuildStore
 from practice.google.cloud import DISABLED, LOCKED, Fault

@@ -13,7 +13,7 @@ from console.errors import ConsoleError, NotAllowed, NotLoggedIn, Refused, Unrea
 from console.google.api import object_parts
 from console.google.api.calls import GoogleSession
 from console.google.api.cloud_storage import Buckets
-from console.google.storage import GcsPlace
+from console.google.gcs_place import GcsPlace
 from tests.certificates import make_certificate
 
 if TYPE_CHECKING:

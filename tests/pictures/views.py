@@ -47,11 +47,11 @@ class View:
         still.cluster.clock.speed = QUICK if self.asks else STILL
         page, *about = self.page
         session = still.app.session
-        session.hang_probe.slow_reports.clear()
+        session.inspector.slow_reports.clear()
         session.diagnoses._known.clear()
         if self.late:
             report = SlowReport(about[1], "2.28.9", "json", 64, 900, 10.0, 90, self.late, 0.021, at=MOMENT - 40)
-            session.hang_probe.slow_reports[about[0], about[1]] = report
+            session.inspector.slow_reports[about[0], about[1]] = report
             (found,) = diagnose_slow_ranks(report, session.fleet.jobsets[about[0], about[1]].uid)
             session.diagnoses._known[found.uid, found.kind] = found
         if page in HOMES:

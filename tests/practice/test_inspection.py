@@ -42,35 +42,35 @@ async def session(kubeconfig: Path) -> AsyncIterator[Session]:
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: Path) -> None:
-    report = await session.hang_probe.inspect_job(*HUNG)
+    report = await session.inspector.inspect_job(*HUNG)
     (suspect,) = report.suspects
     assert (suspect.doing, suspect.ranks) == (Activity.DATA, (1,))
     assert report.short == "Rank 1 (pod 0, GPU 1) is in the data loader while 7 others wait."
     assert report.spared == (0, *range(2, 8)), "NCCL names the rank: py-spy halts no other"
-    whole = await session.hang_probe.inspect_job(*HUNG, all_stacks=True)
+    whole = await session.inspector.inspect_job(*HUNG, all_stacks=True)
     assert whole.summary.startswith("7 in all_reduce, 1 in data loader (rank 1, ")
     assert report.ras.odd[0].rank == 1
     (pod,) = report.pods
     assert (pod.reached, len(pod.rdma)) == (True, 8)
     stuck = suspect.members[0]
     assert (stuck.wchan, stuck.threads) == ("do_sys_poll", 143)
-    assert "State:\tS" in await session.hang_probe.read_process_fact(*HUNG, stuck, "status")
+    assert "State:\tS" in await session.inspector.read_process_fact(*HUNG, stuck, "status")
     svg = tmp_path / "flame.svg"
-    assert await session.hang_probe.record_profile(*HUNG, stuck, pod.py_spy, 1, svg) == svg.stat().st_size
+    assert await session.inspector.record_profile(*HUNG, stuck, pod.py_spy, 1, svg) == svg.stat().st_size
     assert svg.read_text().startswith("<svg")
     speedscope = tmp_path / "flame.json"
-    await session.hang_probe.record_profile(*HUNG, stuck, pod.py_spy, 1, speedscope)
+    await session.inspector.record_profile(*HUNG, stuck, pod.py_spy, 1, speedscope)
     assert json.loads(speedscope.read_text())["exporter"].startswith("py-spy")
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
 async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Session) -> None:
-    report = await session.hang_probe.inspect_job("default", "llama-70b")
+    report = await session.inspector.inspect_job("default", "llama-70b")
     assert [each.rank for each in report.processes] == list(range(64))
     assert not report.suspects
     assert report.ras.is_healthy
     with pytest.raises(NotFound, match="No pod of sft-a3b runs"):
-        await session.hang_probe.inspect_job("default", "sft-a3b")
+        await session.inspector.inspect_job("default", "sft-a3b")
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
@@ -84,7 +84,7 @@ async def test_many_pods_are_asked_through_one_of_them(session: Session, monkeyp
 
     monkeypatch.setattr("console.kube.exec.run", run)
     monkeypatch.setattr("console.kube.exec.BEGINS", 60.0)  # a busy machine is no pod that does not answer
-    report = await session.hang_probe.inspect_job("default", "llama-70b")
+    report = await session.inspector.inspect_job("default", "llama-70b")
     assert [each.rank for each in report.processes] == list(range(64))
     assert {each.where.doing for each in report.processes} == {Activity.COMPUTE}
     assert report.asked == "8 of 8 answered, 8 of them through pod 0 (ssh)"
@@ -108,7 +108,7 @@ async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
     try:
         await opened.wait_until_listed()
         with pytest.raises(NotAllowed):
-            await opened.hang_probe.inspect_job(*HUNG)
+            await opened.inspector.inspect_job(*HUNG)
         by_exporter = await opened.gpus.read_once(*HUNG)
         (rank,) = by_exporter.ranks
         assert (rank.source, len(rank.gpus)) == ("dcgm", 8)

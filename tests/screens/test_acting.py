@@ -60,7 +60,7 @@ def stalled(
     session.alarms.sound(*KEY, AlarmKind.STALL, "no step for 76 s after step 9")
     found = replace(session.alarms.latest_alarms[0], nodes=nodes, held=16)
     session.alarms.latest_alarms[:] = [replace(found, more=f"inspected: {VERDICT}") if inspected else found]
-    session.hang_probe.reports[KEY] = report()
+    session.inspector.reports[KEY] = report()
     values = {"placement": {"avoidNodes": ["node-x"]}}
     run = RunRecord("qwen3-sft", "nccl-0412", "default", values, uid=session.fleet.jobsets[KEY].uid)
     session.launch.runs.runs.append(run)
@@ -193,7 +193,7 @@ async def test_what_is_offered_is_what_helps_against_the_cause(
     place: StackLocation, first: list[str], nodes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = stalled(nodes=nodes)  # the alarm has one where it was raised before that inspection
-    session.hang_probe.reports[KEY] = report(place)
+    session.inspector.reports[KEY] = report(place)
     async with console(session, size=(80, 24)) as (app, pilot, _):
         await to_page(app, pilot)
         await pilot.press("X")
@@ -303,12 +303,12 @@ async def test_read_only_has_no_key_for_it_and_a_job_without_alarm_neither() -> 
         app.open_page("job", *KEY)
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and "No problem found" in screen_text(app))
         assert not app.screen.check_action("act", ())
-        session.hang_probe.reports[KEY] = report()
+        session.inspector.reports[KEY] = report()
 
 
 async def test_of_an_alarm_without_a_node_only_what_needs_none_is_offered() -> None:
     session = stalled(inspected=False, nodes=())
-    session.hang_probe.reports.clear()
+    session.inspector.reports.clear()
     async with console(session, size=(160, 45)) as (app, pilot, _):
         screen = await to_alarms(app, pilot)
         offered = {each.name for each in REMEDIES if screen.check_action("remedy", (each.name,))}
@@ -322,10 +322,10 @@ async def slowed(cause: str = "host") -> FakeSession:
     """A session with one's own job that runs, and of which it was measured that the others wait for rank 9."""
     session = FakeSession(scene())
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause=cause, pod_index=1, node=NODE)
-    session.hang_probe.slow_report = SlowReport(
+    session.inspector.slow_report = SlowReport(
         "nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=time.time()
     )
-    await session.hang_probe.find_slow_ranks(*KEY, 3.0)
+    await session.inspector.find_slow_ranks(*KEY, 3.0)
     plan = LaunchPlan("qwen3-sft", "nccl-0412", "default", {"placement": {"avoidNodes": ["node-x"]}})
     session.answers |= {"release_plan": plan, "plan_of_job": plan, "fields": (weights(),)}
     return session
@@ -379,8 +379,8 @@ async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
         assert "X Act" not in screen_text(app)
         now = time.time()
         late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node=NODE)
-        session.hang_probe.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=now)
-        await session.hang_probe.find_slow_ranks(*KEY, 3.0)
+        session.inspector.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=now)
+        await session.inspector.find_slow_ranks(*KEY, 3.0)
         await until(pilot, lambda: "X Act" in screen_text(app))
 
 
@@ -389,7 +389,7 @@ async def test_where_another_console_has_the_report_its_archive_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     session = stalled()
-    session.hang_probe.reports.clear()
+    session.inspector.reports.clear()
     monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path)
     (tmp_path / "unasked").mkdir()
     archive = tmp_path / "unasked" / "nccl-0412-20261128-071117.tar.gz"
@@ -425,7 +425,7 @@ async def test_the_bundle_of_a_slow_rank_is_written(monkeypatch: pytest.MonkeyPa
         await choose(app, pilot, "b")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: written == [session.hang_probe.slow_report])
+        await until(pilot, lambda: written == [session.inspector.slow_report])
 
 
 async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:

@@ -19,7 +19,7 @@ from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
-from screens.columns.job_page import head, told
+from screens.columns.job_header import head, told
 from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, progress_words
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines

@@ -144,7 +144,7 @@ async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
 
 async def test_keys_on_a_process_are_about_its_pod() -> None:
     session = session_of("I am pod 1")
-    session.hang_probe.report = report()
+    session.inspector.report = report()
     async with console(session, size=(140, 45)) as (app, pilot, _):
         screen = await to_log(app, pilot, "hang")
         await until(pilot, lambda: "Rank 9 (pod 1, GPU 1) is in the data loader" in screen_text(app))

@@ -40,7 +40,7 @@ from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Shar
 from screens.cli.job import health_code
 from screens.cli.wait import _over, conditions
 from screens.cli.why import _words
-from screens.columns.job_page import head, told, training_waits
+from screens.columns.job_header import head, told, training_waits
 from screens.columns.jobs import JobLine, last_cell, start_words, state_cell
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import RUNS, outcome_cell

@@ -10,7 +10,7 @@ from console.launch.run_record import Outcome
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, JobMetadata, logs_folder
 from console.metrics.alarm import AlarmKind
-from screens.columns.job_page import first_tab, tab_of
+from screens.columns.job_header import first_tab, tab_of
 from screens.pages.job import JobScreen
 from screens.pages.runs import RunScreen
 from screens.widgets.charts.nccl_panel import NcclPanel

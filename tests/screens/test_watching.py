@@ -118,7 +118,7 @@ async def test_the_x_ray_names_nodes_by_what_tells_them_apart(size: tuple[int, i
     found = report()
     processes = tuple(replace(each, node=node if each.rank == 9 else each.node) for each in found.processes)
     async with console(size=size) as (app, pilot, session):
-        session.hang_probe.report = replace(found, processes=processes)
+        session.inspector.report = replace(found, processes=processes)
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "1 in data loader (rank 9, pod 1, GPU 1, a4-pool/0010)" in screen_text(app))
         assert "node-b" not in screen_text(app)
@@ -129,7 +129,7 @@ async def test_the_x_ray_names_nodes_by_what_tells_them_apart(size: tuple[int, i
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
 async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
     async with console(size=size) as (app, pilot, session):
-        session.hang_probe.report = report()
+        session.inspector.report = report()
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
         assert "No problem found" not in screen_text(app)
@@ -147,9 +147,9 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
 
 async def test_what_pytorchs_own_analyser_says_stands_under_the_report() -> None:
     async with console(size=(120, 45)) as (app, pilot, session):
-        session.hang_probe.report = report()
+        session.inspector.report = report()
         found = TorchFinding("the tensor group", 8, 201, "nccl:all_gather", (9,), {})
-        session.hang_probe.analysis = TorchAnalysis("2.11.0", found=(found,), asked=1)
+        session.inspector.analysis = TorchAnalysis("2.11.0", found=(found,), asked=1)
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "rank 9 misses all_gather #201 of the tensor group." in screen_text(app))
 
@@ -159,11 +159,11 @@ async def test_a_key_reads_all_stacks_where_those_of_the_suspects_were_read() ->
     whole = report()
     spared = tuple(each if each.rank == 9 else replace(each, where=NOT_ASKED) for each in whole.processes)
     async with console(size=(120, 35)) as (app, pilot, session):
-        session.hang_probe.report = replace(whole, processes=spared)
+        session.inspector.report = replace(whole, processes=spared)
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: "in the data loader while 15 others wait." in screen_text(app))
         assert "15 not asked for a stack" in screen_text(app)
-        session.hang_probe.report = whole
+        session.inspector.report = whole
         await pilot.press("S")
         await until(pilot, lambda: "15 in all_reduce" in screen_text(app))
         assert (len(session.called("inspect")), len(session.called("inspect all stacks"))) == (1, 1)
@@ -179,7 +179,7 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_t
     async with console(size=(160, 45)) as (app, pilot, session):
         session.alarms.late_steps[key] = "no step for 40 s after step 9"
         session.alarms.verdicts[key] = found
-        session.hang_probe.reports[key] = report()
+        session.inspector.reports[key] = report()
         await pilot.press("3")
         await until(pilot, lambda: "Rank 9 is in the" in screen_text(app))
         await open_tab(app, pilot, "r")
@@ -205,7 +205,7 @@ def nccl_test() -> HangReport:
 async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
     late = RasReport("2.28.9", odd=(RasRank(9, 4116, "AllReduce", stays=True, others=4117),), most=4117)
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.hang_probe.report = replace(nccl_test(), ras=late)
+        session.inspector.report = replace(nccl_test(), ras=late)
         screen = await open_tab(app, pilot, "H")
         await until(
             pilot, lambda: "✗ Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run" in screen_text(app)
@@ -221,7 +221,7 @@ async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
 
 async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.hang_probe.report = nccl_test()
+        session.inspector.report = nccl_test()
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: "○ An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
         tab = cast("HangTab", screen.here)
@@ -239,11 +239,11 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
 async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.hang_probe.report = report()
-        session.hang_probe.slow_report = SlowReport(
+        session.inspector.report = report()
+        session.inspector.slow_report = SlowReport(
             "nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=time.time()
         )
-        asked = session.hang_probe.slow_report.at
+        asked = session.inspector.slow_report.at
         screen = await open_tab(app, pilot, "H")
         await pilot.press("M")
         words = (
@@ -263,7 +263,7 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         pane = " ".join(pane.split())
         cost = "Rank 9 (pod 1, GPU 1) on n1 costs 7 % of each step (host)"
         assert f"⚠ running the others wait for one rank in each step ▲ {cost} (measured at " in pane
-        assert f"→ {session.hang_probe.slow_report.advice[0]}" in pane
+        assert f"→ {session.inspector.slow_report.advice[0]}" in pane
         assert "a4 hang nccl-0412 --rank 9 --record 10" in pane
         assert pane.count(cost) == 1
         assert (line.health.state, line.health.level) == ("running", HealthLevel.LATE)
@@ -284,7 +284,7 @@ async def test_those_that_the_others_wait_for_at_the_same_place_have_a_row_of_th
     ranks = [replace(each, where=where, pid=each.pid or 9, state="S") for each in found.processes]
     missed = Finding(Desync.MISSED, (9,), "never entered all_reduce #201 of the data group", len(ranks) - 1)
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.hang_probe.report = replace(found, processes=tuple(ranks), recorded=missed)
+        session.inspector.report = replace(found, processes=tuple(ranks), recorded=missed)
         screen = await open_tab(app, pilot, "H")
         await pilot.press("H")
         await until(pilot, lambda: "never entered all_reduce #201" in screen_text(app))
@@ -298,8 +298,8 @@ async def test_those_that_the_others_wait_for_at_the_same_place_have_a_row_of_th
 
 async def test_flight_recorders_are_asked_with_consent_only() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.hang_probe.report = report()
-        session.hang_probe.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, at=time.time())
+        session.inspector.report = report()
+        session.inspector.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, at=time.time())
         await open_tab(app, pilot, "H")
         for keys, asked in ((("enter",), 0), (("left", "enter"), 1)):
             await pilot.press("M")
@@ -312,7 +312,7 @@ async def test_flight_recorders_are_asked_with_consent_only() -> None:
 
 async def test_ones_own_job_that_makes_steps_is_inspected_after_it_was_said_that_this_halts_it() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.hang_probe.report = report()
+        session.inspector.report = report()
         uid = session.fleet.jobsets["default", "nccl-0412"].uid
         session.measures.progress_reader.known[uid] = JobProgress(step=40, total=100, pace=60.0, at=time.time())
         await open_tab(app, pilot, "H")
@@ -332,9 +332,9 @@ async def test_into_a_job_that_is_not_proven_to_be_theirs_nobody_looks_unasked(
 ) -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
         session.proof, uid = proof, session.fleet.jobsets["default", "llama-70b"].uid
-        session.hang_probe.report = report()
+        session.inspector.report = report()
         late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
-        session.hang_probe.slow_report = SlowReport("llama-70b", "2.28.9", "json", 64, 900, 10.0, 90, (late,))
+        session.inspector.slow_report = SlowReport("llama-70b", "2.28.9", "json", 64, 900, 10.0, 90, (late,))
         app.open_page("job", "default", "llama-70b")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and "llama-70b" in screen_text(app))
         await pilot.press("H")
@@ -368,7 +368,7 @@ async def test_slow_ranks_are_not_asked_for_in_read_only_mode() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_py_spy_is_installed_with_consent_only() -> None:
     async with console() as (app, pilot, session):
-        session.hang_probe.report = report(py_spy="")
+        session.inspector.report = report(py_spy="")
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "py-spy is missing in 2 of 2 pods" in screen_text(app)
@@ -377,7 +377,7 @@ async def test_py_spy_is_installed_with_consent_only() -> None:
         assert session.called("install") == []
         await pilot.press("I")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        session.hang_probe.report = report()
+        session.inspector.report = report()
         await pilot.press("y")
         await until(pilot, lambda: session.called("install") == [(("p0", "p1"),)])
         await until(pilot, lambda: len(session.called("inspect")) == 2)
@@ -563,7 +563,7 @@ async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
 async def test_read_only_offers_nothing_that_changes_pods() -> None:
     settings = Settings(read_only=True)
     session = FakeSession(scene(), settings=settings)
-    session.hang_probe.report = report(py_spy="")
+    session.inspector.report = report(py_spy="")
     async with console(session, settings=settings) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: "Not inspected: in read-only mode no command runs in a pod." in screen_text(app))

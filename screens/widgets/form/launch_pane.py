@@ -19,9 +19,9 @@ from textual.widgets import ContentSwitcher, TextArea
 
 from console.errors import ConsoleError
 from console.launch.helm_command import HelmCommand
-from console.launch.launcher import LaunchService
 from console.launch.recipes import FieldProblem, LaunchPlan, Remark, join_manifests
 from console.launch.releases import DiffKind, ObjectDiff
+from console.launch.service import LaunchService
 from console.preflight.check import Check, Result, tally
 from console.session import Session
 from screens import wording

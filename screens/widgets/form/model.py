@@ -13,16 +13,8 @@ from typing import NamedTuple
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
-from console.launch.recipes import (
-    Field,
-    FieldKind,
-    FieldProblem,
-    LaunchPlan,
-    Recipe,
-    format_value,
-    parse_changes,
-    parse_value,
-)
+from console.launch.field_values import format_value, parse_changes, parse_value
+from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Recipe
 from console.scheduling.launch_forecast import PAST, QueueChoice
 
 PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words

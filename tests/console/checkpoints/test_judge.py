@@ -16,7 +16,7 @@ import pytest
 from console.checkpoints.judge import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
 from console.checkpoints.reader import survey_bucket, survey_container
 from console.errors import NotFound, Unreadable
-from console.google.storage import GcsPlace
+from console.google.gcs_place import GcsPlace
 from practice.google.bucket_store import BUCKET, BucketStore
 from tests.console.attach.files.pod import Pod
 from tests.console.checkpoints.damages import (

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput, Unreadable
+from console.launch.field_values import format_value, parse_value
 from console.launch.install import MAX_NAME_LENGTH, ChartCatalog, name_problem, namespace_problem
-from console.launch.recipes import FieldProblem, LaunchPlan, format_value, parse_value
+from console.launch.recipes import FieldProblem, LaunchPlan
 from tests.chart.plans import OF_EVERY_POD
 
 if TYPE_CHECKING:

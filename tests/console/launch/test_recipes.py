@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values, set_path
-from console.launch.recipes import Field, FieldKind, FieldProblem, format_value, parse_changes, parse_value
+from console.launch.field_values import format_value, parse_changes, parse_value
+from console.launch.recipes import Field, FieldKind, FieldProblem
 
 
 def field(kind: FieldKind, path: str = "thing", default: Value = None, **more: bool | tuple[str, ...]) -> Field:

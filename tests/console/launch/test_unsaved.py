@@ -13,7 +13,7 @@ from msgspec import structs
 from console.checkpoints.saved import SavedState
 from console.errors import Unreachable
 from console.kube.objects.jobset import Mount
-from console.launch.launcher import LaunchService
+from console.launch.service import LaunchService
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import IN_PODS, SeenFolder
 from console.metrics.training_run import TrainingRun

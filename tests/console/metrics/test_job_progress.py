@@ -6,13 +6,12 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from console.metrics.diagnosis import Diagnosis, DiagnosisKind, diagnose_hang
+from console.metrics.diagnosis import Diagnosis, DiagnosisKind, diagnose_hang, judge_pace
 from console.metrics.job_measures import MAX_LINE, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import (
     JobProgress,
     compare_with_earlier,
-    judge_pace,
     keep_previous_verdict,
     progress_of_measures,
     progress_of_runs,

@@ -33,7 +33,7 @@ from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, layout_of, print_rows
 from screens.cli.why import _next_steps
 from screens.columns.column import as_json
-from screens.columns.job_page import told
+from screens.columns.job_header import told
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text

@@ -10,7 +10,8 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.launch.choices import ChoicesState, FieldChoices
-from console.launch.recipes import Field, FieldKind, parse_changes
+from console.launch.field_values import parse_changes
+from console.launch.recipes import Field, FieldKind
 from console.scheduling.launch_forecast import QueueChoice
 from screens.widgets.form.editors import Line
 from screens.widgets.form.form import Form

@@ -1,0 +1,83 @@
+"""What is done in the pods of jobs without anybody having asked: only in those that are proven to be one's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from console.config import config_in_force
+from console.errors import NotAllowed
+from console.launch.ownership import Proof
+from console.settings import YOU
+
+if TYPE_CHECKING:
+    from console.hang.inspector import JobInspector
+    from console.kube.objects.jobset import JobSet
+    from console.kube.watched_cluster import WatchedCluster
+    from console.launch.runs import Runs
+    from console.metrics.diagnosis import Diagnoses
+
+    Key = tuple[str, str]
+
+MAX_AT_ONCE = 2  # jobs that are inspected at the same time, and as many that are asked who is late
+
+
+class OwnJobs:
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        runs: Callable[[], Runs],
+        inspector: Callable[[], JobInspector],
+        diagnoses: Diagnoses,
+    ) -> None:
+        self._cluster, self._runs, self._inspector, self._diagnoses = cluster, runs, inspector, diagnoses
+        self._inspections = asyncio.Semaphore(MAX_AT_ONCE)
+        # Apart, as this takes up to five minutes, for which a hang does not wait.
+        self._measurements = asyncio.Semaphore(MAX_AT_ONCE)
+
+    def proof_of(self, jobset: JobSet) -> Proof:
+        """The proof that a job belongs to the person who looks, as the history and the answers were last read."""
+        if self._runs().find_launch(jobset) is not None:
+            return Proof.LAUNCHED
+        if self._cluster.whose(jobset.owner) != YOU:
+            return Proof.NONE
+        if jobset.owner_labelled and self._cluster.context in config_in_force().config.actions.trusts:
+            return Proof.PROTECTED
+        return Proof.AGREED if self._diagnoses.find_consent(jobset.uid) else Proof.LABEL
+
+    async def read_proof(self, jobset: JobSet) -> Proof:
+        """The same as they are now."""
+        await self._cluster.me()
+        await self._runs().has_open_runs()
+        await self._diagnoses.refresh()
+        return self.proof_of(jobset)
+
+    async def find(self, key: Key) -> JobSet | None:
+        """The job; None if it is gone. NotAllowed if nothing proves that it is one's own."""
+        jobset = self._cluster.fleet.jobsets.get(key)
+        if jobset is not None and not (proof := await self.read_proof(jobset)).may_look:
+            raise NotAllowed(proof.doubt(jobset.owner))
+        return jobset
+
+    async def inspect(self, key: Key) -> None:
+        """Make a hang report, and its bundle where it names a cause; NotAllowed as above and in read-only mode."""
+        async with self._inspections:
+            if await self.find(key) is None:
+                return
+            report = await self._inspector().inspect_job(*key)
+        if report.alarming:
+            from console.hang.bundle import write_unasked_bundle
+
+            report = await self._inspector().add_torch_analysis(*key, report)
+            bundled = await write_unasked_bundle(self._cluster, key[0], report)
+            if self._inspector().reports.get(key) is report:
+                self._inspector().reports[key] = bundled
+
+    async def find_late_rank(self, key: Key, step_time: float | None) -> None:
+        """Ask NCCL in one pod which rank is late; NotAllowed as above."""
+        from rankscope import seconds_to_ask
+
+        async with self._measurements:
+            if await self.find(key) is not None:
+                await self._inspector().find_slow_ranks(*key, seconds_to_ask(step_time), only_nccl=True)
