@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 from aiohttp import web
@@ -23,12 +26,8 @@ from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
 from tests.certificates import usual_certificate
 
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-    from pathlib import Path
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Object = dict[str, Any]
 GROUPS = {

@@ -6,23 +6,19 @@ import asyncio
 import gc
 import os
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.notifications import Notification
 
 from tests.lab.control_plane import Lab
 from tests.programs import missing
 from tests.slowness import Slowness
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from textual.css.model import RuleSet
 
 # Commands that tests start write to pipes as they do for a person: in blocks, unless they say otherwise.
 os.environ.pop("PYTHONUNBUFFERED", None)

@@ -14,40 +14,530 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from msgspec import structs
+
+from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
+from console.checkpoints.saved import SavedState
+from console.config import Thresholds
 from console.errors import ConsoleError, NotFound, Unreachable
+from console.google.clusters import GkeOperation
+from console.google.node_pools import NodePools, PoolsSnapshot
+from console.kube.find_job import find_job
+from console.kube.nested_values import Value
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import format_time
-from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
+from console.kube.objects.node import Node
+from console.kube.objects.pod import Pod
+from console.kube.rank_address import PortPair, RankAddress
+from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
+from console.launch.choices import FieldChoices
 from console.launch.ownership import Proof
+from console.launch.recipes import LaunchPlan
 from console.launch.run_database import RunHistory
+from console.launch.run_record import RunRecord, find_run
+from console.launch.stop import StopPlan, plan_from_snapshot
+from console.logs.container_log import LogRequest, ResumeCursor
 from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import split_timestamps
 from console.logs.store import logs_folder
-from console.metrics.diagnosis import Diagnoses
+from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, AlarmReport
+from console.metrics.alarm_rules import AlarmWatch
+from console.metrics.diagnosis import Diagnoses, diagnose_slow_ranks
+from console.metrics.gpu_metrics import GpuBoard, Source
+from console.metrics.job_monitor import JobMonitor
 from console.metrics.lost_work import has_checkpoint
 from console.metrics.measures import MeasureService
+from console.metrics.seen_time import decode_seen_time
+from console.metrics.start_phase import longest_phases
+from console.preflight.all_checks import CHECKS
+from console.preflight.check import Check, Repair, Result
+from console.scheduling.start_windows import PastRun
+from console.scheduling.what_if import WhatIf
 from console.settings import Settings
-from tests.fakes_google import FakeGoogle
-from tests.fakes_preflight import FakePreflight
-from tests.fakes_runs import FakeLaunching
-from tests.fakes_tunnels import FakeTunnels
-from tests.fakes_watch import FakeAlarms, FakeCheckpoints, FakeGpus, FakeInspector
+from rankscope import HangReport, SlowReport, TorchAnalysis, TracedProcess
+from trainlog import PASS_LINE, RunPosition
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-    from pathlib import Path
 
-    from console.checkpoints.saved import SavedState
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.logs.container_log import LogRequest, ResumeCursor
-    from rankscope import SlowReport
+def monitor(key: tuple[str, str], watch: AlarmWatch | None = None) -> JobMonitor:
+    """One that reads nothing by itself."""
+    sources = SimpleNamespace(cluster=None, measures=lambda: SimpleNamespace(pass_line=PASS_LINE))
+    return JobMonitor(key, Thresholds(), cast("Any", sources), watch)
+
+
+class FakeAlarms:
+    def __init__(self) -> None:
+        self.thresholds = Thresholds()
+        self.kept: set[tuple[str, str]] = set()
+        self.coverage = AlarmCoverage()
+        self.namespace: str | None = None
+        self.latest_alarms: list[Alarm] = []
+        self.refused = self.unread = ""
+        self.watched: dict[tuple[str, str], JobMonitor] = {}
+        self.late_steps: dict[tuple[str, str], str] = {}
+        """That the next step of a job is late, in words."""
+        self.verdicts: dict[tuple[str, str], str] = {}
+        self._news: list[Alarm] = []
+
+    def sound(self, namespace: str, job: str, kind: AlarmKind, words: str, *, over: float = 0.0) -> Alarm:
+        alarm = Alarm(kind, words, time.time(), namespace, job, over)
+        self.latest_alarms.insert(0, alarm)
+        self._news.append(alarm)
+        return alarm
+
+    def watch_job(self, namespace: str, name: str) -> None:
+        self.kept.add((namespace, name))
+
+    def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
+        self.namespace = namespace
+
+    def active_alarms(self, namespace: str, name: str) -> tuple[Alarm, ...]:
+        return tuple(
+            each for each in self.latest_alarms if (each.namespace, each.job) == (namespace, name) and each.is_active
+        )
+
+    def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
+        return tuple(each for each in self.latest_alarms if (each.namespace, each.job) == (namespace, name))
+
+    def late_text(self, namespace: str, name: str) -> str:
+        return self.late_steps.get((namespace, name), "")
+
+    def unknown_text(self, namespace: str, name: str) -> str:
+        return ""
+
+    def verdict(self, namespace: str, name: str) -> str:
+        return self.verdicts.get((namespace, name), "")
+
+    def follows_steps(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self.late_steps
+
+    @asynccontextmanager
+    async def open_monitor(self, namespace: str, name: str) -> AsyncIterator[JobMonitor]:
+        yield self.watched.setdefault(
+            (namespace, name),
+            monitor((namespace, name)),
+        )
+
+    async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
+        return AlarmReport(
+            self.active_alarms(namespace, name), self.late_text(namespace, name), self.refused, unread=self.unread
+        )
+
+    def take_new(self) -> list[Alarm]:
+        news, self._news = self._news, []
+        return news
+
+
+class FakeGpus:
+    def __init__(self) -> None:
+        self.board = GpuBoard()
+        self.readers = 0
+        self.exporter = ""
+        self.source: Source = ""
+
+    def exporter_of(self, namespace: str, name: str) -> str:
+        return self.exporter
+
+    async def follow_boards(self, namespace: str, name: str, *, source: Source = "") -> AsyncGenerator[GpuBoard, None]:
+        self.readers, self.source = self.readers + 1, source
+        try:
+            yield self.board
+            await asyncio.Event().wait()
+        finally:
+            self.readers -= 1
+
+    async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
+        return self.board
+
+
+class FakeCheckpoints:
+    """`console.checkpoints.reader.CheckpointReader`: what it reads is `state`, once it is asked."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.state = SavedState(0.0, problem="Nothing was set.")
+        self.known: dict[tuple[str, str], SavedState] = {}
+
+    async def read_job(self, namespace: str, name: str) -> SavedState:
+        self._session._did("checkpoints", namespace, name)
+        self.known[namespace, name] = self.state
+        return self.state
+
+
+class FakeInspector:
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.report = HangReport("job", (), ())
+        self.slow_report = SlowReport()
+        self.analysis: TorchAnalysis | None = None
+        self.reports: dict[tuple[str, str], HangReport] = {}
+        self.slow_reports: dict[tuple[str, str], SlowReport] = {}
+
+    async def find_slow_ranks(self, namespace: str, name: str, seconds: float, *, recorder: bool = False) -> SlowReport:
+        self._session._did("slow with recorders" if recorder else "slow", namespace, name)
+        self.slow_reports[namespace, name] = self.slow_report
+        for found in diagnose_slow_ranks(self.slow_report, self._session.fleet.jobsets[namespace, name].uid):
+            await self._session.diagnoses.record(found)
+        return self.slow_report
+
+    async def inspect_job(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        all_stacks: bool = False,
+        recorder: bool = True,
+        answered: Callable[[int, int], None] = lambda *_: None,
+    ) -> HangReport:
+        find_job(self._session.fleet, namespace, name)
+        self._session._did("inspect all stacks" if all_stacks else "inspect", namespace, name)
+        answered(1, 1)
+        return self.report
+
+    async def add_torch_analysis(self, _namespace: str, _name: str, report: HangReport) -> HangReport:
+        return replace(report, analysis=self.analysis) if self.analysis is not None else report
+
+    async def install_py_spy(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
+        return self._session._did("install", tuple(pods), default=dict.fromkeys(pods, "")) or {}
+
+    async def record_profile(
+        self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
+    ) -> int:
+        self._session._did("record", process.rank, seconds, str(place))
+        return 7
+
+    async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, what: str) -> Any:
+        return self._session._did("process_facts", process.rank, what, default=f"{what} of it")
+
+
+class FakeRuns:
+    """`console.launch.runs.Runs` over a list, newest first."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.runs: list[RunRecord] = []
+        self.note = ""
+        self.history = self
+
+    async def check_writes(self) -> str:
+        return self.note
+
+    async def past(self, server: str) -> list[PastRun]:
+        return []
+
+    async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        return tuple(run for run in self.runs if not recipe or run.recipe == recipe)
+
+    async def find_run(self, word: str) -> RunRecord | None:
+        return find_run(self.runs, word)
+
+    async def last_launch_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
+        return next(((run.name, run.values) for run in self.runs if run.recipe == recipe), None)
+
+    async def has_open_runs(self) -> bool:
+        return any(run.open for run in self.runs)
+
+    def find_launch(self, jobset: JobSet) -> RunRecord | None:
+        return next((run for run in self.runs if run.uid == jobset.uid), None)
+
+    async def delete_runs(self, numbers: Iterable[int]) -> int:
+        wanted = set(numbers)
+        self._session._did("forget", tuple(sorted(wanted)))
+        before = len(self.runs)
+        self.runs = [run for run in self.runs if run.number not in wanted]
+        return before - len(self.runs)
+
+    async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
+        self._session._did("note_training", namespace, name, where)
+
+    async def earlier_speeds(self, recipe: str, gpus: int, metric: str) -> tuple[float, ...]:
+        assert metric == "tflops_per_gpu"
+        found = (run.tflops for run in self.runs if (run.recipe, run.gpus, run.open) == (recipe, gpus, False))
+        return tuple(each for each in found if each is not None)
+
+    async def earlier_phases(self, job: JobSet) -> Mapping[str, float]:
+        others = (run for run in self.runs if (run.recipe, run.gpus) == (job.recipe, job.gpus) and run.uid != job.uid)
+        return longest_phases(decode_seen_time(run.seen).phases for run in others)
+
+    async def record_tests(self, namespace: str, name: str, tests: Any) -> None:
+        self._session._did("note_tests", namespace, name, tests)
+
+
+class FakeStopping:
+    """`console.launch.stop.Stopping`: `answers["stop_plan"]` is what is said of every job."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+    async def plan_stop(self, namespace: str, name: str) -> StopPlan:
+        plan = plan_from_snapshot(self._session.fleet.jobsets[namespace, name], self._session.fleet)
+        answer = self._session._did("stop_plan", namespace, name, default=plan)
+        assert isinstance(answer, StopPlan)
+        return answer
+
+
+class FakeReleases:
+    """`console.launch.releases.Releases`: `answers["release_plan"]` is what every release was launched with."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+    async def plan_of_release(self, namespace: str, name: str) -> LaunchPlan:
+        plan = LaunchPlan("nccl-all-reduce", name, namespace, {})
+        answer = self._session._did("release_plan", namespace, name, default=plan)
+        assert isinstance(answer, LaunchPlan)
+        return answer
+
+    def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
+        plan = LaunchPlan(jobset.recipe, jobset.name, jobset.namespace, {})
+        answer = self._session._did("plan_of_job", jobset.name, default=plan)
+        assert isinstance(answer, LaunchPlan)
+        return answer
+
+
+class FakeProfiles:
+    """`console.launch.profiles.Profiles` over a dictionary."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, dict[str, Value]] = {}
+        self.chosen = ""
+
+    async def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.kept))
+
+    async def values(self, name: str, recipe: str) -> dict[str, Value]:
+        return self.kept[name]
+
+    async def place_variables(self) -> dict[str, str]:
+        return {}
+
+    async def default_name(self) -> str:
+        return self.chosen
+
+
+class FakeLaunching:
+    """`console.launch.service.Launching`: what it takes and gives is its; set `answers` to its own shapes."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.runs = FakeRuns(session)
+        self.job_stopper = FakeStopping(session)
+        self.releases = FakeReleases(session)
+        self.profiles = FakeProfiles()
+
+    def recipes(self) -> Any:
+        return self._session.answers.get("recipes", ())
+
+    def fields(self, recipe: str) -> Any:
+        answer = self._session.answers.get("fields", ())
+        return answer(recipe) if callable(answer) else answer
+
+    def problems(self, plan: Any) -> Any:
+        answer = self._session.answers.get("problems", ())
+        return answer(plan) if callable(answer) else answer
+
+    def notes(self, plan: Any) -> Any:
+        answer = self._session.answers.get("notes", ())
+        return answer(plan) if callable(answer) else answer
+
+    async def read_saves(self, recipe: str) -> None:
+        self._session._did("saves", recipe)
+
+    def suggest_name(self, recipe: str) -> str:
+        return str(self._session.answers.get("suggest_name", f"me-{recipe}"))
+
+    def set_values(self, recipe: str, settings: Sequence[str], below: Mapping[str, Any]) -> Any:
+        return self._session._did("set_values", recipe, tuple(settings), default=dict(below))
+
+    async def with_flex_start(self, plan: LaunchPlan) -> LaunchPlan:
+        return plan
+
+    @cached_property
+    def plan_texts(self) -> Any:
+        """Texts of the real chart's recipes; what is rendered is what `answers` say."""
+        from console.launch.install import ChartCatalog
+        from console.launch.plan_texts import PlanTexts
+
+        return PlanTexts(ChartCatalog.from_chart(), self.render)
+
+    async def render(self, plan: Any) -> Any:
+        return self._session._did("render", plan, default=())
+
+    async def find_unsaved(self, namespace: str, name: str) -> str:
+        return str(self._session.answers.get("unsaved", ""))
+
+    async def list_unsaved(self, node: str) -> list[str]:
+        return list(self._session.answers.get("unsaved_of_node", []))
+
+    async def add_losses(self, found: WhatIf) -> WhatIf:
+        unsaved = str(self._session.answers.get("unsaved", ""))
+        told = (structs.replace(each, lost=unsaved if each.ends_work else "") for each in found.consequences)
+        return structs.replace(found, consequences=tuple(told))
+
+    async def check(self, plan: Any) -> Any:
+        return self._session._did("check", plan)
+
+    async def install(self, plan: Any) -> str:
+        return str(self._session._did("launch", plan, default="job"))
+
+    async def wait_for_refusal(self, namespace: str, name: str) -> Any:
+        return self._session._did("refused_at_start", namespace, name)
+
+    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+        report = StopReport(namespace, name, deleted=(f"JobSet {name}",))
+        answer = self._session._did("stop_job", namespace, name, default=report)
+        assert isinstance(answer, StopReport)
+        return answer
+
+
+class FakeTunnels:
+    """`console.attach.tunnel.background.Tunnels` without ports."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.tunnels: list[Tunnel] = []
+        self.saved: list[TunnelProfile] = []
+
+    async def open_tunnel(
+        self, address: RankAddress, ports: Sequence[str], *, keep: bool = False
+    ) -> tuple[Tunnel, list[str]]:
+        self._session._did("open_tunnel", address, tuple(ports), keep)
+        pairs = [PortPair.parse(each) for each in ports]
+        made = Tunnel(
+            name=address.slug, namespace=address.namespace, job=address.job_text, rank=address.rank_text,
+            context=self._session.context, server="https://here", state="ready", pod="a-pod", since=time.time(),
+            listeners=tuple(Listener(each.local or each.remote, each.remote) for each in pairs), kept=keep,
+        )  # fmt: skip
+        self.tunnels.append(made)
+        return made, []
+
+    async def list_tunnels(self) -> tuple[Tunnel, ...]:
+        return tuple(self.tunnels)
+
+    async def stop_tunnel(self, name: str) -> Tunnel:
+        self._session._did("stop_tunnel", name)
+        was = next(each for each in self.tunnels if each.name == name)
+        self.tunnels.remove(was)
+        return was
+
+    async def list_profiles(self) -> tuple[TunnelProfile, ...]:
+        return tuple(self.saved)
+
+    async def save_profile(self, profile: TunnelProfile) -> None:
+        self.saved.append(profile)
+
+
+NONE = NotFound("The cluster of context test is not a GKE cluster.")
+
+
+class FakeNodePools:
+    """What is asked for is kept in `calls`; what is looked at is what `answers` say at that moment."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self._real = NodePools(cast("Any", session), cast("Any", None))
+
+    last_snapshot: PoolsSnapshot | None = None
+
+    async def read_snapshot(self) -> PoolsSnapshot:
+        return cast("PoolsSnapshot", self._session._did("pools", default=NONE))
+
+    async def follow_snapshots(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
+        try:
+            yield await self.read_snapshot()
+        except ConsoleError as error:
+            yield error
+        await asyncio.Event().wait()
+
+    def with_current_nodes(self, picture: PoolsSnapshot) -> PoolsSnapshot:
+        return self._real.with_current_nodes(picture)
+
+    def why_not_reportable(self, node: Node) -> str:
+        return self._real.why_not_reportable(node)
+
+    async def resize(self, pool: str, nodes: int) -> GkeOperation:
+        return cast("GkeOperation", self._session._did("resize", pool, nodes))
+
+    async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
+        return cast("GkeOperation", self._session._did("scale_between", pool, least, most))
+
+    async def report_fault(self, node: str, fault: str) -> None:
+        self._session._did("report", node, fault)
+
+
+class FakeCloud:
+    """The login at Google."""
+
+    practice_folder = None
+    practice = False
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+    async def enable_service(self, project: str, service: str) -> None:
+        self._session._did("enable_service", project, service)
+
+
+class FakeGoogle:
+    """`console.session.Google` over what `answers` say."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.node_pools = FakeNodePools(session)
+        self.cloud = FakeCloud(session)
+
+    async def field_choices(self, kind: str) -> Any:
+        return self._session._did("google_offer", kind, default=FieldChoices(kind))
+
+
+class FakePreflight:
+    """Every check is well, unless `found` says otherwise; `held` keeps all from ending, `awaited` is what is told."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.found: dict[str, Check] = {}
+        self.held: asyncio.Event | None = None
+        self.awaited: tuple[str, ...] = ()
+
+    def launch_needs(self, plan: Any = None, **more: Any) -> Any:
+        return plan
+
+    def pending_checks(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
+        return tuple(
+            Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix)
+            for each in CHECKS
+            if not ids or each.id in ids
+        )
+
+    async def run(self, wish: Any, ids: Collection[str] = ()) -> AsyncGenerator[Check, None]:
+        self._session._did("preflight", wish, tuple(ids))
+        if self.held is not None:
+            await self.held.wait()
+        for each in CHECKS:
+            if not ids or each.id in ids:
+                well = Check(each.id, each.title, each.area, Result.OK, "It is well.", "", each.fix, at=1.0)
+                yield self.found.get(each.id, well)
+
+    async def before_launch(self, plan: Any, on_wait: Callable[[tuple[str, ...]], None]) -> tuple[Check, ...]:
+        if self.awaited:
+            on_wait(self.awaited)
+        return tuple([check async for check in self.run(plan)])
+
+    async def recheck_after_repair(self, wish: Any, id_: str) -> Check:
+        (check,) = [check async for check in self.run(wish, (id_,))]
+        return check
+
+    async def repair(self, repair: Repair) -> str:
+        return str(self._session._did("repair", repair, default="Done."))
+
 
 KINDS = (
     "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",

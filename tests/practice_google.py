@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from console.google.api.calls import GoogleSession
 from practice.cluster import PracticeCluster
 from practice.google.cloud import PROJECT, PracticeGoogle
 from practice.google.server import GoogleServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 SPEED = 200.0
 TOKEN = "practice"

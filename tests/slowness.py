@@ -8,14 +8,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIMIT = 1.0
 """Seconds that the call of a test may take where a core is free for it; on a busier or slower machine more."""

@@ -7,16 +7,14 @@ import importlib
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.architecture.sizes import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PARTS = sorted(path.name for path in (ROOT / "parts").iterdir() if path.is_dir())
 OTHERS = sorted(path for top in ("console", "practice", "screens", "tests") for path in (ROOT / top).rglob("*.py"))

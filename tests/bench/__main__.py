@@ -15,9 +15,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.bench import (
     bucket_checkpoints,
@@ -38,13 +38,9 @@ from tests.bench import (
 )
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
+from tests.bench.terminal import Paint
 from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.bench.terminal import Paint
 
 PARTS = (
     "parsers", "panels", "panes", "launch", "practice", "commands", "logs", "consoles", "screens", "scale", "ssh",

@@ -7,15 +7,13 @@ import os
 import resource
 import statistics
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.child import PracticeProcess
 from tests.bench.consoles import A4
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROUNDS = 11
 KUBECTL = "kubectl"

@@ -5,15 +5,12 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.bench.churn import churn
 from tests.bench.terminal import Paint, Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 IDLE_SECONDS = 20.0
 CHURN_SECONDS = 20.0

@@ -10,16 +10,13 @@ import select
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.bench.consoles import A4
 from tests.bench.floods import MEMORY, environment, lying
 from tests.bench.terminal import Terminal
 from tests.hostile.lying_api import FLOODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 JOB = "llama-70b"
 KEYS = 20

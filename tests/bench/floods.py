@@ -14,17 +14,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from practice.child import PracticeProcess
 from tests.bench.consoles import A4
 from tests.hostile.lying_api import FLOODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SECONDS, MEMORY = 10.0, 300.0
 PATIENCE = 60.0

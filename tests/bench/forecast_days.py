@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
 from statistics import median
 from time import process_time
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from console.kube.objects.jobset import JobSet, ReplicatedJob
 from console.kube.objects.meta import GPU, Condition
+from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quota, ResourceFlavor, Topology, Usage
 from console.kube.objects.workload import PodSet, TopologyDomain, Workload
 from console.kube.snapshot import Fleet
@@ -29,13 +30,8 @@ from console.scheduling.expected_starts import cluster_of
 from console.scheduling.forecast_record import RecordedWindow, compare, correct_windows
 from console.scheduling.kueue_snapshot import kueue_workload
 from console.scheduling.start_windows import PastRun, PastTimes, StartWindow, run_times, start_windows
+from kueue_rules import SnapshotWorkload as KueueWorkload
 from tests.screens.scene import a4
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from console.kube.objects.node import Node
-    from kueue_rules import SnapshotWorkload as KueueWorkload
 
 DAYS = 500
 DAY, HOUR = 86_400.0, 3600.0

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tests.bench.consoles import DOWN, UP, keys
-from tests.bench.terminal import Terminal
-
-if TYPE_CHECKING:
-    from tests.bench.consoles import Program
-    from tests.bench.terminal import Paint
+from tests.bench.consoles import DOWN, UP, Program, keys
+from tests.bench.terminal import Paint, Terminal
 
 LETTERS = b"abcdefghijklmnopqrst"
 ENTER, ALL_FIELDS, ERASE = b"\r", b"\x14", b"\x7f"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.logs.text import FileText, LineFilter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GIGABYTE = 1 << 30
 FAST = 200.0

@@ -5,27 +5,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from console.kube.nested_values import Value
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
-from console.kube.snapshot import WatchState, WatchStatus
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import LaunchPlan
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from tests.chart.plans import CATALOGUE, offline
 from tests.fakes import fleet_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from console.kube.nested_values import Value
-    from console.kube.snapshot import Fleet
 
 NODES, PODS = 1000, 10_000
 KEYS = 100

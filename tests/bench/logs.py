@@ -24,18 +24,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.bench.consoles import A4, p95
 from tests.bench.large_log import large_file
 from tests.lab.control_plane import Lab
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 RANKS = 128
 RATE = 50

@@ -23,30 +23,27 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from aiohttp import web
 from msgspec import structs
 
 from console.hang.inspector import JobInspector
+from console.kube.client import Client
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.proc_files import environment, write_proc_files
 from practice.programs.hangs import HUNG_FACT
 from practice.programs.steps import ProgramContext, SharedFacts
+from practice.runtime import Stdio
 from tests.apiserver import ApiServer, status
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from console.kube.client import Client
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
-    from practice.runtime import Stdio
 
 MAX_STREAMS = 32
 STUCK = 5

@@ -6,16 +6,13 @@ import math
 import random
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from console.metrics.training_run import TrainingRun
 from screens.widgets.charts.training_panel import draw
 from screens.widgets.charts.training_plot import TrainingChartData, View
 from trainlog import STEP_METRICS, Step, Steps
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STEPS = 1_000_000
 BOUND = 16.0

@@ -13,14 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from parts.trainlog.tests.training.test_formats import PROGRAMS
 from trainlog import NcclParser, TrainingParser
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PIECE = 1 << 20
 SIZE = 67_000_000  # bytes of each log

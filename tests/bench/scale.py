@@ -5,15 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.bench.consoles import A4, keys, p95, share_of_core
 from tests.bench.terminal import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NODES, PODS = 5_000, 150_000
 SECONDS = 20.0

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
 from tests.certificates import make_certificate
 from tests.lab.machines import Pool
-
-if TYPE_CHECKING:
-    import ssl
 
 JOB_PODS = 64
 NAMESPACES = 8

@@ -13,13 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from tests.bench.consoles import A4
 from tests.contract.space import jobset
-
-if TYPE_CHECKING:
-    from tests.lab.control_plane import Lab
+from tests.lab.control_plane import Lab
 
 JOB = "bench-ssh"
 ROUNDS = 9

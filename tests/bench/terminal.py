@@ -11,14 +11,12 @@ import signal
 import struct
 import termios
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyte
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 COLUMNS, LINES = 200, 50
 QUIET = 0.12

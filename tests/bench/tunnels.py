@@ -14,18 +14,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.kube.rank_address import SSH_PORT
 from tests.bench.bulk import client
 from tests.bench.consoles import A4
 from tests.contract.space import jobset
 from tests.lab.control_plane import Lab
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 JOB = "bench-tunnels"
 REMOTE = 9999

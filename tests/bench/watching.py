@@ -13,22 +13,17 @@ import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.scene.jobs import Job, build_jobset
 from tests.bench.consoles import A4
 from tests.bench.terminal import Terminal, cpu_of
 from tests.contract.client import Api
-from tests.contract.cluster import CORE, JOBSETS, eventually, practice_cluster
+from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually, practice_cluster
 from tests.contract.space import BLOCK, Space
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.contract.cluster import Cluster
 
 JOBS, PODS = 32, 2
 NAMESPACE = "bench"

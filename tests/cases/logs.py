@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from tests.corpus.verdict import Case, Verdict, judge
 from trainlog import LogResults
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 Steps = list[tuple[int | None, float | None]]
 # beginning of the file's name: step and loss of each report, and figures of the last step; None: is not there

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from console.errors import BadInput
 from console.launch.helm_command import parse_helm_line
 from console.launch.set_values import SetValues
 from tests.console.checkpoints.listings import survey_listing
 from tests.corpus.verdict import Case, Verdict
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Rows = list[tuple[str, int | None, str, str]]
 # beginning of the file's name: end of the path, step and state of each checkpoint, and a word of what is wrong

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from console.errors import BadInput, Conflict, NotFound, Refused, ReleaseFailed
 from console.kube.client import Connection
 from console.kube.kubeconfig import load
+from console.kube.nested_values import Value
 from console.launch.helm import Helm
 from console.launch.install import Launcher
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, PLANS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from console.kube.nested_values import Value
-    from tests.lab.control_plane import Lab
+from tests.lab.control_plane import Lab
 
 pytestmark = pytest.mark.lab
 KINDS = "jobsets,jobs,pods,services,configmaps,secrets,workloads"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
+from console.kube.nested_values import Value
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import offline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from console.kube.nested_values import Value
-    from tests.lab.control_plane import Lab
+from tests.lab.control_plane import Lab
 
 pytestmark = pytest.mark.lab
 NODE = "gke-lab-a4-reserved-0003"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -14,9 +15,6 @@ from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE, PLANS
 from tests.chart.typed import Typist
 from tests.contract.client import Api
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GOLDEN = Path(__file__).parent / "golden"
 PRACTICE, LAB = "practice", "lab"

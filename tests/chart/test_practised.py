@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,7 @@ from tests.chart.plans import CATALOGUE
 from tests.chart.typed import Typist
 from tests.parsing import LauncherStep, StepState, parse_launcher_step
 from tests.practice.test_programs import launcher_steps
-from trainlog import NcclResult, TrainingParser, judge_test, parse_lm_eval, parse_nccl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trainlog import RunReader
+from trainlog import NcclResult, RunReader, TrainingParser, judge_test, parse_lm_eval, parse_nccl
 
 pytestmark = pytest.mark.slow(reason="runs a recipe on a practice cluster")
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
 from console.errors import ConsoleError
+from console.kube.nested_values import Value
 from console.launch.helm import Helm
 from console.launch.recipes import LaunchPlan
 from console.launch.value_checks import iterations, model_id
 from tests.chart.plans import CATALOGUE, OF_EVERY_POD, offline
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
 
 Object = dict[str, Any]
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
+from console.kube.nested_values import Value
 from console.launch.helm import is_kept
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
 
 LUSTRE: dict[str, Value] = {
     "claim": "lustre-pvc",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 from console.config import Config, Thresholds, config_mtime, find_line, json_schema, load_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = """\
 theme = "dracula"

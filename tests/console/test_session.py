@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -16,6 +17,7 @@ from aiohttp import web
 from msgspec import structs
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
@@ -28,11 +30,6 @@ from rankscope import HangReport, PodTrace
 from tests.apiserver import ApiServer, eventually, forbidden, named, status
 from tests.fakes import fleet_of
 from tests.screens import scene
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from console.kube.objects.jobset import JobSet
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 LOGS = FIXTURES.parents[1] / "parts" / "trainlog" / "tests" / "data"

@@ -6,17 +6,15 @@ import base64
 import json
 import ssl
 import tempfile
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 Object = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"

@@ -6,19 +6,15 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from tests.contract.client import MERGE_PATCH
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from tests.contract.client import Api, Object
-    from tests.lab.control_plane import Lab
+from tests.contract.client import MERGE_PATCH, Api, Object
+from tests.lab.control_plane import Lab
 
 T = TypeVar("T")
 CORE = "/api/v1"

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from console.session import Session
 from tests.contract.client import Api
-from tests.contract.cluster import practice_cluster, real_cluster
+from tests.contract.cluster import Cluster, practice_cluster, real_cluster
 from tests.contract.exceptions import EXCEPTIONS
 from tests.contract.space import Space, open_session, open_space
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from tests.contract.cluster import Cluster
 
 PRACTICE, LAB = "practice", "lab"
 NUMBERS = itertools.count(1)

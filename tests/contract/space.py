@@ -6,20 +6,15 @@ import datetime
 import re
 import shutil
 import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.session import Session
 from console.settings import Settings
-from tests.contract.client import MERGE_PATCH
+from tests.contract.client import MERGE_PATCH, Api, Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, POOL, Cluster, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from tests.contract.client import Api, Object
 
 GPU = "nvidia.com/gpu"
 SUBBLOCK = "cloud.google.com/gce-topology-subblock"

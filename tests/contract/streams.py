@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import aiohttp
 
 from tests.contract.cluster import CORE
+from tests.contract.space import Space
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+Stream = tuple[Callable[[bytes], Awaitable[None]], Callable[[], Awaitable[bytes]]]
 
-    from tests.contract.space import Space
-
-    Stream = tuple[Callable[[bytes], Awaitable[None]], Callable[[], Awaitable[bytes]]]
 
 LIMIT = 60
 """Seconds for an answer."""

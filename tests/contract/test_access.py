@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import aiohttp
 import pytest
 
-from tests.contract.cluster import CORE
-
-if TYPE_CHECKING:
-    from tests.contract.client import Api, Object
-    from tests.contract.cluster import Cluster
+from tests.contract.client import Api, Object
+from tests.contract.cluster import CORE, Cluster
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 REFUSALS = [

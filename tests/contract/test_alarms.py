@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from console.metrics.alarm import AlarmKind
+from console.session import Session
 from tests.contract.cluster import eventually
-
-if TYPE_CHECKING:
-    from console.session import Session
-    from tests.contract.space import Space
+from tests.contract.space import Space
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from console.launch.choices import ChoicesState
 from console.session import Session
 from console.settings import Settings
-from tests.contract.cluster import CORE
-
-if TYPE_CHECKING:
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
+from tests.contract.cluster import CORE, Cluster
+from tests.contract.space import Space
 
 
 async def test_choices_are_listed_and_secrets_by_name_alone(space: Space, session: Session) -> None:

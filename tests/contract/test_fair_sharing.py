@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
 from kueue_rules import DEFAULT_STRATEGIES
-from tests.contract.cluster import KUEUE, eventually
+from tests.contract.client import Api
+from tests.contract.cluster import KUEUE, Cluster, eventually
+from tests.contract.space import Space
 from tests.contract.test_queueing import told
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.contract.client import Api
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
 
 RULES = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.attach.exec_many import FactState, group_outputs, worst_exit_code
-from console.attach.files.copies import CopyMethod, EntryKind
+from console.attach.files.copies import CopyMethod, CopyProgress, EntryKind
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
+from console.kube.objects.pod import Pod
 from console.scheduling.ranks import Rank
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.attach.files.copies import CopyProgress
-    from console.kube.objects.pod import Pod
-    from console.session import Session
-    from tests.contract.space import Space
+from console.session import Session
+from tests.contract.space import Space
 
 LARGE = 40 << 20
 

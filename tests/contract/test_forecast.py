@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from console.kube.nested_values import Value
 from console.launch.recipes import LaunchPlan
 from console.scheduling.launch_forecast import LaunchVerdict, forecast
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-    from console.session import Session
-    from tests.contract.space import Space
+from console.session import Session
+from tests.contract.space import Space
 
 
 def plan(space: Space, name: str, gpus: int, **topology: str) -> LaunchPlan:

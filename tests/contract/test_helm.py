@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,9 @@ from console.launch.helm import RECIPE_LABEL, Helm
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.launch.stop import OrphanedResource
-from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from console.session import Session
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
+from console.session import Session
+from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, Cluster, eventually
+from tests.contract.space import Space
 
 CATALOGUE = ChartCatalog.from_chart()
 RECIPE = "nccl-all-reduce"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,25 +26,17 @@ from practice.programs.hangs import HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.programs.steps import ProgramContext, SharedFacts
 from practice.scene.jobs import Job, build_jobset
-from rankscope import Activity
+from rankscope import Activity, HangReport
 from screens.app import ConsoleApp
+from screens.columns.jobs import JobLine
 from screens.columns.live import live_line
 from screens.pages.job import JobScreen
 from tests.console.hang.test_torch_analysis import dump
-from tests.contract.client import MERGE_PATCH
-from tests.contract.cluster import CORE, JOBSETS, eventually
-from tests.contract.space import BLOCK, container, public_folder
+from tests.contract.client import MERGE_PATCH, Object
+from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
+from tests.contract.space import BLOCK, Space, container, public_folder
 from tests.contract.test_watching_jobs import soon
 from tests.screens.press import screen_text, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from rankscope import HangReport
-    from screens.columns.jobs import JobLine
-    from tests.contract.client import Object
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
 
 NODES, STUCK = 2, 1
 STEPS = 12  # before the training hangs: enough to know how regularly they come

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from console.kube.client import Client
 from console.session import Session
 from console.settings import Settings
-from tests.contract.cluster import eventually
+from tests.contract.cluster import Cluster, eventually
+from tests.contract.space import Space
 from tests.contract.test_watching_jobs import steps
 from tests.contract.watched_job import LIMIT, Job
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
 
 LOOKS = 5
 """Looks of the list, each of which read the ends of logs before."""

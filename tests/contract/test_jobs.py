@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tests.contract.client import Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
-from tests.contract.space import condition
-
-if TYPE_CHECKING:
-    from tests.contract.client import Object
-    from tests.contract.space import Space
+from tests.contract.space import Space, condition
 
 PREFIX = "jobset.sigs.k8s.io/"
 

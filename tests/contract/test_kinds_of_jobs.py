@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from console.kube.objects.workload import Workload
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.quota_accounts import workload_named
 from console.scheduling.start_windows import PastTimes, run_times, start_windows, with_windows
 from console.scheduling.why import why
+from console.session import Session
+from tests.contract.client import Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
-from tests.contract.space import container, jobset
-
-if TYPE_CHECKING:
-    from console.kube.objects.workload import Workload
-    from console.session import Session
-    from tests.contract.client import Object
-    from tests.contract.space import Space
+from tests.contract.space import Space, container, jobset
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 GROUP, COUNT = (f"kueue.x-k8s.io/pod-group-{name}" for name in ("name", "total-count"))

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.kube import http
 from console.logs import container_log
 from console.logs.follow import LogService
+from console.logs.job_log import JobLog
 from console.session import Session
 from console.settings import Settings
-from tests.contract.cable import cable
-from tests.contract.cluster import CORE, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from console.logs.job_log import JobLog
-    from tests.contract.cable import Cable
-    from tests.contract.client import Object
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
+from tests.contract.cable import Cable, cable
+from tests.contract.client import Object
+from tests.contract.cluster import CORE, Cluster, eventually
+from tests.contract.space import Space
 
 pytestmark = pytest.mark.slow(reason="runs jobs on a whole cluster")
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.client import MERGE_PATCH
+from tests.contract.client import MERGE_PATCH, Api
 from tests.contract.cluster import CORE, eventually
-from tests.contract.space import GPU, container
+from tests.contract.space import GPU, Space, container
 from tests.contract.streams import Run, conversation, forward, run
-
-if TYPE_CHECKING:
-    from tests.contract.client import Api
-    from tests.contract.space import Space
 
 LINES = [f"line {number}" for number in range(1, 6)]
 

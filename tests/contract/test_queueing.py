@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.client import MERGE_PATCH
+from tests.contract.client import MERGE_PATCH, Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
-from tests.contract.space import BLOCK, GPU, SUBBLOCK, condition
-
-if TYPE_CHECKING:
-    from tests.contract.client import Object
-    from tests.contract.space import Space
+from tests.contract.space import BLOCK, GPU, SUBBLOCK, Space, condition
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 SHORT = "couldn't assign flavors to pod set workers: insufficient unused quota for nvidia.com/gpu in flavor a4, "

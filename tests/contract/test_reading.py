@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.contract.client import Api, Object
 from tests.contract.cluster import CORE, JOBSETS
-
-if TYPE_CHECKING:
-    from tests.contract.client import Api, Object
-    from tests.contract.space import Space
+from tests.contract.space import Space
 
 NAMES = ["five", "four", "one", "three", "two"]
 

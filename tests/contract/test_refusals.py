@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from console.kube.nested_values import Value
 from console.launch.recipes import LaunchPlan
 from console.scheduling.why_job import why_jobset
+from console.session import Session
+from tests.contract.client import Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, eventually
-from tests.contract.space import GPU, container
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-    from console.session import Session
-    from tests.contract.client import Object
-    from tests.contract.space import Space
+from tests.contract.space import GPU, Space, container
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "

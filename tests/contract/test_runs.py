@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from console.errors import NotFound
+from console.kube.nested_values import Value
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
-from console.launch.run_record import Outcome
+from console.launch.run_record import Outcome, RunRecord
 from console.launch.stop import OrphanedResource
 from console.session import Session
 from console.settings import Settings
-from tests.contract.cluster import CORE, JOBSETS, eventually
+from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
+from tests.contract.space import Space
 from tests.contract.test_session import RECORDING, seen
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from console.kube.nested_values import Value
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
-    from console.launch.run_record import RunRecord
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
 
 CATALOGUE = ChartCatalog.from_chart()
 

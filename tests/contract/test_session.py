@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from console.errors import NotAllowed, NotFound
 from console.kube.objects.jobset import JobState
 from console.kube.rank_address import RankAddress
+from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
 from console.scheduling.topology import pools
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category
 from console.session import Session
 from console.settings import Settings
-from tests.contract.cluster import CORE, JOBSETS, KUEUE, eventually
-from tests.contract.space import container
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from console.kube.snapshot import Fleet
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
-    from trainlog import NcclTest
+from tests.contract.cluster import CORE, JOBSETS, KUEUE, Cluster, eventually
+from tests.contract.space import Space, container
+from trainlog import NcclTest
 
 RECORDING = Path(__file__).parents[2] / "practice" / "data" / "nccl_all_reduce_h200x4.txt"
 

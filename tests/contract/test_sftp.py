@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from console.attach.files.copies import CopyMethod, CopyReport
+from console.attach.files.copies import CopyMethod, CopyProgress, CopyReport
 from console.errors import ConsoleError
 from console.scheduling.ranks import ranks
+from console.session import Session
+from tests.contract.space import Space
 from tests.openssh import alone
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.attach.files.copies import CopyProgress
-    from console.session import Session
-    from tests.contract.space import Space
 
 pytestmark = pytest.mark.programs("ssh", "ssh-keygen")
 JOB = "named"

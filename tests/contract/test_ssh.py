@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from console.attach.ssh import config
-from console.attach.ssh.editors import STEPS, StepState
+from console.attach.ssh.editors import STEPS, SshHost, StepState
 from console.attach.ssh.paths import SshPaths
 from console.errors import HostKeyChanged, NotAllowed
 from console.launch.recipes import LaunchPlan
@@ -21,16 +22,9 @@ from console.scheduling.ranks import ranks
 from console.session import Session
 from console.settings import Settings
 from tests.contract.client import MERGE_PATCH
-from tests.contract.cluster import CORE, eventually
+from tests.contract.cluster import CORE, Cluster, eventually
+from tests.contract.space import Space
 from tests.openssh import OpenSsh, alone
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from console.attach.ssh.editors import SshHost
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
 
 pytestmark = pytest.mark.programs("ssh", "scp", "sftp", "ssh-keygen", "ssh-agent", "ssh-add", "rsync")
 JOB = "named"

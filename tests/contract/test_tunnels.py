@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,15 +14,9 @@ from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
 from console.kube.port_forward import JobEnded
 from console.kube.rank_address import PortPair, RankAddress
-from tests.contract.cluster import CORE, JOBSETS, eventually
-from tests.contract.space import container
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.contract.client import Object
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
+from tests.contract.client import Object
+from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
+from tests.contract.space import Space, container
 
 PORT = 9999
 GROUPS = (("driver", 1, 1), ("workers", 2, 2), ("eval", 1, 1))

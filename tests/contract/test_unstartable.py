@@ -7,17 +7,13 @@ practice cluster only, and are exceptions by name.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.contract.client import Object
 from tests.contract.cluster import CORE, JOBSETS, KUEUE, eventually
-from tests.contract.space import GPU, container
+from tests.contract.space import GPU, Space, container
 from tests.contract.test_refusals import accounted
-
-if TYPE_CHECKING:
-    from tests.contract.client import Object
-    from tests.contract.space import Space
 
 SOON = 8.0
 """Seconds in which a cluster that does it at all does it."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from tests.contract.client import MERGE_PATCH
+from tests.contract.client import MERGE_PATCH, Api, Object
 from tests.contract.cluster import CORE, JOBSETS, KUEUE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.contract.client import Api, Object
-    from tests.contract.space import Space
+from tests.contract.space import Space
 
 
 def config(name: str, **labels: str) -> Object:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,17 +27,11 @@ from screens.widgets.bars import TitleBar
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
-from tests.contract.cable import cable
-from tests.contract.cluster import eventually
+from tests.contract.cable import Cable, cable
+from tests.contract.cluster import Cluster, eventually
+from tests.contract.space import Space
 from tests.contract.watched_job import LIMIT, Job, Watched, numbered, watched
 from tests.screens.press import text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.contract.cable import Cable
-    from tests.contract.cluster import Cluster
-    from tests.contract.space import Space
 
 CUT = {"practice": 0.5, "lab": 20.0}
 """Seconds for which the API server cannot be reached at least."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.contract.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from tests.contract.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Answer, Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE
-from tests.contract.space import container, jobset
-
-if TYPE_CHECKING:
-    from tests.contract.client import Answer, Object
-    from tests.contract.space import Space
+from tests.contract.space import Space, container, jobset
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "

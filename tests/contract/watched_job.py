@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from console.logs.job_log import JobLog
+from console.metrics.job_measures import JobMeasures
+from console.metrics.training_run import RunEvent
+from console.session import Session
+from tests.contract.client import Object
 from tests.contract.cluster import CORE, JOBSETS, eventually
-from tests.contract.space import container, jobset, rank
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
-
-    from console.logs.job_log import JobLog
-    from console.metrics.job_measures import JobMeasures
-    from console.metrics.training_run import RunEvent
-    from console.session import Session
-    from tests.contract.client import Object
-    from tests.contract.space import Space
+from tests.contract.space import Space, container, jobset, rank
 
 LIMIT = 90
 """Seconds for anything that 48 pods do together on a busy machine."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from tests.corpus.verdict import Case, judge
 from trainlog import LogResults
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Log(NamedTuple):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.corpus.verdict import Case, judge
-from trainlog import TrainingParser, parse_training
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from trainlog import RunReader
+from trainlog import RunReader, TrainingParser, parse_training
 
 
 class Log(NamedTuple):

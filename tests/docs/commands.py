@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from screens.cli import command_line
 from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES
 from tests.docs.markdown import code, table, text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 HEAD = """\
 # Commands

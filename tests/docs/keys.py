@@ -6,8 +6,9 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.app import App
 from textual.binding import Binding
@@ -22,9 +23,6 @@ from screens.base import LiveScreen
 from screens.job_tabs.tab import JobTab
 from screens.wording import SIGNS, begun_small
 from tests.docs.markdown import anchor, code, table, text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 HEAD = """\
 # Keys

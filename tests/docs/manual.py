@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from collections.abc import Iterable
 
 from screens.cli import command_line
 from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES
 from tests.docs.commands import commands, shape, spellings, told, usage
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable
 
 FILES = (
     ("$XDG_CONFIG_HOME/a4/config.toml", "your settings, in ~/.config unless the variable is set; see a4 config"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from tests.docs.commands import commands
 from tests.docs.keys import titles_without_a_class
 from tests.docs.markdown import anchor
 from tests.docs.pages import DOCS, ROOT, generated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 GENERATED = generated()
 PARSER = command_line.whole_parser()

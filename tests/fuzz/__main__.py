@@ -14,15 +14,12 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.fuzz.inputs import changed, documents_of
 from tests.fuzz.targets import TARGETS, Target, run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SLOW = 2.0  # seconds of processor time that no input may take
 IDLE = 0.06  # what `pace` measures where that is so

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 NUMBERS = (0, 1, 2, 7, 8, 63, 64, 501, 1 << 24, 1 << 31, (1 << 53) - 1, 1 << 53, 1 << 63, -1, -(1 << 53))
 FLOATS = (0.0, 0.001, 0.5, 1e6, 1e7, 1e12, 1e308, -1.0, 5e-324)

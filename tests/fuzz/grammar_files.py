@@ -6,13 +6,11 @@ import json
 import pickle
 import random
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tests.fuzz import grammar_classes as made
 from tests.fuzz.grammar import NAMES, OPS, Source, members, number, packed, seconds, some
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HASHES = ("0x58aecebabb9e37af", "0x" + "a" * 16, "0xA", "c454a3c31c8de38c")
 COLLECTIVES = ("AllReduce", "AllGather", "Broadcast", "x" * 41)

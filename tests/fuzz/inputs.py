@@ -7,11 +7,9 @@ from __future__ import annotations
 import json
 import pickletools
 import random
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 LONGEST = 200_000
 """Bytes of most inputs."""

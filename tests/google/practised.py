@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
-
-    from practice.google.cloud import PracticeGoogle
+from practice.google.cloud import PracticeGoogle
 
 SPEED = 200.0
 """How many times as fast as real time builds go."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import pytest
 
+from console.attach.files.copies import CopyProgress
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google.api import cloud_storage
 from console.google.gcs_place import GcsPlace, parse_gcs_address
@@ -16,11 +17,6 @@ from console.logs.line import RankLine
 from practice.google.bucket_store import BUCKET, FAR, RUN, BucketStore
 from practice.google.cloud import DISABLED, LOCKED, Fault
 from tests.google.practised import google
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.attach.files.copies import CopyProgress
 
 OUTPUT = "logs/output_mcore_qwen3_pretrain"
 CHECKPOINTS = f"gs://{BUCKET}/{OUTPUT}/checkpoint/{RUN}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google import builds
 from console.google.builds import REGISTRY, TAG, Build, BuildPlan
 from console.google.gcs_place import GcsPlace
+from console.google.images import Images
 from console.google.services import GoogleServices
 from practice.google.bucket_store import BucketState, BucketStore
 from practice.google.builds import BuildStore
@@ -21,11 +23,6 @@ from practice.google.cloud import DISABLED, LOCKED, Fault
 from practice.google.registry import ADDRESS
 from practice.node.registries import STOCK
 from tests.google.practised import google
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.google.images import Images
 
 
 async def printed(images: Images, build: Build) -> list[str]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from textual.pilot import Pilot
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
 from console.google.services import GoogleServices
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from practice.google.bucket_store import BUCKET
 from practice.google.cloud import Fault
+from screens.app import ConsoleApp
 from screens.pages.launch import LaunchScreen
 from tests.google.test_image_screens import practised, world_of
 from tests.screens.press import screen_text, toasts, until
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from screens.app import ConsoleApp
 
 
 async def field(app: ConsoleApp, pilot: Pilot[Any], path: str) -> LaunchScreen:

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +23,7 @@ from screens.cli.command_line import parse
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.cli.commands import perform
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    Typed = Callable[..., Awaitable[int]]
+Typed = Callable[..., Awaitable[int]]
 
 
 @asynccontextmanager

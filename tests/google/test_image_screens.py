@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from console.launch.choices import FieldChoices
@@ -15,7 +18,7 @@ from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
 from practice.google.bucket_store import BUCKET, BucketStore
-from practice.google.cloud import Fault
+from practice.google.cloud import Fault, PracticeGoogle
 from practice.google.logs import LogEntries
 from practice.google.registry import RegistryStore
 from practice.objects.resources import PODS
@@ -29,14 +32,6 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.storage import BucketScreen, StorageScreen, shorten_path
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import screen_text, toasts, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from textual.pilot import Pilot
-
-    from practice.google.cloud import PracticeGoogle
 
 
 @asynccontextmanager

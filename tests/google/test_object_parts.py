@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -16,12 +19,8 @@ from console.google.api.cloud_storage import Buckets
 from console.google.gcs_place import GcsPlace
 from tests.certificates import make_certificate
 
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-    Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CONTENT = bytes(range(256)) * 64
 

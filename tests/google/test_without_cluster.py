@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from console.google.api.calls import GoogleSession
 from console.settings import Settings
+from practice.google.cloud import PracticeGoogle
 from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild
 from screens.dialogs.question import Confirm, Pick, Prompt
@@ -17,14 +21,6 @@ from screens.pages.images import BuildScreen, ImagesScreen
 from screens.pages.storage import BucketScreen, StorageScreen
 from tests.practice_google import practice_google
 from tests.screens.press import screen_text, toasts, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from textual.pilot import Pilot
-
-    from practice.google.cloud import PracticeGoogle
 
 
 @asynccontextmanager

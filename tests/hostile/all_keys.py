@@ -11,20 +11,15 @@ import asyncio
 import random
 import sys
 import tempfile
+from collections.abc import Iterable
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.hostile.payloads import RAW
 from tests.screens.press import screen_text
-from tests.screens.test_read_only import AIMED, console, pressed, watched
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.screens.test_read_only import Watched
+from tests.screens.test_read_only import AIMED, Watched, console, pressed, watched
 
 FOLDERS = ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "A4_SSH_FOLDER")
 SESSIONS, PRESSED = 3, 500

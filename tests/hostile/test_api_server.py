@@ -9,9 +9,10 @@ import asyncio
 import random
 import tracemalloc
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -19,6 +20,7 @@ from aiohttp import web
 from console.errors import BadKubeconfig, ConsoleError, Refused, Unreachable, Unreadable
 from console.kube import exec as executing
 from console.kube.backoff import Backoff
+from console.kube.client import Client
 from console.kube.kinds import KindReader
 from console.kube.kubeconfig import load
 from console.kube.objects.pod import PodWire, parse_pod
@@ -28,12 +30,6 @@ from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsa
 from console.launch.helm import Helm
 from tests.apiserver import ApiServer
 from tests.hostile.lying_api import pages_without_end
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-    from pathlib import Path
-
-    from console.kube.client import Client
 
 PATH = "/api/v1/pods"
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -22,9 +22,6 @@ from console.decoding import decode_apart
 from console.errors import NotFound, Unreadable
 from rankscope import UnreadableAnswer, find_slow_ranks, judge, parse_or_explain, parse_polls, probe, read_times
 from tests.hostile.test_checkpoints import Lies, header
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECONDS, MEMORY = 2.0, 300 << 20
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from console.errors import BadInput
-from console.kube.nested_values import merge_values
+from console.kube.nested_values import Value, merge_values
 from console.launch.helm import InvalidValues
 from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.nested_values import Value
 
 BREAKOUTS = {
     "another key": "x\nhostNetwork: true",

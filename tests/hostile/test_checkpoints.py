@@ -7,17 +7,14 @@ import pickle
 import struct
 import time
 import tracemalloc
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from console.checkpoints.judge import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
 from console.errors import Unreadable
 from tests.console.checkpoints.damages import Evil
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 OLD = time.time() - 86_400
 GIB = 1 << 30

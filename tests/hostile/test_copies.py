@@ -12,9 +12,9 @@ import stat
 import sys
 import tarfile
 import tracemalloc
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +23,6 @@ from console.attach.files.copies import EntryKind, FileEntry, Verification
 from console.attach.files.pod_files import PodFiles
 from console.errors import ConsoleError, CopyFailed, Unreadable
 from tests.console.attach.files.pod import Pod
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Answer = str | tuple[str, int]
 NUL = "\0"

@@ -8,15 +8,12 @@ from __future__ import annotations
 import statistics
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.bench.flooded_keys import measure
 from tests.bench.floods import MEMORY, lying
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.slow(reason="waits until something that never ends is given up")

@@ -14,10 +14,11 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -30,6 +31,8 @@ from console.config import Thresholds
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.hang.inspector import JobInspector
 from console.kube import exec as executing
+from console.kube.client import Client
+from console.kube.objects.pod import Pod
 from console.kube.rank_address import LivePod
 from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
@@ -37,7 +40,7 @@ from console.logs.line_splitter import LineSplitter
 from console.metrics.alarm import AlarmKind
 from console.metrics.alarms import AlarmService
 from console.metrics.gpu_reader import GpuReader
-from console.scheduling.ranks import ranks
+from console.scheduling.ranks import Rank, ranks
 from screens.__main__ import COLLECTIONS
 from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
@@ -45,13 +48,6 @@ from tests.hostile.lying_api import FLOODS, change
 from tests.hostile.test_api_server import body, bomb
 from tests.screens.scene import jobset, rank
 from tests.screens.test_one_verdict import Case, printed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from console.kube.client import Client
-    from console.kube.objects.pod import Pod
-    from console.scheduling.ranks import Rank
 
 JOB = jobset("train", 2)
 LIMIT = 0.5

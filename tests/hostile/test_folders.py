@@ -6,10 +6,10 @@ import asyncio
 import os
 import resource
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -31,9 +31,6 @@ from console.scheduling.forecast_record import read_recorded_windows
 from screens.cli.output import write_text
 from screens.dialogs.save import write_export
 from trainlog import NcclTest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])

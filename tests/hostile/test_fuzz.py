@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from console.errors import Unreadable
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.inputs import changed, documents_of
 from tests.fuzz.targets import TARGETS, Target, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -18,10 +20,6 @@ from practice.google import storage
 from practice.google.bucket_store import BUCKET, BucketStore
 from practice.google.serving import Method, RefusalError, serve
 from tests.google.practised import google
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-    from pathlib import Path
 
 
 @pytest.mark.slow(reason="starts Google's libraries and a practice cluster for each answer")

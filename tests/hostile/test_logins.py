@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 import yaml
+from aiohttp import web
 
 from practice.api.server import ApiServer
+from practice.cluster import PracticeCluster
 from screens.__main__ import main
 from tests.screens.test_read_only import LOOKED, folders, practised
 from tests.screens.test_reader import OF_GOOGLE, SEEN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from aiohttp import web
-
-    from practice.cluster import PracticeCluster
 
 __all__ = ["folders"]
 

@@ -9,8 +9,9 @@ import asyncio
 import json
 import re
 import threading
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -21,10 +22,6 @@ from tests.apiserver import ApiServer, status
 from tests.console.kube.kubelet import Exec, ended
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.hostile.test_every_field import API, on_terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
 LINES = [f"{number} {payload} PWNT" for number, payload in enumerate(PAYLOADS.values())]
 TEXT = "\n".join([*LINES, *(f"step 1/9 | loss 2.5 | {each}" for each in LINES), f"RuntimeError: {LINES[0]}"]) + "\n"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from console.attach.many_pods import MAX_ANSWER_BYTES, run_in_pods
 from console.errors import Unreadable
+from console.kube.objects.pod import Pod
 from console.scheduling.ranks import Rank
 from rankscope import (
     HangReport,
@@ -30,12 +33,6 @@ from rankscope import (
 )
 from tests.console.attach.test_many_pods import ARGV, INPUT, Pods
 from trainlog import parse_pyspy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from console.kube.objects.pod import Pod
 
 MIB = 1 << 20
 MOST = 160 * MIB

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,9 +15,6 @@ from screens.cli.command_line import parse
 from tests.console.preflight.ground import ground
 from tests.fakes import fleet_of
 from tests.screens.cli.commands import perform
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMANDS = {
     "all that a launch needs": ("preflight",),

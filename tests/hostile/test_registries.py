@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 from aiohttp import encode_basic_auth, web
@@ -11,9 +11,6 @@ from console.errors import NotAllowed, Refused, Unreachable, Unreadable
 from console.google.builds import ImageReference
 from console.google.image_registry import Answer, RegistryClient
 from tests.apiserver import ApiServer
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
 
 TOKEN = "ya29.PLANTED"
 GOOGLE = ("gcr.io/p/i", "us.gcr.io/p/i:1", "us-docker.pkg.dev/p/r/i", "europe-west4-docker.pkg.dev/p/r/i@sha256:0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from console.attach.ssh.pod_facts import parse_probe, probe_pod
 from console.errors import BadInput, Unreadable
 from tests.apiserver import ApiServer
 from tests.console.kube.kubelet import EXEC, Exec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 USERS = {
     "a backslash, which leaves a quotation open": "a\\",

@@ -8,10 +8,11 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,9 +32,6 @@ from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, until
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WORDS = st.text(
     st.one_of(st.characters(), st.sampled_from("\u200d\ufe0f\u0301\x1b\x9b 🙂あ\u202e\t\n")), max_size=60

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,6 @@ from tests.certificates import make_certificate, usual_certificate
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 PATH = "/version"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from typing import TYPE_CHECKING, TextIO
+from types import FrameType
+from typing import TextIO
 
 from tests.lab.build import LabError, build
 from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 def main() -> int:

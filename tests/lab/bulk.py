@@ -10,16 +10,12 @@ import base64
 import http.client
 import json
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
+from tests.lab.control_plane import Lab
 from tests.lab.machines import Object, Pool
 from tests.lab.podlogs import BULK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.lab.control_plane import Lab
 
 POD_BYTES = 9_900
 """Of a pod as JSON: what pods of A4 recipes measure."""

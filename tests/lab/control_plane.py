@@ -15,9 +15,11 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 import yaml
 from cryptography import x509
@@ -32,10 +34,6 @@ from tests.lab.podlogs import PodLogs
 from tests.lab.processes import Processes, children, free_ports
 from tests.lab.sshd import SshServer
 from tests.programs import find, missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
 
 FIXED = (Path("/etc/kueue/metrics/certs"), Path("/visibility"))
 """Compiled into Kueue: it reads its certificates here when it does not manage them itself."""

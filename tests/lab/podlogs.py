@@ -5,16 +5,12 @@ from __future__ import annotations
 import datetime
 import http.client
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.lab.api import Api, ApiRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tests.lab.machines import Object
+from tests.lab.machines import Object
 
 BULK = "a4-lab/bulk"
 """Label of pods that exist in thousands and have no logs."""

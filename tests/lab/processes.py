@@ -8,16 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from tests.lab.build import LabError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 _PORTS = range(15_000, 32_000)
 TAIL = 15

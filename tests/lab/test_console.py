@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import pytest
 
 from console.kube.kubeconfig import load
 from console.kube.login import Login
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.snapshot import Fleet
 from console.launch.helm import Helm
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -20,13 +21,7 @@ from screens.dialogs.question import Confirm
 from screens.pages.job import JobScreen
 from screens.pages.launch import LaunchScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
-    from tests.lab.control_plane import Lab
+from tests.lab.control_plane import Lab
 
 RECORDING = Path(__file__).parents[2] / "practice/data/nccl_all_reduce_h200x4.txt"
 NAME = "form-nccl"

@@ -7,20 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.build import LabError, find_go
+from tests.lab.control_plane import Lab
 from tests.lab.processes import Processes, free_ports
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.lab.control_plane import Lab
 
 HOLDER = """
 import sys

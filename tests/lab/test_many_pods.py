@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
-from aiohttp import ClientWSTimeout, WSMsgType
+from aiohttp import ClientWSTimeout, WSMsgType, web
 
 from console.attach.many_pods import MAX_CONCURRENT_PODS
 from console.hang.inspector import JobInspector
 from console.session import Session
 from practice.api.exec_channels import EXEC_PROTOCOLS
+from rankscope import HangReport
 from tests.apiserver import ApiServer
 from tests.bench.many_pods import STUCK, Cluster, Pods, Streams, address
 from tests.contract.client import MERGE_PATCH, Api
 from tests.contract.cluster import CORE, JOBSETS, eventually, real_cluster
 from tests.contract.space import Space, jobset, open_session, open_space, public_folder
+from tests.lab.control_plane import Lab
 from tests.programs import find
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from aiohttp import web
-
-    from rankscope import HangReport
-    from tests.lab.control_plane import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.programs("sshd", "ssh")]
 NUMBER = 128

@@ -7,8 +7,9 @@ import itertools
 import os
 import shlex
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,14 +19,9 @@ from console.session import Session
 from tests.contract.client import Api
 from tests.contract.cluster import CORE, eventually, real_cluster
 from tests.contract.space import Space, open_session, open_space
+from tests.lab.control_plane import Lab
 from tests.lab.processes import free_ports
 from tests.openssh import OpenSsh, alone
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.lab.control_plane import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.programs("ssh")]
 JOB = "edited"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 import yaml
 
+from console.kube.nested_values import Value
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import offline
 from tests.launchers.sandbox import Sandbox
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.nested_values import Value
 
 
 class Launch(Protocol):

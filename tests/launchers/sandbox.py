@@ -6,12 +6,9 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from console import assets
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNIT, RECORD = "\x1f", "\x1e"
 LIMIT = 30.0

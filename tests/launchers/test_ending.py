@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
 from console.assets import launchers_folder
-from tests.launchers.sandbox import LIMIT
-
-if TYPE_CHECKING:
-    from tests.launchers.conftest import Launch
-    from tests.launchers.sandbox import Sandbox
+from tests.launchers.conftest import Launch
+from tests.launchers.sandbox import LIMIT, Sandbox
 
 WAITS = "echo begun; while true; do sleep 0.05; done\n"
 SAVES = "trap 'echo saved >\"$A4_ROOT/saved\"; exit 0' TERM\n"

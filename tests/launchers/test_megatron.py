@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
+from console.kube.nested_values import Value
 from tests.launchers import documents
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-    from tests.launchers.conftest import Launch
-    from tests.launchers.sandbox import Sandbox
+from tests.launchers.conftest import Launch
+from tests.launchers.sandbox import Sandbox
 
 IN_CODE = ["-c", "safe.directory=*", "-C", "/mnt/Pai-Megatron-Patch"]
 ENVIRONMENT = ["environment done"]

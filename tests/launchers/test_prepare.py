@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import stat
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.launchers.sandbox import RECORDING
-
-if TYPE_CHECKING:
-    from tests.launchers.sandbox import Sandbox
+from tests.launchers.sandbox import RECORDING, Sandbox
 
 FIRST, SECOND = (f"anna-workload-0-{index}.anna.team.svc.cluster.local" for index in (0, 1))
 

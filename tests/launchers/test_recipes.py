@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.launchers.sandbox import RECORDING
-
-if TYPE_CHECKING:
-    from tests.launchers.conftest import Launch
-    from tests.launchers.sandbox import Sandbox
+from tests.launchers.conftest import Launch
+from tests.launchers.sandbox import RECORDING, Sandbox
 
 ETH0 = ["--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0"]
 AGENT = "ssh -q -o LogLevel=ERROR -o StrictHostKeyChecking=no -p 2222"

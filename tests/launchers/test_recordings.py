@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from screens.__main__ import main
 from tests.parsing import StepState, parse_launcher_step
-from trainlog import NcclParser
-
-if TYPE_CHECKING:
-    from trainlog import NcclTest
+from trainlog import NcclParser, NcclTest
 
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "h200"
 PREPARED = ["libraries", "gpus", "ssh", "discovery", "order", "hostfile"]

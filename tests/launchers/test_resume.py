@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.launchers.conftest import Launch
-    from tests.launchers.sandbox import Sandbox
+from tests.launchers.conftest import Launch
+from tests.launchers.sandbox import Sandbox
 
 SAVE = "logs/output_mcore_qwen3_pretrain/checkpoint/pretrain-1"
 ALL = "weight optimizer rng_state"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,11 +12,7 @@ import yaml
 from console import assets
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.launchers.conftest import Launch
+from tests.launchers.conftest import Launch
 
 SCRIPTS = sorted(assets.launchers_folder().glob("*.sh"))
 PROGRAMS = sorted(assets.launchers_folder().glob("*.py"))

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import http.server
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from console import assets
-from tests.launchers.sandbox import LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.launchers.conftest import Launch
-    from tests.launchers.sandbox import Sandbox
+from tests.launchers.conftest import Launch
+from tests.launchers.sandbox import LIMIT, Sandbox
 
 PAUSE = threading.Event()
 

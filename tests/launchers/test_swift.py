@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from console.kube.nested_values import Value
 from tests.launchers import documents
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-    from tests.launchers.conftest import Launch
+from tests.launchers.conftest import Launch
 
 
 def flags(words: list[str]) -> dict[str, str]:

@@ -7,28 +7,24 @@ import os
 import re
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
+
+from textual.pilot import Pilot
 
 from console.kube.arrivals import CLOCK
 from console.kube.store import Store
 from console.metrics import job_measures
 from console.session import Session
 from console.settings import Settings
-from practice.cluster import PracticeCluster
+from practice.cluster import PracticeCluster, Scene
 from screens.app import ConsoleApp
 from screens.widgets.line import DARK, LIGHT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
-    from textual.pilot import Pilot
-
-    from practice.cluster import Scene
 
 MOMENT = datetime(2026, 11, 16, 9, 30, tzinfo=UTC).timestamp()
 STILL = 1e-9  # speed of the practice cluster at which nothing that is waited for ever comes

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from console.metrics.diagnosis import diagnose_slow_ranks
 from rankscope import LateRank, SlowReport
-from tests.pictures.frozen import MOMENT, QUICK, STILL
-
-if TYPE_CHECKING:
-    from tests.pictures.frozen import Still
-
+from tests.pictures.frozen import MOMENT, QUICK, STILL, Still
 
 HOMES = {"job": "jobs", "doctor": "jobs", "pod": "pods", "log": "pods", "object_yaml": "pods",
          "run": "runs"}  # fmt: skip

@@ -6,24 +6,21 @@ import asyncio
 import json
 import ssl
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import yaml
 
+from practice.api.authn import Account
 from practice.api.server import ApiServer
 from practice.objects import resources as kinds
 from practice.objects.api_error import bad_request
 from practice.objects.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from practice.api.authn import Account
-    from practice.runtime import Stdio
+from practice.runtime import Stdio
 
 Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -31,7 +28,6 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from practice.objects.api_error import ApiError
-from practice.objects.json_patch import json_patch, merge_patch
+from practice.objects.json_patch import json_patch
 from practice.objects.strategic_patch import strategic_merge
-from tests.practice.api_client import APPLY, MAPS, MERGE, PODS, QUEUES, STRATEGIC, Answer, Api, config_map, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.practice.api_client import APPLY, MAPS, MERGE, PODS, Answer, Api, config_map, serving
 
 Object = dict[str, Any]
-
-
-def test_a_merge_patch_removes_with_null_and_replaces_lists() -> None:
-    assert merge_patch({"a": {"b": 1, "c": 2}, "l": [1]}, {"a": {"b": None}, "l": [2]}) == {"a": {"c": 2}, "l": [2]}
 
 
 @pytest.mark.parametrize(
@@ -84,16 +78,6 @@ def owned(body: Object) -> dict[str, Object]:
     return {entry["manager"]: entry["fieldsV1"] for entry in body["metadata"]["managedFields"]}
 
 
-async def test_what_a_manager_no_longer_applies_goes(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        first = await apply(api, config_map("a", {"x": "1", "y": "2"}, labels={"l": "1"}), "one")
-        assert first.status == 201
-        assert owned(first.body) == {"one": {"f:data": {"f:x": {}, "f:y": {}}, "f:metadata": {"f:labels": {"f:l": {}}}}}
-        second = await apply(api, config_map("a", {"x": "1"}), "one")
-        assert second.body["data"] == {"x": "1"}
-        assert "labels" not in second.body["metadata"]
-
-
 async def test_what_two_managers_apply_stays_until_both_leave(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         await apply(api, config_map("a", {"x": "1", "mine": "1"}), "one")
@@ -156,13 +140,6 @@ async def test_unknown_fields_cannot_be_applied(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         refused = await apply(api, {**config_map("a"), "nope": 1}, "one")
         assert refused.message.endswith(".nope: field not declared in schema")
-
-
-async def test_custom_kinds_take_no_strategic_patch(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": {}}
-        await api.made(QUEUES, body)
-        assert (await api.send("PATCH", f"{QUEUES}/q", {"metadata": {}}, STRATEGIC)).status == 415
 
 
 async def test_a_stale_version_in_a_patch_is_a_conflict(tmp_path: Path) -> None:

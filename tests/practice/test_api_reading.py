@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from practice.api.authn import reader_account
 from practice.api.faults import Fault
 from practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, MERGE, PODS, QUEUES, Api, config_map, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 async def fill(api: Api, count: int) -> None:
@@ -26,19 +23,6 @@ async def fill(api: Api, count: int) -> None:
 
 def names(body: dict[str, Any]) -> list[str]:
     return [item["metadata"]["name"] for item in body["items"]]
-
-
-async def test_pages_show_one_moment(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await fill(api, 5)
-        first = (await api.get(MAPS, limit=2)).body
-        assert (names(first), first["metadata"]["remainingItemCount"]) == (["m0", "m1"], 3)
-        await api.send("DELETE", f"{MAPS}/m3")
-        await api.made(MAPS, config_map("m2a"))
-        second = (await api.get(MAPS, limit=2, **{"continue": first["metadata"]["continue"]})).body
-        third = (await api.get(MAPS, limit=2, **{"continue": second["metadata"]["continue"]})).body
-        assert names(second) + names(third) == ["m2", "m3", "m4"]
-        assert third["metadata"] == {"resourceVersion": first["metadata"]["resourceVersion"]}
 
 
 async def test_a_page_whose_moment_is_over_is_gone_but_may_be_read_on(tmp_path: Path) -> None:
@@ -61,14 +45,6 @@ async def test_selected_pages_do_not_count(tmp_path: Path) -> None:
         token = first["metadata"]["continue"]
         last = (await api.get(MAPS, limit=1, labelSelector="odd=1", **{"continue": token})).body
         assert (names(last), "continue" in last["metadata"]) == (["m3"], False)
-
-
-async def test_items_of_built_in_kinds_have_no_kind(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await fill(api, 1)
-        api.storage.create(kinds.CLUSTERQUEUES, {"metadata": {"name": "q"}, "spec": {}})
-        assert "kind" not in (await api.get(MAPS)).body["items"][0]
-        assert (await api.get(QUEUES)).body["items"][0]["kind"] == "ClusterQueue"
 
 
 async def test_a_version_from_the_future_is_not_there_yet(tmp_path: Path) -> None:
@@ -127,44 +103,6 @@ async def test_large_answers_are_compressed_for_who_asks(tmp_path: Path) -> None
         assert len(json.dumps(asked.body)) > 200_000
         api.http.headers["Accept-Encoding"] = "identity"
         assert "Content-Encoding" not in (await api.get(MAPS)).headers
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "message"),
-    [
-        (f"{MAPS}/x", 404, 'configmaps "x" not found'),
-        ("/api/v1/nopes", 404, "the server could not find the requested resource"),
-        (f"{PODS}/run/nope", 404, "the server could not find the requested resource"),
-        (f"{MAPS}?limit=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
-    ],
-)
-async def test_refusals(tmp_path: Path, path: str, status: int, message: str) -> None:
-    async with serving(tmp_path) as api:
-        answer = await api.get(path)
-        assert (answer.status, answer.message) == (status, message)
-
-
-async def test_who_may_read_what(tmp_path: Path) -> None:
-    async with serving(tmp_path, reader_account("pods", name="looker")) as api:
-        assert (await api.get(PODS)).status == 200
-        refused = await api.get("/api/v1/nodes")
-        expected = 'nodes is forbidden: User "looker" cannot list resource "nodes" in API group "" at the cluster scope'
-        assert (refused.status, refused.message) == (403, expected)
-        asked = {"resourceAttributes": {"verb": "delete", "resource": "pods", "namespace": "default"}}
-        reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        kind = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}
-        answer = await api.send("POST", reviews, {**kind, "spec": asked})
-        assert answer.body["status"] == {"allowed": False}
-
-
-async def test_nobody_and_a_wrong_token(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        api.http.headers["Authorization"] = "Bearer wrong"
-        assert (await api.get(PODS)).status == 401
-        del api.http.headers["Authorization"]
-        refused = await api.get(PODS)
-        assert refused.status == 403
-        assert 'User "system:anonymous"' in refused.message
 
 
 LISTS = (
@@ -251,30 +189,3 @@ async def test_injected_faults(tmp_path: Path) -> None:
         refused = await api.get(PODS)
         assert (refused.status, refused.headers["Retry-After"]) == (429, "3")
         assert (await api.get(PODS)).status == 200
-
-
-async def test_discovery_in_both_forms(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        groups = {group["name"] for group in (await api.get("/apis")).body["groups"]}
-        assert {"batch", "jobset.x-k8s.io", "kueue.x-k8s.io", "visibility.kueue.x-k8s.io"} <= groups
-        api.http.headers["Accept"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-        whole = (await api.get("/apis")).body
-        assert {item["metadata"]["name"] for item in whole["items"]} == groups
-
-
-async def test_pending_workloads_stand_in_order(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        api.storage.create(kinds.CLUSTERQUEUES, {"metadata": {"name": "cq"}, "spec": {}})
-        api.storage.create(kinds.LOCALQUEUES, {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}})
-        for name, priority in (("low", 1), ("high", 9), ("done", 99)):
-            spec = {"queueName": "lq", "priority": priority}
-            conditions = [{"type": "QuotaReserved", "status": "True"}] if name == "done" else []
-            workload = {"metadata": {"name": name}, "spec": spec, "status": {"conditions": conditions}}
-            api.storage.create(kinds.WORKLOADS, workload, keep_status=True)
-        base = "/apis/visibility.kueue.x-k8s.io/v1beta2"
-        for path in ("clusterqueues/cq", "namespaces/default/localqueues/lq"):
-            items = (await api.get(f"{base}/{path}/pendingworkloads")).body["items"]
-            assert [(item["metadata"]["name"], item["positionInClusterQueue"]) for item in items] == [
-                ("high", 0),
-                ("low", 1),
-            ]

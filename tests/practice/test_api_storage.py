@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from practice.objects import resources as kinds
 from practice.objects.api_error import ApiError
+from practice.objects.history import Event
 from practice.objects.storage import Storage
-
-if TYPE_CHECKING:
-    from practice.objects.history import Event
 
 
 def storage() -> Storage:
@@ -31,40 +27,6 @@ def test_a_new_object_gets_its_identity() -> None:
     assert meta["generation"] == 1
     assert made["status"] == {"phase": "Pending"}
     assert (made["apiVersion"], made["kind"]) == ("v1", "Pod")
-
-
-def test_a_write_without_change_is_none() -> None:
-    kept = storage()
-    first = kept.create(kinds.PODS, pod("a"))
-    assert kept.update(kinds.PODS, first) is first
-
-
-def test_spec_and_status_are_written_apart_and_generation_counts_the_spec() -> None:
-    kept = storage()
-    kept.create(kinds.PODS, pod("a"))
-    kept.modify(kinds.PODS, "default", "a", lambda obj: obj.update(status={"phase": "Running"}))
-    assert kept.get(kinds.PODS, "default", "a")["status"] == {"phase": "Pending"}
-    kept.modify(kinds.PODS, "default", "a", lambda obj: obj["status"].update(phase="Running"), subresource="status")
-    changed = kept.modify(kinds.PODS, "default", "a", lambda obj: obj["spec"].update(nodeName="n"))
-    assert (changed["status"], changed["metadata"]["generation"]) == ({"phase": "Running"}, 2)
-
-
-def test_a_stale_version_is_refused() -> None:
-    kept = storage()
-    first = kept.create(kinds.PODS, pod("a"))
-    kept.modify(kinds.PODS, "default", "a", lambda obj: obj["spec"].update(nodeName="n"))
-    with pytest.raises(ApiError, match="the object has been modified") as refused:
-        kept.update(kinds.PODS, {**first, "spec": {}})
-    assert refused.value.status == 409
-
-
-def test_finalizers_hold_a_deletion() -> None:
-    kept = storage()
-    kept.create(kinds.CONFIGMAPS, {"metadata": {"name": "a", "finalizers": ["x/y"]}})
-    kept.delete(kinds.CONFIGMAPS, "default", "a")
-    assert kept.get(kinds.CONFIGMAPS, "default", "a")["metadata"]["deletionTimestamp"]
-    kept.modify(kinds.CONFIGMAPS, "default", "a", lambda obj: obj["metadata"].pop("finalizers"))
-    assert kept.find(kinds.CONFIGMAPS, "default", "a") is None
 
 
 def test_a_pod_on_a_node_waits_for_its_kubelet() -> None:

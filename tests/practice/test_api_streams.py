@@ -6,7 +6,8 @@ import asyncio
 import json
 import socket
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientConnectionResetError, ClientWebSocketResponse, WSServerHandshakeError
@@ -17,9 +18,6 @@ from practice.api.authn import Account, Rule
 from practice.api.port_forward import _Pipe
 from practice.api.spdy import FrameReader, FrameWriter
 from tests.practice.api_client import PODS, Api, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOG = f"{PODS}/run/log?container=main"
 EXEC = f"{PODS}/run/exec?container=main"
@@ -43,17 +41,6 @@ async def test_parts_of_a_log(tmp_path: Path, query: dict[str, str], expected: s
         for line, at in ((b"old", 0), (b"middle", 5), (b"new", 9.5)):
             api.runtime.output.add(line, at=start + at)
         assert (await api.get(LOG, **query)).body == expected
-
-
-async def test_following_a_log_until_it_ends(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        api.runtime.output.add(b"one")
-        async with api.http.get(LOG, params={"follow": "true"}) as response:
-            assert await response.content.readline() == b"one\n"
-            api.runtime.output.add(b"two", b"three")
-            assert await response.content.readline() == b"two\n"
-            api.runtime.output.end()
-            assert await response.content.read() == b"three\n"
 
 
 @pytest.mark.parametrize(
@@ -90,17 +77,6 @@ def open_exec(api: Api, command: str, protocol: str, **query: str) -> Any:
     return api.http.ws_connect(f"{EXEC}{parts}&stdout=true&stderr=true{asked}", protocols=(protocol,))
 
 
-@pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
-async def test_a_command_and_its_exit_code(tmp_path: Path, protocol: str) -> None:
-    async with serving(tmp_path) as api, open_exec(api, "exit 3", protocol) as socket:
-        assert socket.protocol == protocol
-        (errors, (channel, status)) = await frames(socket)
-        assert errors == (2, b"going")
-        said = json.loads(status)
-        assert (channel, said["reason"]) == (3, "NonZeroExitCode")
-        assert said["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
-
-
 @pytest.mark.parametrize(
     "path", [f"{EXEC}&command=size", f"{PODS}/run/attach?container=main", f"{PODS}/run/portforward"]
 )
@@ -119,15 +95,6 @@ async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error(
             await api.http.ws_connect(path, protocols=("v5.channel.k8s.io", TUNNEL))
     assert len(tried) == 1
     assert not caplog.records
-
-
-async def test_input_ends_with_the_close_message_of_v5(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api, open_exec(api, "cat", "v5.channel.k8s.io", stdin="true") as socket:
-        await socket.send_bytes(b"\x00hello")
-        await socket.send_bytes(b"\xff\x00")
-        (output, status) = await frames(socket)
-        assert output == (1, b"hello")
-        assert json.loads(status[1])["status"] == "Success"
 
 
 async def test_a_terminal_has_a_size(tmp_path: Path) -> None:

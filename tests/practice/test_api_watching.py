@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-import pytest
-
-from tests.practice.api_client import MAPS, MERGE, Api, config_map, serving
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.practice.api_client import Object
+from tests.practice.api_client import MAPS, MERGE, Api, Object, config_map, serving
 
 
 async def now(api: Api) -> str:
@@ -22,16 +15,6 @@ async def now(api: Api) -> str:
 async def take(events: AsyncIterator[Object], count: int) -> list[tuple[str, str]]:
     taken = [await anext(events) for _ in range(count)]
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in taken]
-
-
-async def test_past_and_present_meet_without_a_gap(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        since = await now(api)
-        await api.made(MAPS, config_map("a"))
-        async with api.watch(MAPS, resourceVersion=since) as events:
-            await api.made(MAPS, config_map("b"))
-            await api.send("DELETE", f"{MAPS}/a")
-            assert await take(events, 3) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
 
 async def test_a_selector_turns_changes_into_comings_and_goings(tmp_path: Path) -> None:
@@ -81,16 +64,6 @@ async def test_an_open_watch_can_be_expired_or_closed(tmp_path: Path) -> None:
             assert [event async for event in events] == []
 
 
-async def test_initial_events_end_with_a_bookmark(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await api.made(MAPS, config_map("a"))
-        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
-        async with api.watch(MAPS, **query) as events:
-            assert await take(events, 1) == [("ADDED", "a")]
-            mark = await anext(events)
-        assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-
-
 async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
     async with serving(tmp_path, bookmark_every=0.05) as api:
         async with api.watch(MAPS, resourceVersion=await now(api), allowWatchBookmarks="true") as events:
@@ -99,12 +72,6 @@ async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
             while (mark := await anext(events))["object"]["metadata"]["resourceVersion"] != newest:
                 assert mark["type"] == "BOOKMARK"
         assert mark["object"]["kind"] == "ConfigMap"
-
-
-@pytest.mark.slow(reason="a practice cluster runs a job")
-async def test_a_watch_ends_when_its_time_is_over(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api, api.watch(MAPS, timeoutSeconds="1") as events:
-        assert [event async for event in events] == []
 
 
 async def test_a_burst_arrives_whole(tmp_path: Path) -> None:

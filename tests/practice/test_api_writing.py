@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, PODS, config_map, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Object = dict[str, Any]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
@@ -36,9 +34,6 @@ PLACE = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[0]
     [
         (MAPS, {**config_map("a"), "kind": "Secret"}, 400, 'Secret in version "v1" cannot be handled as a ConfigMap'),
         (MAPS, {**config_map("a"), "apiVersion": "v2"}, 400, "the API version in the data (v2) does not match"),
-        (MAPS, config_map("a", namespace="x"), 400, "the namespace of the provided object does not match"),
-        (MAPS, config_map("A b"), 422, 'ConfigMap "A b" is invalid: metadata.name: Invalid value: "A b": a lowercase'),
-        (MAPS, config_map(""), 422, "metadata.name: Required value: name or generateName is required"),
         (MAPS, config_map("a", labels={"x": "a b"}), 422, 'metadata.labels: Invalid value: "a b": a valid label must'),
         (
             PODS,
@@ -128,26 +123,6 @@ async def test_what_may_not_change(tmp_path: Path) -> None:
         await api.made(MAPS, fixed)
         refused = await api.send("PUT", f"{MAPS}/a", {**fixed, "data": {"x": "2"}})
         assert "field is immutable when `immutable` is set" in refused.message
-
-
-async def test_deletions_and_their_preconditions(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        uid = (await api.made(MAPS, config_map("a")))["metadata"]["uid"]
-        refused = await api.send("DELETE", f"{MAPS}/a", {"preconditions": {"uid": "x"}})
-        assert refused.status == 409
-        assert "The object might have been deleted and then recreated" in refused.message
-        gone = await api.send("DELETE", f"{MAPS}/a", {"preconditions": {"uid": uid}})
-        assert gone.body["details"] == {"name": "a", "kind": "configmaps", "uid": uid}
-        assert (await api.send("DELETE", f"{MAPS}/a")).status == 404
-
-
-async def test_a_collection_goes_by_selector(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        for name in "abc":
-            await api.made(MAPS, config_map(name, labels={"n": name}))
-        deleted = await api.send("DELETE", MAPS, labelSelector="n in (a, b)")
-        assert len(deleted.body["items"]) == 2
-        assert [one["metadata"]["name"] for one in (await api.get(MAPS)).body["items"]] == ["c"]
 
 
 async def test_eviction_begins_a_deletion(tmp_path: Path) -> None:

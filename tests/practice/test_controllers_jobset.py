@@ -6,7 +6,7 @@ import pytest
 
 from practice.controllers.objects import annotations_of, find_condition, labels_of
 from practice.objects.api_error import ApiError
-from practice.objects.resources import JOBS, JOBSETS, NAMESPACES, PODS, RESOURCES, SERVICES, WORKLOADS
+from practice.objects.resources import JOBS, JOBSETS, PODS, SERVICES, WORKLOADS
 from tests.practice.world import World, jobset, phases, why
 
 PREFIX = "jobset.sigs.k8s.io/"
@@ -15,17 +15,6 @@ PREFIX = "jobset.sigs.k8s.io/"
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def test_jobs_pods_and_service_are_named_after_the_job_set(world: World) -> None:
-    world.jobset("train", 3)
-    (job,) = world.jobs("train")
-    assert job["metadata"]["name"] == "train-w-0"
-    pods = world.pods("train")
-    assert [pod["metadata"]["name"][:-5] for pod in pods] == ["train-w-0-0-", "train-w-0-1-", "train-w-0-2-"]
-    assert [pod["spec"]["hostname"] for pod in pods] == ["train-w-0-0", "train-w-0-1", "train-w-0-2"]
-    assert {pod["spec"]["subdomain"] for pod in pods} == {"train"}
-    assert world.get(SERVICES, "train")["spec"]["clusterIP"] == "None"
 
 
 def test_labels_are_annotations_as_well(world: World) -> None:
@@ -37,32 +26,6 @@ def test_labels_are_annotations_as_well(world: World) -> None:
               "global-replicas": "1", "job-global-index": "0", "group-name": "default"}  # fmt: skip
     assert {key: marks[PREFIX + key] for key in wanted} == wanted
     assert labels_of(pod)["batch.kubernetes.io/job-completion-index"] == "1"
-
-
-def test_defaults_of_the_webhook(world: World) -> None:
-    spec = world.jobset("train")["spec"]
-    assert spec["successPolicy"] == {"operator": "All"}
-    assert spec["startupPolicy"] == {"startupPolicyOrder": "AnyOrder"}
-    assert spec["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
-    assert spec["failurePolicy"] == {"maxRestarts": 0, "restartStrategy": "Recreate"}
-
-
-def test_all_jobs_done_completes_it(world: World) -> None:
-    done = world.jobset("train", command="echo hello; sleep 5")
-    assert why(done, "Completed") == ("True", "AllJobsCompleted", "jobset completed successfully")
-    assert done["status"]["terminalState"] == "Completed"
-    assert done["status"]["replicatedJobsStatus"][0]["succeeded"] == 1
-    status = world.get(JOBS, "train-w-0")["status"]
-    assert status["completedIndexes"] == "0,1"
-    assert [item["type"] for item in status["conditions"]] == ["Suspended", "SuccessCriteriaMet", "Complete"]
-
-
-def test_a_failed_job_fails_it_in_its_words(world: World) -> None:
-    failed = world.jobset("train", command="sleep 5; exit 3")
-    text = "jobset failed due to reaching max number of restarts (first failed job: train-w-0)"
-    assert why(failed, "Failed") == ("True", "ReachedMaxRestarts", text)
-    job = why(world.get(JOBS, "train-w-0"), "Failed")
-    assert job == ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
 
 def test_restarts_count_and_mark_the_pods(world: World) -> None:
@@ -126,15 +89,6 @@ def test_it_goes_when_its_time_is_over(world: World) -> None:
         assert world.storage.list(resource, "default") == []
 
 
-@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-def test_a_deletion_leaves_nothing(world: World, propagation: str) -> None:
-    world.jobset("train")
-    world.storage.delete(JOBSETS, "default", "train", propagation=propagation)
-    world.play(60)
-    for resource in (JOBSETS, JOBS, PODS, WORKLOADS, SERVICES):
-        assert world.storage.list(resource, "default") == []
-
-
 def test_orphans_stay(world: World) -> None:
     world.jobset("train")
     world.storage.delete(JOBSETS, "default", "train", propagation="Orphan")
@@ -142,16 +96,6 @@ def test_orphans_stay(world: World) -> None:
     assert world.storage.find(JOBSETS, "default", "train") is None
     assert phases(world.pods("train")) == ["Running", "Running"]
     assert why(world.workload("train"), "Finished")[1] == "OwnerNotFound"
-
-
-def test_names_that_are_too_long_are_refused(world: World) -> None:
-    with pytest.raises(ApiError) as refused:
-        world.add(JOBSETS, jobset("x" * 60))
-    assert refused.value.status == 422
-    assert refused.value.message.startswith(
-        'admission webhook "vjobset.kb.io" denied the request: JobSet.jobset.x-k8s.io'
-    )
-    assert "job names generated for this JobSet will exceed 63 characters" in refused.value.message
 
 
 def test_the_template_may_change_only_while_suspended(world: World) -> None:
@@ -169,17 +113,3 @@ def test_a_job_set_without_queue_starts_at_once(world: World) -> None:
     assert phases(world.pods("train")) == ["Running", "Running"]
     assert world.storage.list(WORKLOADS) == []
     assert find_condition(world.get(JOBSETS, "train"), "Suspended") is None
-
-
-def test_a_namespace_that_is_deleted_takes_all_that_is_in_it(world: World) -> None:
-    world.add(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "short"}})
-    made = jobset("gone", 1, queue="")
-    made["metadata"]["namespace"] = "short"
-    world.add(JOBSETS, made)
-    world.play()
-    assert [pod["status"]["phase"] for pod in world.storage.list(PODS, "short")] == ["Running"]
-    world.storage.delete(NAMESPACES, "", "short")
-    assert world.storage.get(NAMESPACES, "", "short")["status"]["phase"] == "Terminating"
-    world.play()
-    assert world.storage.find(NAMESPACES, "", "short") is None
-    assert not any(world.storage.list(resource, "short") for resource in RESOURCES if resource.namespaced)

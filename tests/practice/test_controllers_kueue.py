@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from practice.clock import format_timestamp
 from practice.controllers.objects import find_condition
 from practice.objects.api_error import ApiError
 from practice.objects.resources import (
@@ -35,50 +34,6 @@ def queue(world: World, name: str) -> dict[str, object]:
     return found
 
 
-def test_an_admitted_job_runs_and_its_quota_is_counted(world: World) -> None:
-    world.jobset("one", 4)
-    assert phases(world.pods("one")) == ["Running"] * 4
-    workload = world.workload("one")
-    assert why(workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
-    assert why(workload, "QuotaReserved") == ("True", "QuotaReserved", "Quota reserved in ClusterQueue a4")
-    status = queue(world, "a4")
-    row = {"name": GPU, "total": "32", "borrowed": "0"}
-    assert status["flavorsUsage"] == [{"name": "a4", "resources": [row]}]
-    assert (status["admittedWorkloads"], status["pendingWorkloads"]) == (1, 0)
-
-
-def test_the_name_of_a_workload_is_kueues(world: World) -> None:
-    made = world.jobset("one")
-    workload = world.workload("one")
-    assert workload["metadata"]["name"].startswith("jobset-one-")
-    assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == made["metadata"]["uid"]
-    assert workload["spec"]["podSets"][0]["topologyRequest"] == {
-        "podIndexLabel": "batch.kubernetes.io/job-completion-index",
-        "required": "cloud.google.com/gce-topology-block",
-        "subGroupCount": 1,
-        "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
-    }
-
-
-def test_what_is_missing_is_said_with_the_number(world: World) -> None:
-    world.jobset("big", 8)
-    world.jobset("more", 8)
-    text = f"{_FAILED}: insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed"
-    assert world.waits_for("more") == text
-    assert world.events(world.workload("more")["metadata"]["name"], "Pending") == [text]
-    assert world.workload("more")["status"]["resourceRequests"] == [{"name": "w", "resources": {GPU: "64"}}]
-    assert world.pods("more") == []
-
-
-def test_more_than_can_ever_be_had_is_said_so(world: World) -> None:
-    world.jobset("huge", 16)
-    text = (
-        f"{_FAILED}: insufficient quota for nvidia.com/gpu in flavor a4, previously considered "
-        "podsets requests (0) + current podset request (128) > maximum capacity (120)"
-    )
-    assert world.waits_for("huge") == text
-
-
 def test_a_resource_without_quota_is_named(world: World) -> None:
     made = jobset("cpu")
     pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
@@ -86,14 +41,6 @@ def test_a_resource_without_quota_is_named(world: World) -> None:
     world.add(JOBSETS, made)
     world.play()
     assert world.waits_for("cpu") == "couldn't assign flavors to pod set w: resource cpu unavailable in ClusterQueue"
-
-
-def test_freed_quota_goes_to_who_waits(world: World) -> None:
-    world.jobset("big", 8)
-    world.jobset("more", 8)
-    world.storage.delete(JOBSETS, "default", "big")
-    world.play(60)
-    assert phases(world.pods("more")) == ["Running"] * 8
 
 
 def test_a_small_job_overtakes_in_best_effort(world: World) -> None:
@@ -132,27 +79,6 @@ def test_a_queue_borrows_what_its_cohort_lends(world: World) -> None:
     (text,) = world.events(name, "QuotaReserved")
     assert text.startswith("Quota reserved in ClusterQueue research, wait time since queued was ")
     assert text.endswith("s; Flavors considered: w: a4(Fit;borrow=1)")
-
-
-def test_lent_quota_is_reclaimed(world: World) -> None:
-    world.jobset("lent", 8, queue="research", priority="low")
-    world.jobset("own", 9, topology=("preferred", "cloud.google.com/gce-topology-block"))
-    assert phases(world.pods("own")) == ["Running"] * 9
-    lent, own = world.workload("lent"), world.workload("own")
-    text = (
-        f"Preempted to accommodate a workload (UID: {own['metadata']['uid']}, JobUID: "
-        f"{own['metadata']['labels']['kueue.x-k8s.io/job-uid']}) due to reclamation within the cohort; "
-        "preemptor path: /lab/a4; preemptee path: /lab/research"
-    )
-    assert why(lent, "Evicted") == ("True", "Preempted", text)
-    assert why(lent, "Preempted") == ("True", "InCohortReclamation", text)
-    assert why(lent, "Requeued") == ("True", "Preempted", text)
-    assert why(lent, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
-    assert lent["status"]["schedulingStats"]["evictions"] == [
-        {"reason": "Preempted", "underlyingCause": "", "count": 1}
-    ]
-    assert world.pods("lent") == []
-    assert world.events("lent", "Stopped") == [text]
 
 
 def test_the_more_urgent_takes_the_place_of_the_less(world: World) -> None:
@@ -243,11 +169,6 @@ def test_a_job_that_takes_too_long_is_deactivated(world: World) -> None:
     assert found == ("True", "DeactivatedDueToMaximumExecutionTimeExceeded", text)
 
 
-def test_a_queue_that_does_not_exist(world: World) -> None:
-    world.jobset("lost", queue="nowhere")
-    assert why(world.workload("lost"), "QuotaReserved") == ("False", "Inadmissible", "LocalQueue nowhere doesn't exist")
-
-
 def test_a_missing_flavor_stops_a_queue(world: World) -> None:
     world.storage.delete(RESOURCEFLAVORS, "", "a4")
     world.play(1)
@@ -328,38 +249,6 @@ def states(world: World, job: str) -> dict[str, str]:
     return {each["name"]: each["state"] for each in world.workload(job)["status"]["admissionChecks"]}
 
 
-def test_a_workload_waits_for_its_checks_and_starts_when_all_agree(world: World) -> None:
-    checked(world)
-    world.jobset("one")
-    assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
-    assert why(world.workload("one"), "QuotaReserved")[0] == "True"
-    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
-    status = queue(world, "a4")
-    assert (status["reservingWorkloads"], status["admittedWorkloads"]) == (1, 0)
-    answer(world, "one", budget={"state": "Ready"})
-    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
-    update = {"name": "w", "nodeSelector": {"kubernetes.io/os": "linux"}, "labels": {"asked": "yes"}}
-    answer(world, "one", capacity={"state": "Ready", "podSetUpdates": [update]})
-    assert why(world.workload("one"), "Admitted") == ("True", "Admitted", "The workload is admitted")
-    pods = world.pods("one")
-    assert phases(pods) == ["Running"] * 2
-    assert {pod["metadata"]["labels"]["asked"] for pod in pods} == {"yes"}
-    (told,) = world.events(world.workload("one")["metadata"]["name"], "Admitted")
-    assert told.startswith("Admitted by ClusterQueue a4, wait time since reservation was ")
-
-
-def test_a_workload_that_a_check_rejects_is_deactivated(world: World) -> None:
-    checked(world)
-    world.jobset("one")
-    answer(world, "one", capacity={"state": "Rejected", "message": "no machines"})
-    workload = world.workload("one")
-    assert workload["spec"]["active"] is False
-    words = 'The workload is deactivated due to AdmissionCheck in Rejected state: "capacity" (no machines)'
-    assert why(workload, "Evicted") == ("True", "DeactivatedDueToAdmissionCheck", words)
-    assert why(workload, "QuotaReserved")[0] == "False"
-    assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
-
-
 def kueue(world: World, version: str, gates: str = "") -> None:
     """As an administrator changes it: the image of its manager, and its ConfigMap."""
     container = {"name": "manager", "image": f"registry.k8s.io/kueue/kueue:{version}"}
@@ -396,28 +285,6 @@ def test_it_speaks_as_the_version_that_its_image_names(
     assert why(world.workload("huge"), "QuotaReserved")[:2] == ("False", token)
 
 
-def test_a_workload_that_a_check_sends_back_is_tried_again_after_its_time(world: World) -> None:
-    checked(world)
-    world.jobset("one")
-    moment = format_timestamp(world.cluster.clock.now())
-    later = {"state": "Retry", "message": "busy", "requeueAfterSeconds": 120, "lastTransitionTime": moment}
-    answer(world, "one", capacity=later)
-    workload = world.workload("one")
-    assert why(workload, "QuotaReserved")[0] == "True", "Kueue 0.18 keeps its quota till then"
-    assert "requeueAt" in workload["status"]["requeueState"]
-    world.play(150)
-    workload = world.workload("one")
-    assert why(workload, "Evicted") == (
-        "False", "QuotaReserved",
-        'Previously: Evicted due to AdmissionCheck in Retry state: "capacity" (busy)',
-    )  # fmt: skip
-    assert why(workload, "Requeued") == ("True", "BackoffFinished", "The workload backoff was finished")
-    assert why(workload, "QuotaReserved")[0] == "True"
-    (again,) = [each for each in workload["status"]["admissionChecks"] if each["name"] == "capacity"]
-    assert (again["state"], again["retryCount"]) == ("Pending", 1)
-    assert again["message"] == "Reset to Pending after eviction. Previously: Retry"
-
-
 def test_a_job_that_may_be_smaller_starts_with_the_pods_that_there_is_quota_for(world: World) -> None:
     world.jobset("before", 6)
     template = jobset("x")["spec"]["replicatedJobs"][0]["template"]["spec"] | {"parallelism": 64, "completions": 64}
@@ -439,3 +306,23 @@ def test_a_job_that_may_be_smaller_starts_with_the_pods_that_there_is_quota_for(
     world.play(60)
     job = world.get(JOBS, "single")
     assert (job["spec"]["suspend"], job["spec"]["parallelism"]) == (True, 64)
+
+
+def test_a_workload_waits_for_its_checks_and_starts_when_all_agree(world: World) -> None:
+    checked(world)
+    world.jobset("one")
+    assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
+    assert why(world.workload("one"), "QuotaReserved")[0] == "True"
+    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
+    status = queue(world, "a4")
+    assert (status["reservingWorkloads"], status["admittedWorkloads"]) == (1, 0)
+    answer(world, "one", budget={"state": "Ready"})
+    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
+    update = {"name": "w", "nodeSelector": {"kubernetes.io/os": "linux"}, "labels": {"asked": "yes"}}
+    answer(world, "one", capacity={"state": "Ready", "podSetUpdates": [update]})
+    assert why(world.workload("one"), "Admitted") == ("True", "Admitted", "The workload is admitted")
+    pods = world.pods("one")
+    assert phases(pods) == ["Running"] * 2
+    assert {pod["metadata"]["labels"]["asked"] for pod in pods} == {"yes"}
+    (told,) = world.events(world.workload("one")["metadata"]["name"], "Admitted")
+    assert told.startswith("Admitted by ClusterQueue a4, wait time since reservation was ")

@@ -134,12 +134,6 @@ def test_a_deleted_pod_stops_and_goes(world: World) -> None:
     assert world.events("a", "Killing") == ["Stopping container main"]
 
 
-def test_a_pod_that_is_deleted_without_grace_goes_at_once(world: World) -> None:
-    pod(world)
-    world.storage.delete(PODS, "default", "a", grace_seconds=0)
-    assert world.storage.find(PODS, "default", "a") is None
-
-
 def test_a_log_that_is_not_there_is_explained(world: World) -> None:
     pod(world, seconds=0.5)
     with pytest.raises(ApiError) as refused:
@@ -160,16 +154,6 @@ def test_no_node_is_explained_in_the_schedulers_words(world: World) -> None:
     )
     assert why(waiting, "PodScheduled") == ("False", "Unschedulable", text)
     assert world.events("a", "FailedScheduling") == [text]
-
-
-def test_full_machines_are_counted(world: World) -> None:
-    waiting = pod(world, containers=[container("true", 9)])
-    assert why(waiting, "PodScheduled")[2].startswith("0/23 nodes are available: 23 Insufficient nvidia.com/gpu.")
-
-
-def test_a_missing_claim_is_named(world: World) -> None:
-    waiting = pod(world, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "scratch"}}])
-    assert 'persistentvolumeclaim "scratch" not found' in why(waiting, "PodScheduled")[2]
 
 
 def test_a_claim_is_bound_to_what_its_class_makes(world: World) -> None:

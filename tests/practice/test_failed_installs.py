@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +16,7 @@ from console.launch.install import Launcher
 from console.launch.recipes import LaunchPlan
 from practice.api.faults import Fault
 from tests.chart.plans import CATALOGUE
-from tests.practice.api_client import MAPS, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.practice.api_client import Api
+from tests.practice.api_client import MAPS, Api, serving
 
 PLAN = LaunchPlan("ddp-smoke", "anna", "default", {"gpus": 8})
 SECRETS = "/api/v1/namespaces/default/secrets"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from practice.node.flight_recorder import PIPE, FlightRecorders, make_dump, reco
 from practice.node.proc_files import environment, write_proc_files
 from practice.node.ras_status import FIRST_PID
 from practice.programs.hangs import HUNG_FACT
+from practice.programs.steps import ProgramContext
 from rankscope import (
     Desync,
     LateRank,
@@ -27,11 +29,6 @@ from rankscope import (
     probe,
 )
 from tests.practice.test_mishaps import member
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from practice.programs.steps import ProgramContext
 
 PODS, STEP, NOW = 3, 0.8, 1_795_000_000.0
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.folders import PRACTICE_PREFIX, file_lock, make_private
 from practice.cluster import PracticeCluster
 from practice.folder_removal import hold_folder, remove_abandoned_folders
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_only_what_nobody_holds_is_removed(tmp_path: Path) -> None:

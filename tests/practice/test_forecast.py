@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 
 import pytest
 
 from console.kube.actions import delete_jobset
 from console.kube.objects.meta import condition
+from console.kube.objects.workload import Workload
+from console.kube.snapshot import Fleet
 from console.scheduling.arrivals import read_seen_workloads
+from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.kueue_snapshot import job_name
 from console.session import Session
 from console.settings import Settings
@@ -18,14 +22,6 @@ from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition
 from practice.objects.resources import JOBSETS
 from tests.practice.world import World
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
-
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
-    from console.scheduling.expected_starts import ExpectedStart
 
 SPEED = 40.0
 HOURS = 8  # that are played at most

@@ -7,32 +7,27 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from msgspec import structs
 
 from console.hang import inspector
 from console.hang.inspector import JobInspector
+from console.kube.objects.pod import Pod
 from practice.node.fake_binaries import activity_of, write_activity, write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders
 from practice.node.proc_files import environment
 from practice.programs.hangs import DATA_GROUP, HOW
-from practice.programs.steps import SharedFacts
-from rankscope import ACTIVITY_ADVICE, FAILED_ADVICE, GONE_ADVICE, Activity, Desync, poll_ras, probe
+from practice.programs.steps import ProgramContext, SharedFacts
+from rankscope import ACTIVITY_ADVICE, FAILED_ADVICE, GONE_ADVICE, Activity, Desync, HangReport, poll_ras, probe
 from rankscope import DESYNC_ADVICE as RECORDER_ADVICE
 from tests.fakes import fleet_of
 from tests.practice.test_mishaps import member, until_stuck
 from tests.screens.scene import jobset, rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from console.kube.objects.pod import Pod
-    from practice.programs.steps import ProgramContext
-    from rankscope import HangReport
 
 REPLICAS = {"A4_RECIPE": "swift-dpo-multinode", "A4_SWIFT_TP": "4"}
 STAGES = {"A4_RECIPE": "qwen3-30b-pretrain", "A4_TP": "2", "A4_PP": "2"}

@@ -7,7 +7,6 @@ import re
 import subprocess
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,10 +18,7 @@ from practice.programs.hangs import HOW, HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
 from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts, WaitForFact
 from tests.practice.test_programs import place, printed
-from trainlog import TrainingParser, find_run_position, parse_lm_eval, parse_nccl, parse_pyspy
-
-if TYPE_CHECKING:
-    from trainlog import RunReader
+from trainlog import RunReader, TrainingParser, find_run_position, parse_lm_eval, parse_nccl, parse_pyspy
 
 FOREVER = 10**7
 """Seconds: nothing else waits that long."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from practice.programs.choice import RECIPES, choose_program
 from practice.programs.steps import Program, ProgramContext
 from tests.practice.test_programs import iterations, place, printed
 from tests.practice.test_shells import pod, run
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
 
 BARE = "nvcr.io/nvidia/pytorch:25.06-py3"
 BUCKET = {"csi": {"driver": "gcsfuse.csi.storage.gke.io", "volumeAttributes": {"bucketName": "runs"}}}

@@ -6,7 +6,7 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,10 +16,7 @@ from practice.programs.choice import RECIPES
 from practice.programs.faults import fault_at
 from practice.programs.recordings import all_reduce_rows
 from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, SharedFacts, WaitForFact
-from trainlog import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test, parse_nccl
-
-if TYPE_CHECKING:
-    from trainlog import NcclTest
+from trainlog import A4_ALL_REDUCE, NcclResult, NcclTest, RowRating, judge_row, judge_test, parse_nccl
 
 
 def place(rank: int = 0, nodes: int = 1, notes: Any = None, **env: Any) -> ProgramContext:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from practice.programs import recipes, stages
 from practice.programs.choice import RECIPES
 from practice.programs.recordings import launchers
-from practice.programs.steps import Exit, PrintLine, ProgramContext, SharedFacts, WaitForFact
+from practice.programs.steps import Exit, PrintLine, ProgramContext, SharedFacts, Step, WaitForFact
 from tests.chart.plans import CATALOGUE
 from tests.launchers.conftest import rendered
 from tests.rehearsal.cases import RECORDED_SCRIPT, SKIPPED, offered, recorded
 from tests.rehearsal.recorded import LINES, is_a_programs, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from practice.programs.steps import Step
 
 SEEN: list[dict[str, Any]] = json.loads(LINES.read_text())
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from console.kube.objects.jobset import JobSetWire, parse_jobset
-from console.launch.install import ChartCatalog
+from console.kube.watched_cluster import WatchedCluster
+from console.launch.install import ChartCatalog, Launcher
 from console.launch.releases import Releases
 from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition, is_true, labels_of
@@ -19,10 +20,6 @@ from practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NOD
 from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
 from tests.practice.world import GPU, World
 from trainlog import NcclResult, judge_test, parse_nccl
-
-if TYPE_CHECKING:
-    from console.kube.watched_cluster import WatchedCluster
-    from console.launch.install import Launcher
 
 POOL = "cloud.google.com/gke-nodepool"
 

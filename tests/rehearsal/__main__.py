@@ -13,20 +13,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from difflib import unified_diff
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.rehearsal.cases import Case, all_cases
 from tests.rehearsal.judging import Row, judged
 from tests.rehearsal.recorded import differences
 from tests.rehearsal.unchanged import digests, name_of, record, recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS = {

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tests.launchers import documents
-from tests.rehearsal.cases import JSON_AFTER, MADE_ONCE, STAYS
+from tests.rehearsal.cases import JSON_AFTER, MADE_ONCE, STAYS, Case
 from tests.rehearsal.pods import TOKEN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.rehearsal.cases import Case
 
 Call = dict[str, Any]
 GIB = {

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.rehearsal.calls import problems_of_calls
-from tests.rehearsal.cases import FAILS, STAYS, SUCCEEDS, Expected
-
-if TYPE_CHECKING:
-    from tests.rehearsal.cases import Case
+from tests.rehearsal.cases import FAILS, STAYS, SUCCEEDS, Case, Expected
 
 _FAILED = re.compile(r"^step \d+ ([-\w]+): failed with exit code (\d+)$", re.MULTILINE)
 _LEFT = re.compile(r"/\w+/sync_flags_[^/]+|.*\.a4-lock[^/]*")

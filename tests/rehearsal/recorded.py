@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from practice.programs.recordings import LAUNCHER_FILE, data_file
-from tests.rehearsal.cases import JSON_AFTER, SKIPPED, UNQUEUED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tests.rehearsal.cases import Case
-    from tests.rehearsal.judging import Row
+from tests.rehearsal.cases import JSON_AFTER, SKIPPED, UNQUEUED, Case
+from tests.rehearsal.judging import Row
 
 Section = dict[str, Any]
 LINES = Path(__file__).resolve().parents[1] / "fixtures" / "launcher_lines.json"

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
-from tests.rehearsal.pods import MINE, TOKEN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tests.rehearsal.pods import Pod
+from tests.rehearsal.pods import MINE, TOKEN, Pod
 
 SHOW = "env -0 | tr '\\n' '\\037'"
 WANTED = {

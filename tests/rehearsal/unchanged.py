@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.rehearsal.cases import Case
-    from tests.rehearsal.judging import Row
+from tests.rehearsal.cases import Case
+from tests.rehearsal.judging import Row
 
 FOLDER = Path(__file__).parent
 RECORD = FOLDER / "rehearsed.json"

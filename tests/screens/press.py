@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from textual.app import App
+from textual.pilot import Pilot
+from textual.widget import Widget
 
 from console.settings import Settings
 from screens.app import ConsoleApp
+from screens.base import LiveScreen
 from tests.fakes import FakeSession
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from textual.app import App
-    from textual.pilot import Pilot
-    from textual.widget import Widget
-
-    from screens.base import LiveScreen
 
 DEADLINE = 30.0
 """Seconds: only a failing test waits so long, and a busy machine may take its time."""

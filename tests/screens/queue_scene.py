@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -12,13 +12,11 @@ from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
+from console.kube.snapshot import Fleet
 from console.launch.recipes import Field, FieldKind, Manifest, Recipe
 from tests.fakes import fleet_of
 from tests.screens.scene import DISKS, NOW, a4, rank
 from trainlog import NcclHalf, NcclRow, NcclTest
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 RECIPE = Recipe(
     "nccl-all-reduce", "NCCL all-reduce", "W03", "Measures all-reduce.", "2 nodes", "a table", "4 minutes", "nccl-test"

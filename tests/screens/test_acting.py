@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from textual.widgets import Input
@@ -20,19 +20,17 @@ from console.metrics.diagnosis import DiagnosisKind
 from console.metrics.job_progress import JobProgress
 from console.settings import Settings
 from rankscope import Activity, HangReport, LateRank, PodTrace, SlowReport, StackLocation, TracedProcess
+from screens.app import ConsoleApp
 from screens.dialogs.act import REMEDIES, ActDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
+from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from screens.app import ConsoleApp
-    from screens.widgets.form.model import LaunchRequest
 
 KEY = "default", "nccl-0412"
 NODE = "gke-train-a4-pool-0010"

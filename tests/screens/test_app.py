@@ -6,10 +6,12 @@ import time
 import weakref
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
+from textual.command import Hit
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
@@ -28,10 +30,6 @@ from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from textual.command import Hit
-    from textual.pilot import Pilot
 
 
 async def test_number_keys_go_from_screen_to_screen_and_back_to_the_same_row() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from console.attach.ssh.editors import STEPS, Editor, SetupStep, SshHost, SshPlan, StepState
 from console.errors import HostKeyChanged
 from console.settings import Settings
+from screens.app import ConsoleApp
 from screens.dialogs.attach import EditorDialog
 from screens.dialogs.question import Confirm
 from screens.pages.doctor import DoctorScreen
@@ -19,13 +22,6 @@ from screens.pages.jobs import JobsScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
-
-    from screens.app import ConsoleApp
 
 READY = SshPlan(
     namespace="default", job="llama-70b", rank=1, ranks=8, pod="llama-70b-workload-0-1-x7k1", host="a4-llama-70b-1",

@@ -5,16 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import structs
 from rich.cells import cell_len
 from textual.errors import NoWidget
+from textual.geometry import Region
+from textual.pilot import Pilot
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets._toast import Toast, ToastHolder
 
+from console.kube.snapshot import Fleet
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
 from screens.__main__ import main
@@ -31,13 +34,6 @@ from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import a4, jobset, rank, scene
 from tests.screens.test_training import said, training
 from trainlog import NcclResult
-
-if TYPE_CHECKING:
-    from textual.geometry import Region
-    from textual.pilot import Pilot
-
-    from console.kube.snapshot import Fleet
-
 
 AXIS = "└"  # the corner of the axes of a chart
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from console.errors import NotLoggedIn
-from console.google.node_pools import GooglePool, merge_google_pools
+from console.google.node_pools import GooglePool, PoolsSnapshot, merge_google_pools
 from console.kube.objects.node import Provisioning
 from console.scheduling.topology import pools
 from screens.pages.nodepools import PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.test_pool import FLEX, POOL, facts, node, picture
-
-if TYPE_CHECKING:
-    from console.google.node_pools import PoolsSnapshot
 
 ZERO = replace(POOL, name="a4-zero", reservation="", least=0, most=4)
 BROKEN = replace(POOL, name="a4-broken", status="ERROR", message="No capacity in the zone.", reservation="")

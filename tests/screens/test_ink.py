@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import dist
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.color import Color, ColorSystem
+from textual.theme import Theme
 
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JOB_INKS
-
-if TYPE_CHECKING:
-    from textual.theme import Theme
 
 APART = 24.0
 """Distance in CIE L*a*b* (1976) of colours that nobody takes for each other; 2.3 is just to be seen."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec import structs
 from textual.containers import Vertical
+from textual.pilot import Pilot
 
 from console.attach.files.copies import (
     CopyMethod,
@@ -19,19 +21,13 @@ from console.attach.files.copies import (
 from console.errors import CopyFailed, NotFound, Unreachable
 from console.kube.objects.pod import Container
 from console.settings import Settings
+from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
 from screens.dialogs.save import CopyDialog
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from textual.pilot import Pilot
-
-    from screens.app import ConsoleApp
 
 JOB = ("default", "llama-70b")
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -19,6 +21,7 @@ from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
+from screens.app import ConsoleApp
 from screens.columns.job_header import head, told
 from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, progress_words
 from screens.dialogs.question import Confirm, Prompt
@@ -34,12 +37,6 @@ from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text
 from trainlog import NcclResult
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from screens.app import ConsoleApp
 
 RANK_0 = ("default", "llama-workload-0-0-x7k0")
 

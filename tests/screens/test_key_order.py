@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 from textual import events
+from textual.app import App
 from textual.command import CommandPalette
 from textual.widgets import Input
 
@@ -24,10 +24,6 @@ from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import chart_session, to_form
-
-if TYPE_CHECKING:
-    from textual.app import App
-
 
 NAMES = {"/": "slash", ":": "colon", " ": "space"}
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -20,6 +21,7 @@ from console.preflight.check import Check, Result
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand
 from console.settings import Settings
+from screens.app import ConsoleApp
 from screens.columns.jobs import start_time
 from screens.dialogs.launch import LaunchLook, PasteDialog, PasteReport
 from screens.dialogs.question import Confirm
@@ -33,11 +35,6 @@ from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene
 from tests.screens.test_jobs import toasts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from screens.app import ConsoleApp
 
 
 def judge(plan: LaunchPlan) -> tuple[FieldProblem, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from console.kube.snapshot import ContextName
 from console.logs.line import LogLine
@@ -17,9 +18,6 @@ from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, focus, screen_text, until
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 KEY = ("default", "dpo-[b]-workload-0-1-x7k1")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from console.logs.job_log import JobLog
 from console.metrics.alarm import AlarmKind
+from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
 from screens.job_tabs.log import LogTab
 from screens.pages.job import JobScreen
@@ -19,9 +20,6 @@ from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_reconnect import FIRST, go_on, page
 from tests.screens.test_watching import report
-
-if TYPE_CHECKING:
-    from screens.app import ConsoleApp
 
 SECOND = "llama-workload-0-1-x7k1"
 

@@ -11,24 +11,27 @@ import re
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from msgspec import structs
 
 from console.config import Thresholds
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.pod import Container
 from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor
+from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome, RunRecord, finish_record, update_from_cluster, update_seen
 from console.launch.runs import latest_figures
 from console.logs.line import LogLine, RankLine
 from console.metrics.alarm import AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
+from console.metrics.health import Health
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
-from console.metrics.job_progress import progress_of_measures
+from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
 from console.metrics.measures import foreseen_ends
 from console.metrics.progress_reader import JobProgressReader
@@ -50,12 +53,6 @@ from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue
 from tests.screens.scene import jobset, rank
 from trainlog import PASS_LINE
-
-if TYPE_CHECKING:
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
-    from console.metrics.health import Health
-    from console.metrics.job_progress import JobProgress
 
 FOREVER = 10.0**6
 SLOW_RANK = Diagnosis("uid", DiagnosisKind.SLOW, time.time() - 60, "rank 9: the others wait for it", "waits for rank 9")

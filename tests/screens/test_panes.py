@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from console.kube.snapshot import WatchState, WatchStatus
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.pages.jobs import JobsScreen
 from screens.paned import SIZES, PanedScreen
 from screens.widgets.line import cut_name
@@ -15,9 +15,6 @@ from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 PAGES = (("2", queue_scene), ("3", queue_scene), ("4", scene))
 

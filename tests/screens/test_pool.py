@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from textual.pilot import Pilot
 
 from console.errors import NotLoggedIn
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
 from console.google.node_pools import PoolsSnapshot, PoolStatus, ProvisioningRequest
 from console.kube.objects.node import Node, Provisioning
+from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.nodepools import NodepoolsScreen, PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import screen_text, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
-
-    from console.session import Session
 
 NOW = time.time()
 POOL = GkePool(

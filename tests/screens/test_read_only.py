@@ -7,12 +7,15 @@ import json
 import random
 import string
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
+from textual.pilot import Pilot
 
 from console.session import Session
 from console.settings import Settings
@@ -27,13 +30,8 @@ from screens.dialogs.question import Confirm
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import screen_text, until
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
+Watched = tuple[PracticeCluster, Callable[[Any], Any], list[tuple[bool, str]]]
 
-    from textual.pilot import Pilot
-
-    Watched = tuple[PracticeCluster, Callable[[Any], Any], list[tuple[bool, str]]]
 
 REVIEWS = ("/selfsubjectaccessreviews", "/selfsubjectrulesreviews", "/selfsubjectreviews")
 LOOKS = ("Get", "List", "Query", "Search", "Test", "Read", "BatchGet", "Check")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from textual.pilot import Pilot
 
 from console.kube.objects.meta import Condition
 from console.metrics.alarm import AlarmKind
@@ -20,11 +22,6 @@ from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from textual.pilot import Pilot
 
 pytestmark = pytest.mark.slow(reason="many keys in a whole app")
 

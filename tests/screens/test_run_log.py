@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +23,6 @@ from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_jobs import to_job, toasts
 from tests.screens.test_runs import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UID = "uid-of-train-9"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -15,9 +15,6 @@ from screens.pages.fleet import PoolTable
 from screens.widgets.line import LIGHT
 from tests.pictures.frozen import Still, still_console, stopped_clock
 from tests.screens.press import toasts
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 OWN_COMMAND = """
 [[commands]]

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from screens.tour import Guide
 from tests.fakes import FakeSession
 from tests.screens.press import console
 from tests.screens.queue_scene import queue_scene
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 async def test_the_tour_waits_until_the_jobs_page_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

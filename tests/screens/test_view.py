@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from textual.widgets import Static
@@ -11,9 +11,6 @@ from console.logs.text import FileText
 from screens.pages.log import LogFileApp
 from tests.screens.press import text_of, until
 from tests.screens.test_key_order import type_at_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
 from textual.widgets._toast import ToastRack
 
 from console.config import Config, Notifications, Thresholds
+from console.kube.objects.workload import Workload
 from console.launch.ownership import Proof
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmCoverage, AlarmKind
@@ -39,9 +40,11 @@ from rankscope import (
 )
 from screens import alarm_notices
 from screens.alarm_notices import notification
+from screens.app import ConsoleApp
 from screens.cli.wait import conditions
 from screens.columns.live import with_diagnoses
 from screens.dialogs.question import Confirm
+from screens.job_tabs.hang import HangTab
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.widgets.job_pane import job_lines
@@ -52,11 +55,6 @@ from tests.screens.queue_scene import claim, job, queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import session_of, to_form
 from tests.screens.test_runs import run
-
-if TYPE_CHECKING:
-    from console.kube.objects.workload import Workload
-    from screens.app import ConsoleApp
-    from screens.job_tabs.hang import HangTab
 
 
 async def open_tab(app: ConsoleApp, pilot: Any, key: str) -> JobScreen:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 from textual.screen import ModalScreen
 
 from console.kube.snapshot import WatchState
-from tests.pictures.frozen import LOOK, MOMENT, still_console
+from practice.cluster import Scene
+from screens.app import ConsoleApp
+from tests.pictures.frozen import LOOK, MOMENT, Still, still_console
 from tests.pictures.views import VIEWS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from practice.cluster import Scene
-    from screens.app import ConsoleApp
-    from tests.pictures.frozen import Still
 
 TEXTS = Path(__file__).parent / "texts"
 MAIN = ("fleet", "queues", "jobs", "pods", "launch", "runs-none", "tunnels")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.pictures.frozen import stopped_clock
 from tests.pictures.views import VIEWS
 from tests.snapshots.pages import STATES, TEXTS, Kept, differences
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.slow(reason="opens every page of a state and waits until each has come to rest")

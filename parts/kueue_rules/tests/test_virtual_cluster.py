@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -35,10 +35,6 @@ from kueue_rules import (
     queued_again,
 )
 from kueue_rules.virtual_cluster import MAX_ROUNDS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 GPU = "nvidia.com/gpu"
 BLOCK = "block"

@@ -8,7 +8,8 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -29,9 +30,6 @@ from rankscope.flight_recorder import (
 from rankscope.report import HangReport, PodTrace, TracedProcess
 from rankscope.report_lines import format_report
 from rankscope.stack_location import Activity, StackLocation
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TP, PP = 4, 4
 """Ranks of a tensor group, and pipeline stages: the ranks of a stage lie together, as Megatron has them."""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from rankscope.nccl_ras import parse_ras
-
-if TYPE_CHECKING:
-    from rankscope.nccl_ras import RasReport
+from rankscope.nccl_ras import RasReport, parse_ras
 
 HEAD = "NCCL version 2.28.9 compiled with CUDA 13.0\n"
 

@@ -8,9 +8,10 @@ import socket
 import subprocess
 import threading
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,7 @@ from rankscope import poll_ras
 from rankscope.collective_times import TimesReport
 from rankscope.errors import UnreadableAnswer
 from rankscope.slow_rank_words import ASK_RECORDERS, LOOK_LONGER, format_share
-from rankscope.slow_ranks import MIN_POLLS, add_locations, add_times, find_slow_ranks, parse_polls
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rankscope.slow_ranks import SlowReport
+from rankscope.slow_ranks import MIN_POLLS, SlowReport, add_locations, add_times, find_slow_ranks, parse_polls
 
 STEP = 0.0826
 A_NODE = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 
 from trainlog.collectors import CollectorUnwrapper
 from trainlog.log_results import LogResults
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FIXTURES = Path(__file__).parent / "data"
 TABLE = (FIXTURES / "nccl_all_gather.txt").read_text()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainlog import word_search
 from trainlog.word_search import WordSearch
-
-if TYPE_CHECKING:
-    import pytest
 
 PIECES = [
     b"\n",

@@ -12,17 +12,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from rankscope import describe_analysis
 from tests.bench.ranks.judge import Gathered, inspect
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def run_analyser(python: Path, keep: Path, argv: Sequence[str], stdin: bytes) -> bytes:

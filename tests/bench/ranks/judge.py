@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import structs
 
 from console.hang.inspector import JobInspector
-from rankscope import run_torch_analyser
+from console.kube.objects.pod import Pod
+from rankscope import HangReport, run_torch_analyser
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from console.kube.objects.pod import Pod
-    from rankscope import HangReport
-
 
 ANALYSER = Path(run_torch_analyser.__file__).read_bytes()
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from console.attach.exec_many import QUESTIONS
 from console.attach.files import scripts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MOUNTS = """\
 overlay / overlay rw,relatime,lowerdir=/a 0 0

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
 from console.attach import many_pods
 from console.attach.exec_many import (
@@ -17,15 +18,11 @@ from console.attach.exec_many import (
 from console.errors import BadInput
 from console.scheduling.ranks import Rank
 from practice.api.exec_channels import ExecSession
+from practice.runtime import Stdio
 from tests.apiserver import ApiServer, eventually, status
 from tests.bench.many_pods import MAX_STREAMS, Streams
 from tests.screens.scene import jobset, rank
 from trainlog import format_ranges
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from practice.runtime import Stdio
 
 
 def said(rank: int, text: str, code: int | None = 0, failure: str = "") -> RankOutput:

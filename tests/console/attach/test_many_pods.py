@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
@@ -14,13 +14,9 @@ from msgspec import structs
 from console.attach import gateway_script, many_pods
 from console.attach.many_pods import MAX_CONCURRENT_PODS, PodAnswers, run_in_pods
 from console.errors import NotAllowed, ProgramFailed, Unreachable, Unreadable
+from console.kube.objects.pod import Pod
 from console.scheduling.ranks import Rank
 from tests.screens.scene import jobset, rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from console.kube.objects.pod import Pod
 
 SSH = f"""#!{sys.executable} -IS
 # ssh ... -o HostName=ADDRESS -- NAME COMMAND, in the pod of that address: a folder beside this one

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.attach.exec_many import SCRIPT, QuickTest
 from console.errors import BadInput
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PERF = '#!/bin/sh\necho "NCCL_NET=$NCCL_NET LIB=$LD_LIBRARY_PATH $*"\n'
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from console.attach.ssh.doctor import MAX_BANNER, DoctorRun, require_server
 from console.errors import Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class Pod:

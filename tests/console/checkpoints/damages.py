@@ -8,11 +8,8 @@ import pickle
 import random
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PACKED = Path(__file__).parents[2] / "fixtures/checkpoints.tar.gz"
 FORMATS = {"dcp": "torch DCP", "megatron": "Megatron torch_dist", "legacy": "Megatron torch", "hf": "safetensors"}

@@ -8,13 +8,11 @@ import json
 import pickle
 import sys
 import zipfile
+from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NOW = 1.8e9
 

@@ -7,9 +7,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -32,9 +32,6 @@ from tests.console.checkpoints.damages import (
     vary,
 )  # fmt: skip
 from tests.google.practised import google
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LATER = 10_000.0
 

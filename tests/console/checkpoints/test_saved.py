@@ -6,10 +6,12 @@ import asyncio
 import os
 import subprocess
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -23,10 +25,6 @@ from console.metrics.training_run import TrainingRun
 from tests.console.attach.files.pod import Pod
 from tests.screens.queue_scene import job, queue_scene
 from trainlog import Step, Steps
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
 NOW = 1_000_000.0
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import pytest
@@ -19,13 +20,7 @@ from console.kube.target import Cluster, Target, User
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
-from practice.google.cloud import Fault, PracticeProject
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from practice.google.cloud import PracticeGoogle
+from practice.google.cloud import Fault, PracticeGoogle, PracticeProject
 
 OWN = "gke_practice_us-central1_practice"
 FIRST = "gke-practice-a4-highgpu-8g-a4-pool-79c66879-0000"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
 from console.errors import BadKubeconfig
 from console.kube.kubeconfig import KubeconfigEntry, write_entry
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENTRY = KubeconfigEntry("gke_p_l_c", "https://1.2.3.4", "QUJD", "gke-gcloud-auth-plugin")
 THEIRS = """# mine, do not touch

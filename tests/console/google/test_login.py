@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from google.auth.exceptions import RefreshError, TransportError
@@ -15,9 +16,6 @@ from console.google.clusters import ClusterPlace
 from console.session import Session
 from console.settings import Settings
 from tests.practice_google import practice_google
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Credentials:

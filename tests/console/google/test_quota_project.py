@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from google.api_core.exceptions import Forbidden
@@ -12,9 +13,6 @@ from google.api_core.exceptions import Forbidden
 from console.errors import ApiDisabled, NotAllowed
 from console.google.api.calls import GoogleSession, google_error
 from console.google.api.compute import get_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MISSING = [
     "Cloud Build API has not been used in project 764086051850 before or it is disabled. Enable it by visiting"

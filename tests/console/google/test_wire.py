@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -13,12 +12,10 @@ from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google.api import projects as services
 from console.google.api.container import Gke, parse_cluster
 from console.google.api.projects import search_projects
+from console.google.clusters import GkeCluster, GkeOperation
 from practice.google.cloud import CLUSTER, CONTAINER, DISABLED, LOCKED, PROJECT, REGION, SHARED, Fault, PracticeProject
 from practice.objects.resources import NODES
 from tests.practice_google import practice_google
-
-if TYPE_CHECKING:
-    from console.google.clusters import GkeCluster, GkeOperation
 
 
 async def ended(gke: Gke, operation: GkeOperation) -> GkeOperation:

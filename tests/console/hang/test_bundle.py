@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tarfile
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -26,10 +28,6 @@ from rankscope import (
     report_to_json,
 )
 from tests.console.hang.test_inspector import Cluster
-
-if TYPE_CHECKING:
-    import io
-    from collections.abc import AsyncIterator
 
 TOKEN = "hf_" + "Ab3" * 11
 

@@ -9,10 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -20,15 +21,11 @@ from msgspec import structs
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.hang import inspector
 from console.hang.inspector import PY_SPY, PY_SPY_HASHES, JobInspector
+from console.kube.objects.pod import Pod
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from rankscope import Activity, TracedProcess
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from console.kube.objects.pod import Pod
 
 HUNG = Path(__file__).parent / "hung" / "train.py"
 H200 = Path(__file__).parents[2] / "fixtures" / "h200"

@@ -11,8 +11,9 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from rankscope import (
     Call,
     Group,
     GroupRanks,
+    HangReport,
     Operation,
     RankDump,
     TorchAnalysis,
@@ -34,11 +36,6 @@ from rankscope import (
     run_torch_analyser,
 )
 from tests.bench.ranks.judge import ANALYSER, Gathered, inspect
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rankscope import HangReport
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "gloo" / "torch-analyser.tar.gz"
 TENSORS = '[[[512]],[[512]],["Float"],["Float"]]'

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import WSMsgType, web
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 EXEC = "/api/v1/namespaces/default/pods/p/exec"
 FORWARD = "/api/v1/namespaces/default/pods/p/portforward"

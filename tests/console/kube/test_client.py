@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,9 +14,6 @@ from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer, forbidden, status
 from tests.certificates import make_certificate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def failing(client: Client, path: str = "/version") -> ConsoleError:

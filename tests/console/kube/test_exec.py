@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreachable
 from console.kube.exec import exit_code, run
 from tests.apiserver import ApiServer, forbidden, status
 from tests.console.kube.kubelet import EXEC, V4, V5, Exec, ended
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from aiohttp import web
 
 
 async def ran(

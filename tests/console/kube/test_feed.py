@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from console.kube.snapshot import WatchState
 from console.kube.watch import Changed, Disconnected, Heartbeat, Listed, Served, watch_kind
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from tests.console.kube.objects.recorded import kind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 QUICK = Backoff(first=0.02, most=0.05, refused=0.05)
 PODS = "/api/v1/pods"

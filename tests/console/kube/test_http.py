@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +19,6 @@ from console.kube.raw_connection import open_connection
 from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer
 from tests.certificates import make_certificate
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 PATH = "/version"
 VERSION = b'{"gitVersion": "v1.36.4-test"}'

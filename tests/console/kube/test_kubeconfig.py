@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.errors import BadKubeconfig
 from console.kube.kubeconfig import load
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = """
 current-context: one

@@ -6,7 +6,8 @@ import os
 import stat
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -22,9 +23,6 @@ from console.kube.target import Cluster, Target, User
 from console.kube.watch import Changed, Disconnected, HttpSource, follow
 from tests.apiserver import ApiServer, eventually, gathered, named
 from tests.console.kube.objects.recorded import kind
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def login(user: User, clock: Any = None, **cluster: Any) -> Login:

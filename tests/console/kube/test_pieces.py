@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -16,10 +17,6 @@ from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer, eventually, forbidden
 from tests.certificates import make_certificate
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 LOG = "/api/v1/namespaces/default/pods/p/log"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from console.attach.tunnel import engine, relay
 from console.attach.tunnel.engine import LocalForward, PortForwarder
+from console.attach.tunnel.published import Tunnel
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
 from console.kube.port_forward import JobEnded
@@ -17,12 +19,6 @@ from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.target import User
 from tests.apiserver import ApiServer, eventually, status
 from tests.console.kube.kubelet import FORWARD, V4, echo_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from console.attach.tunnel.published import Tunnel
 
 P = LivePod("default", "p", "uid-p")
 POD = "/api/v1/namespaces/default/pods/p"

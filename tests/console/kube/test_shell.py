@@ -11,9 +11,9 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +21,6 @@ from console.errors import BadInput
 from console.kube.exec import best_shell, is_nested, shell
 from tests.apiserver import ApiServer, eventually
 from tests.console.kube.kubelet import EXEC, Exec, ended
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import field
@@ -27,9 +28,6 @@ from console.kube.watch import (
 )
 from tests.apiserver import ApiServer, eventually, first, gathered, named, status
 from tests.console.kube.objects.recorded import kind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 PODS = kind("pods").reader
 SILENCE = b"(nothing more comes)"

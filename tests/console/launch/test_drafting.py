@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -13,15 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
+from console.kube.nested_values import Value
 from console.launch.helm import InvalidValues
 from console.launch.install import ChartCatalog, NoSuchQueue
 from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import HIDDEN, FieldProblem, LaunchPlan, Manifest
 from console.launch.releases import DiffKind, format_unified
 from tests.chart.plans import CATALOGUE, PLANS, offline
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
 
 DRAFTING = PlanTexts(CATALOGUE, offline().render)
 RECIPES = [recipe.id for recipe in CATALOGUE.recipes()]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from console.kube.nested_values import Value
 from console.launch.recipes import LaunchPlan
 from practice.objects.resources import ADMISSIONCHECKS, CLUSTERQUEUES
 from tests.console.preflight.ground import DEADLINE, ground
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
 
 CONTROLLERS = {"dws": "kueue.x-k8s.io/provisioning-request", "other": "kueue.x-k8s.io/multikueue"}
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from console.errors import NotAllowed
+from console.kube.client import Client
 from console.launch.stop import list_hand_made
-
-if TYPE_CHECKING:
-    from console.kube.client import Client
 
 
 class Api:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from console.errors import BadInput, Unreadable
+from console.kube.nested_values import Value
 from console.launch.field_values import format_value, parse_value
 from console.launch.install import MAX_NAME_LENGTH, ChartCatalog, name_problem, namespace_problem
 from console.launch.recipes import FieldProblem, LaunchPlan
 from tests.chart.plans import OF_EVERY_POD
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
 
 CATALOGUE = ChartCatalog.from_chart()
 RECIPES = [recipe.id for recipe in CATALOGUE.recipes()]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from console.kube.nested_values import Value
 from console.launch.plan_texts import PlanTexts
+from console.launch.recipes import Draft
 from tests.chart.plans import CATALOGUE, offline
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-    from console.launch.recipes import Draft
 
 DRAFTING = PlanTexts(CATALOGUE, offline().render)
 NCCL = "nccl-all-reduce"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.errors import BadInput
 from console.launch.install import ChartCatalog
 from console.launch.profiles import Profiles, default_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CATALOGUE = ChartCatalog.from_chart()
 

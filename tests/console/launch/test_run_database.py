@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from console.launch.run_database import VERSION, RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUN = RunRecord(
     "nccl-all-reduce", "anna-nccl", "team", {"gpus": 16, "env": {"NCCL_DEBUG": "INFO", "GONE": None}},

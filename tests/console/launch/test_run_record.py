@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet, ReplicatedJob
 from console.kube.objects.meta import Condition
 from console.launch.install import ChartCatalog
@@ -27,9 +28,6 @@ from console.launch.schema import without_secrets
 from console.metrics.alarm import STOPPED, Alarm, AlarmKind
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
 from tests.fakes import fleet_of
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
 
 RUN = RunRecord("nccl-all-reduce", "anna", "team", number=1, launched=1000.0)
 GROUPS = (ReplicatedJob("workload", pods_per_job=2, gpus_per_pod=8, ready=1),)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -20,10 +21,6 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import LedgerBox
 from console.metrics.measured_log import LogReader
 from tests.fakes import fleet_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 CATALOGUE = ChartCatalog.from_chart()
 SERVER = "https://10.0.0.1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -13,6 +13,7 @@ from msgspec import structs
 from console.checkpoints.saved import SavedState
 from console.errors import Unreachable
 from console.kube.objects.jobset import Mount
+from console.kube.snapshot import Fleet
 from console.launch.service import LaunchService
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import IN_PODS, SeenFolder
@@ -22,9 +23,6 @@ from screens.columns.jobs import JobLine
 from screens.widgets.job_pane import saved_runs
 from tests.screens.scene import scene
 from trainlog import Step, Steps
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 LLAMA = "default", "llama-70b"
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from msgspec import structs
 
 from console.errors import NotAllowed, Refused
 from console.kube.objects.pod import Container
+from console.logs.line import RankLine
 from tests.apiserver import eventually
 from tests.fakes import FakeLogs, FakeSession, fleet_of
 from tests.screens.queue_scene import queue_scene, replaced
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
-    from pathlib import Path
-
-    import pytest
-
-    from console.logs.line import RankLine
 
 PODS = [f"llama-workload-0-{rank}-x7k{rank}" for rank in range(6)]
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from console.logs.follow import PreviousLog, PreviousLogs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Counted(list[tuple[float, bytes]]):

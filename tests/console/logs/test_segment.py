@@ -5,15 +5,12 @@ from __future__ import annotations
 import stat
 import threading
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.logs import segment as parts
 from console.logs.segment import DELETED_NOTE, LOST_NOTE, RECENT_LINES, LogSegment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def lines(start: int, number: int) -> list[tuple[float, bytes]]:

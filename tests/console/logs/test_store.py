@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, JobMetadata, delete_old_logs, find_stored_job, stored_jobs
 from console.scheduling.failure import RankFailure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 NOTE = JobMetadata("uid-1", "default", "llama", "ctx", 2, 100.0)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,12 +16,7 @@ from console.errors import NotFound
 from console.logs import text as files
 from console.logs.merged_text import MergedText, iter_lines, offsets_of_line
 from console.logs.segment import LogSegment
-from console.logs.text import FileText, LineFilter, find_matching_lines, find_passing_lines, required_literal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.logs.text import LogText
+from console.logs.text import FileText, LineFilter, LogText, find_matching_lines, find_passing_lines, required_literal
 
 WORDS = st.sampled_from(
     [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from msgspec import structs
@@ -15,9 +16,6 @@ from console.metrics.alarm import STOPPED, Alarm, AlarmKind, format_alarm
 from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.step_cadence import StepCadence, format_late_step
 from tests.fakes import fleet_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WELL = JobSample(running=True, step=100, steps=100, pace=3.0, rhythm=StepCadence(3.0, 3.0, 4.0))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from math import inf
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -15,6 +16,7 @@ from msgspec import structs
 from console.config import Thresholds
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
+from console.kube.objects.pod import Pod
 from console.logs.line import LogLine
 from console.metrics import job_monitor
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
@@ -27,11 +29,6 @@ from console.metrics.seen_time import SpanKind
 from console.metrics.training_run import Slowdown
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from console.kube.objects.pod import Pod
 
 
 class Log:

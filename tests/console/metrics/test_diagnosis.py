@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from console.kube.snapshot import Fleet
 from console.launch.run_database import RunHistory
 from console.launch.run_record import RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
@@ -17,11 +19,6 @@ from console.metrics.diagnosis import Diagnoses, Diagnosis, DiagnosisKind, diagn
 from rankscope import ASK_RECORDERS, LateRank, SlowReport, format_share
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.snapshot import Fleet
 
 JOB = jobset("train", 2)
 NOW = time.time()

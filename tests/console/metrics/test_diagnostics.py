@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -27,9 +27,6 @@ from trainlog import (
     parse_pyspy,
     parse_xid,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DATA = Path(__file__).parents[3] / "practice" / "data"
 H200 = Path(__file__).parents[2] / "fixtures" / "h200"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
@@ -13,6 +12,7 @@ from msgspec import structs
 from console.config import Thresholds
 from console.errors import Unreachable
 from console.kube.objects.meta import Condition
+from console.kube.objects.pod import Pod
 from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
 from console.logs.line import LogLine, RankLine
@@ -31,9 +31,6 @@ from screens.wording import BAD, HELD
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene, table_text
 from trainlog import LogResults, Step, find_run_position
-
-if TYPE_CHECKING:
-    from console.kube.objects.pod import Pod
 
 
 async def test_a_test_that_is_found_is_kept_with_the_moment_at_which_it_was_printed(

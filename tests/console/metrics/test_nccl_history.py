@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -18,9 +19,6 @@ from console.metrics.nccl_history import (
 )
 from tests.screens.queue_scene import table
 from trainlog import NcclResult, judge_test
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def measured(job: str, *busbw: float, at: float = 1.0, finished: bool = True, **more: Any) -> MeasuredTest:

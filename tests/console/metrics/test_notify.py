@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.config import LoadedConfig, load_config
 from console.metrics.notify import MAX_MESSAGES, Outbox, format_failures, mask_address, send_to_all
 from tests.web_server import server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "hunter2-token"
 

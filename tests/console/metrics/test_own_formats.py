@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from console.folders import make_private
 from console.metrics.job_measures import RankProgress
 from console.metrics.own_formats import load_own_formats
 from trainlog import TrainingParser, compile_pattern
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOVA = r"""
 [[formats]]

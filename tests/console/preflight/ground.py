@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from google.cloud import container_v1 as api
 
 from console.launch.recipes import LaunchPlan
 from console.preflight.all_checks import KINDS
+from console.preflight.check import Check, LaunchNeeds, Result
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster, Scene
-from practice.google.cloud import CLUSTER, PROJECT, REGION
+from practice.google.cloud import CLUSTER, PROJECT, REGION, PracticeGoogle
 from practice.google.pool_work import PoolWork
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from google.cloud import container_v1 as api
-
-    from console.preflight.check import Check, LaunchNeeds, Result
-    from practice.google.cloud import PracticeGoogle
-    from practice.objects.resources import Resource
+from practice.objects.resources import Resource
 
 DEADLINE = 60.0
 NCCL = "nccl-all-reduce"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import pytest
@@ -31,9 +31,6 @@ from practice.google.cloud import Fault
 from practice.google.registry import RegistryStore
 from practice.objects.resources import LOCALQUEUES
 from tests.console.preflight.ground import NCCL, ground
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_every_check_answers_with_evidence_and_a_fix() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -30,10 +31,6 @@ from practice.objects.resources import (
     SERVICEACCOUNTS,
 )
 from tests.console.preflight.ground import NCCL, Ground, ground
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractContextManager
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 GCS = f"storage.gcs={BUCKET}=/gcs"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Result
 from practice.google.bucket_store import BUCKET
 from practice.scene.cluster_faults import TAKEN_NAME, VARIABLE
-from tests.console.preflight.ground import NCCL, ground
-
-if TYPE_CHECKING:
-    from tests.console.preflight.ground import Ground
+from tests.console.preflight.ground import NCCL, Ground, ground
 
 TROUBLE = {Result.FAIL, Result.WARN, Result.COULD_NOT}
 QUEUED = (NCCL, "queue=a4")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import structs
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue, ResourceFlavor
+from console.kube.snapshot import Fleet
 from console.scheduling import start_windows as module
 from console.scheduling.arrivals import (
     DAY,
@@ -25,13 +27,6 @@ from console.scheduling.start_windows import ExpectedArrivals, PastRun, PastTime
 from tests.console.scheduling.test_start_windows import LONG, key, scene, window
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from console.kube.snapshot import Fleet
 
 PAST = [PastRun("nccl-all-reduce", "you", 16, seconds) for seconds in (900.0, 1000.0, 1100.0)]
 LEFT = {"uid-a": 3600.0}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -11,21 +12,17 @@ from msgspec.structs import replace
 
 from console.errors import NotFound
 from console.kube.objects.event import Event
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
+from console.logs.container_log import LogStream
 from console.logs.follow import LogService
+from console.logs.job_log import JobLog
 from console.logs.segment import LogSegment
 from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
 from console.scheduling.why_job import why_jobset
 from tests.fakes import fleet_of
 from tests.screens.scene import NOW, jobset, rank
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.objects.jobset import JobSet
-    from console.logs.container_log import LogStream
-    from console.logs.job_log import JobLog
 
 RANKS = 16
 BEGAN = int(NOW) - 99.7

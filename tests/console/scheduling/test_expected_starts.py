@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
 
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue, Preemption, Quota, ResourceFlavor, Topology
-from console.kube.objects.workload import TopologyDomain
+from console.kube.objects.workload import TopologyDomain, Workload
+from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from screens.columns.jobs import start_json, start_time, start_words
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
 from tests.screens.scene import a4, rank
-
-if TYPE_CHECKING:
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
-
 
 DAY = time.mktime((2026, 5, 4, 0, 0, 0, 0, 0, -1))  # midnight
 

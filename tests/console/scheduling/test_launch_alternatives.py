@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
+from console.kube.snapshot import Fleet
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import LaunchDemand, LaunchVerdict, forecast
 from screens.widgets.form.launch_words import alternative_words
 from tests.console.scheduling.test_launch_forecast import DOOR, cluster, holding, queue
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 
 def others(fleet: Fleet, gpus: int, **more: Any) -> list[tuple[str, int | str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from console.kube.objects.queue import (
     Usage,
 )
 from console.kube.objects.workload import PodSet, Workload
-from console.kube.snapshot import WatchState, WatchStatus
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.launch_forecast import (
     Forecast,
@@ -37,9 +37,6 @@ from console.scheduling.launch_forecast import (
 from console.scheduling.why import why
 from kueue_rules import Requirement, Toleration
 from tests.fakes import fleet_of
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 BLOCK, SUBBLOCK = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"
 ALL, HALF = "32 free of flavor a4 in cq; ", "32 own - 16 used = 16 free of flavor a4 in cq; "

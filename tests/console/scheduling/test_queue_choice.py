@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
-from console.kube.snapshot import WatchState, WatchStatus
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from console.scheduling.launch_forecast import LaunchDemand, QueueChoice, choose_queue
 from tests.fakes import fleet_of
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 ASK = LaunchDemand("team", gpus=16)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
 
-from console.kube.objects.jobset import Job
+from console.kube.objects.jobset import Job, JobSet
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Preemption, Quota, ResourceFlavor
 from console.kube.objects.workload import Workload
+from console.kube.snapshot import Fleet
 from console.scheduling import start_windows as module
 from console.scheduling.expected_starts import expected_starts, tried_of
 from console.scheduling.forecast_record import RecordedWindow, compare, read_recorded_windows, score, update_record
@@ -31,12 +32,6 @@ from kueue_rules import Move, VirtualCluster
 from screens.columns.jobs import start_words
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
 
 LONG = 60.0
 """A budget that all rollouts fit in."""

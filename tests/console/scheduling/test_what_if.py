@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
 
 from console.errors import BadInput, NotFound, NotThere
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
-from console.kube.objects.workload import TopologyDomain
+from console.kube.objects.workload import TopologyDomain, Workload
+from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.what_if import Changes, NextVictims, WhatIf, next_victims, what_if
 from screens.cli.forecast import result_lines
@@ -18,11 +19,6 @@ from screens.cli.why import _preempted_next
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job
 from tests.screens.scene import a4, rank
-
-if TYPE_CHECKING:
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
 
 
 def runs(name: str, nodes: int, **more: object) -> tuple[JobSet, Workload]:

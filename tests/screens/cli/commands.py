@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from screens.__main__ import main
 from screens.cli import command_line
+from screens.cli.arguments import Options
 from screens.cli.command_line import command_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from screens.cli.arguments import Options
 
 
 def parse(argv: list[str]) -> Any:

@@ -6,15 +6,12 @@ import asyncio
 import os
 import pty
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from screens.cli.ask import ask_line, read_stdin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LIMIT = 60
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,7 @@ from console.metrics.lost_work import IN_PODS
 from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.lists import LISTS, layout_of
-from tests.screens.cli.commands import loaded
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screens.cli.commands import Commands
+from tests.screens.cli.commands import Commands, loaded
 
 
 def listed(a4: Commands, *argv: str) -> list[dict[str, Any]]:

@@ -7,17 +7,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from screens.__main__ import main
 from tests.bench.terminal import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BIN = Path(sys.executable).parent
 SHELLS = {

@@ -8,7 +8,8 @@ import os
 import pty
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,7 @@ from screens.cli.history import as_item, show_run
 from screens.columns.column import as_text
 from screens.columns.runs import RUNS, outcome_cell, run_sentence
 from tests.contract.client import Api
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screens.cli.commands import Commands
+from tests.screens.cli.commands import Commands
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")

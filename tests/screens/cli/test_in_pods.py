@@ -9,16 +9,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from console.attach.exec_many import OutputGroup
 from console.metrics.lost_work import IN_PODS
 from screens.cli.exec import show_group
-
-if TYPE_CHECKING:
-    from tests.screens.cli.commands import Commands
+from tests.screens.cli.commands import Commands
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = "llama-70b"

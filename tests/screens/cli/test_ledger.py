@@ -7,7 +7,8 @@ import csv
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,7 @@ from console.metrics.ledger import Ledger, LedgerBox
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan
 from screens.__main__ import main
 from screens.columns.runs import cost_lines, cost_words
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screens.cli.commands import Commands
+from tests.screens.cli.commands import Commands
 
 STEPS = TimeSpan(160.0, 1000.0, SpanKind.STEPS, 0, 420)
 HUNG = TimeSpan(1000.0, 1402.0, SpanKind.PAUSE, 420, 421)

@@ -7,15 +7,13 @@ import base64
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.apiserver import ApiServer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 V1 = "client.authentication.k8s.io/v1"
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").decode()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -16,6 +17,7 @@ from msgspec import structs
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube.arrivals import CLOCK
 from console.launch.run_record import Outcome, RunRecord
+from console.logs.job_log import JobLog
 from console.logs.line import Coverage, LogLine, RankLine
 from console.metrics.alarm import AlarmKind
 from console.scheduling.why_job import why_jobset
@@ -26,11 +28,6 @@ from screens.cli.logs import moment, tail_then_follow
 from tests.fakes import FakeSession
 from tests.screens.cli.commands import parse
 from tests.screens.queue_scene import queue_scene
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-
-    from console.logs.job_log import JobLog
 
 PODS = [f"llama-workload-0-{rank}-x7k{rank}" for rank in range(6)]
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -11,18 +12,13 @@ from console.errors import NotFound
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
 from console.metrics.alarm import AlarmKind
+from console.session import Session
 from screens.cli import measures
 from screens.cli.wait import _state
-from tests.fakes import FakeSession
-from tests.fakes_watch import monitor
+from tests.fakes import FakeSession, monitor
 from tests.screens.cli.commands import parse
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_training import last_rank, training
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.session import Session
 
 FIRST = ("default", "llama-workload-0-0-x7k0")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +17,6 @@ from screens.cli.command_line import GROUPS, HELP, ConsoleOptions, command_of, w
 from screens.cli.lists import LISTS, layout_of
 from tests.screens.cli.commands import loaded, parse
 from trainlog import NcclTest, Step, nccl_test_json, step_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def test_no_command_opens_the_console() -> None:

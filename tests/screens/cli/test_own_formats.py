@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from console.config import config_path
 from console.folders import make_private
 from screens.__main__ import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screens.cli.commands import Commands
+from tests.screens.cli.commands import Commands
 
 JOB = "llama-70b"
 OURS = r"""

@@ -6,8 +6,10 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -16,14 +18,8 @@ from console.kube.snapshot import WatchState
 from console.metrics.alarm import AlarmKind
 from screens.cli import plain
 from tests.fakes import FakeSession
-from tests.screens.cli.commands import parse
+from tests.screens.cli.commands import Commands, parse
 from tests.screens.scene import scene
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.screens.cli.commands import Commands
 
 
 @pytest.fixture

@@ -8,21 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from screens.__main__ import main
 from screens.cli import output, read
-from trainlog import LogResults, NcclParser, PackedSteps, ResultsPrinter, Steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trainlog import Step
+from trainlog import LogResults, NcclParser, PackedSteps, ResultsPrinter, Step, Steps
 
 ROOT = Path(__file__).parents[3]
 HEAD = (

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -20,6 +19,7 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
+from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -37,12 +37,8 @@ from screens.columns.job_header import told
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
-from tests.fakes import FakeSession, fleet_of
-from tests.fakes_watch import monitor
+from tests.fakes import FakeSession, fleet_of, monitor
 from tests.screens import scene
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 
 async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -> None:

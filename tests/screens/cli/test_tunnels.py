@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -12,9 +12,6 @@ from screens.__main__ import main
 from screens.cli.proxy import proxied, read
 from tests.apiserver import ApiServer, status
 from tests.console.kube.kubelet import FORWARD, echo_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 POD = "/api/v1/namespaces/default/pods/p"
 

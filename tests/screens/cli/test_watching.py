@@ -6,7 +6,7 @@ import json
 import re
 import stat
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +14,7 @@ from console.errors import Unreadable
 from console.metrics.alarm import AlarmCoverage
 from console.metrics.diagnosis import Diagnoses
 from screens.cli.wait import show_alarms
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screens.cli.commands import Commands
+from tests.screens.cli.commands import Commands
 
 
 @pytest.fixture(autouse=True)

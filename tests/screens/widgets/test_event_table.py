@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from textual.app import App
+from textual.app import App, ComposeResult
 
 from console.kube.objects.event import Event
 from screens.widgets.table.events import EventTable
 from tests.screens.press import focus
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 
 class Holder(App[None]):

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.pilot import Pilot
 
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.field_values import parse_changes
@@ -20,11 +22,6 @@ from screens.widgets.form.model import FormModel, LaunchDraft, RowKind
 from screens.widgets.line import DARK
 from tests.screens.press import screen_text, until
 from tests.screens.queue_scene import FIELDS, RECIPE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
 
 QUEUES = FieldChoices("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
@@ -13,6 +12,7 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
+from console.kube.snapshot import Fleet
 from console.metrics.gpu_metrics import Gpu, RankGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
@@ -27,9 +27,6 @@ from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from trainlog import Step, Steps
-
-if TYPE_CHECKING:
-    from console.kube.snapshot import Fleet
 
 
 def lines_of(

@@ -1,24 +1,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual import on
 from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 
 from screens.widgets.line import DARK, folded_at_spaces
 from screens.widgets.log.lines import LIMIT, LogLines, folded, line_ink, marked, pattern, printable
 from screens.widgets.log.view import LogView, StatusNote, fit_status_line
 from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
 
 
 class Host(App[None]):

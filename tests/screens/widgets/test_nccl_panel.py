@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 
 from console.metrics.nccl_history import MeasuredTest
 from screens.widgets.charts.nccl_panel import NcclPanel, average_so_far, summary
@@ -12,11 +14,6 @@ from screens.widgets.line import DARK
 from tests.screens.press import focus, screen_text, until
 from tests.screens.queue_scene import table
 from trainlog import NcclHalf, NcclRow, NcclTest
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
 
 
 class Host(App[None]):

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
@@ -16,12 +18,6 @@ from screens.widgets.table.row_painter import SAMPLE, Notice, share
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 from tests.screens.press import console, focus, screen_text, text_of, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.app import ComposeResult
-    from textual.pilot import Pilot
 
 
 @dataclass(frozen=True, slots=True)

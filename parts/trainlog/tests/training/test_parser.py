@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +12,8 @@ from hypothesis import strategies as st
 
 from trainlog import parse_training
 from trainlog.training.parser import LONGEST, WORDS, TrainingParser
+from trainlog.training.reader import RunReader
 from trainlog.training.steps import Rollback, Step, find_run_position
-
-if TYPE_CHECKING:
-    from trainlog.training.reader import RunReader
 
 DATA = Path(__file__).parents[4] / "practice" / "data"
 

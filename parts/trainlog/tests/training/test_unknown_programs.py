@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from trainlog import parse_training
 from trainlog.training.parser import TrainingParser
+from trainlog.training.reader import RunReader
 from trainlog.training.steps import Step
-
-if TYPE_CHECKING:
-    from trainlog.training.reader import RunReader
 
 
 def read(lines: list[str], piece: int = 1 << 20, *, is_short: bool = False) -> RunReader:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from console.attach.files.copies import CopyMeter
+from console.attach.files.copies import CopyMeter, CopyProgress, CopyReport
 from console.attach.files.pod_files import PodFiles
 from console.attach.files.transfer import FetchCopy, SendCopy
 from console.errors import Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
-    from console.attach.files.copies import CopyProgress, CopyReport
 
 
 class Pod:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from console.attach.files import transfer as send
 from console.attach.files.copies import MAX_TRIES, Verification
 from console.errors import BadInput, CopyFailed, NotFound
 from tests.console.attach.files.pod import Pod
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BYTES = bytes(range(256)) * 4096
 NAMES = ("plain", "with space", "-dash", "new\nline", "back\\slash", "ünï", "sub dir/inner", "sub dir/-r", "deep/er/x")

@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import io
 import tarfile
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 from console.attach.files.copies import EntryKind, FileEntry
 from console.attach.files.local import TarUnpacker, pack_tar, tar_length
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 def archive(*members: tuple[str, bytes], link: tuple[str, str] | None = None) -> bytes:

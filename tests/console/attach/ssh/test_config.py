@@ -7,8 +7,8 @@ import socket
 import stat
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,9 +20,6 @@ from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.surroundings import find_foreign_options, find_listeners
 from console.errors import BadInput
 from tests.hostile.payloads import PAYLOADS, RAW
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGa0wvgvw+Zw1XSjDVyvBM4M7MDx1dyZnPHm8P1vQ6R"
 CONFIGS = {

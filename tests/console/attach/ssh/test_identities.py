@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from console.attach.ssh import identities
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.programs("ssh-keygen", "ssh-agent", "ssh-add")
 

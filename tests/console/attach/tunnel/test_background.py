@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -16,9 +16,6 @@ from console.attach.tunnel.published import TunnelProfile
 from console.errors import BadInput, ConsoleError, NotFound
 from tests.apiserver import ApiServer, eventually
 from tests.console.kube.kubelet import FORWARD, echo_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 POD = "/api/v1/namespaces/default/pods/p"
 META = {"name": "p", "namespace": "default", "uid": "u"}
