@@ -275,8 +275,8 @@ def _parse(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
             number = int(at[1]) if at and at[1] else len(lines)
             while number > 1 and not lines[number - 1].strip():
                 number -= 1  # a text or list that is not closed is noticed where the next line begins
-            said = _AT.sub("", str(error)).strip()
-            problems.append(ConfigProblem(number, f"This is no TOML: {said[:1].lower()}{said[1:]}."))
+            message = _AT.sub("", str(error)).strip()
+            problems.append(ConfigProblem(number, f"This is no TOML: {message[:1].lower()}{message[1:]}."))
             lines[number - 1] = ""
     return {}
 
@@ -299,8 +299,8 @@ def _convert(value: Any, kind: Any, path: tuple[str | int, ...], text: str, prob
         return msgspec.convert(value, Annotated[bare, meta] if meta else bare)
     except msgspec.ValidationError:
         found = "not shown" if path[:1] == ("notifications",) else _shorten(value)  # it may hold a secret
-        said = f"{_format_path(path)} is {found}, and has to be {_describe_allowed(bare, meta)}."
-        problems.append(ConfigProblem(find_line(text, path), said, path))
+        message = f"{_format_path(path)} is {found}, and has to be {_describe_allowed(bare, meta)}."
+        problems.append(ConfigProblem(find_line(text, path), message, path))
         return None
 
 
@@ -309,22 +309,22 @@ def _convert_struct(
 ) -> Any:
     if not isinstance(value, dict):
         found = "not shown" if path[:1] == ("notifications",) else _shorten(value)
-        said = f"{_format_path(path)} is {found}, and has to be a table with {', '.join(kind.__struct_fields__)}."
-        problems.append(ConfigProblem(find_line(text, path), said, path))
+        message = f"{_format_path(path)} is {found}, and has to be a table with {', '.join(kind.__struct_fields__)}."
+        problems.append(ConfigProblem(find_line(text, path), message, path))
         return None
     types = get_type_hints(kind, include_extras=True)
     given: dict[str, Any] = {}
     for key, each in value.items():
         if key not in types:
-            said = f"There is no setting {_format_path((*path, key))}. There are {', '.join(types)}."
-            problems.append(ConfigProblem(find_line(text, (*path, key)), said, (*path, key)))
+            message = f"There is no setting {_format_path((*path, key))}. There are {', '.join(types)}."
+            problems.append(ConfigProblem(find_line(text, (*path, key)), message, (*path, key)))
         elif (part := _convert(each, types[key], (*path, key), text, problems)) is not None:
             given[key] = part
     missing = [each.name for each in msgspec.structs.fields(kind) if each.required and each.name not in given]
     if missing:
         if not set(missing) & value.keys():  # what is there and wrong has been named
-            said = f"{_format_path(path)} lacks {' and '.join(missing)}."
-            problems.append(ConfigProblem(find_line(text, path), said, path))
+            message = f"{_format_path(path)} lacks {' and '.join(missing)}."
+            problems.append(ConfigProblem(find_line(text, path), message, path))
         return None
     made = kind(**given)
     field, why = "", ""
@@ -391,16 +391,16 @@ def _describe_allowed(kind: Any, meta: Meta | None) -> str:
 
 
 def _shorten(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 40 else f"{said[:39]}…"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def _format_path(path: tuple[str | int, ...]) -> str:
     """A path as text: "commands[2].key", counted from 1."""
-    said = ""
+    text = ""
     for part in path:
-        said += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if said else part
-    return said
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
 
 
 _HEADER = lazy_pattern(r"\s*(\[\[?)([^\[\]]+)\]")

@@ -304,7 +304,7 @@ def quotation(why: Why, told: str, otherwise: str = "") -> str:
     if not own or own in told or why.agrees:
         return ""
     if why.differs:
-        when = f"{age(CLOCK.now() - why.said_at)} ago" if why.said_at else "earlier"
+        when = f"{age(CLOCK.now() - why.reported_at)} ago" if why.reported_at else "earlier"
         return f"Kueue said {when}, before the cluster was as it is now: “{own}”"
     return f"In the cluster's words: “{own}”"
 

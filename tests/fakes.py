@@ -925,7 +925,7 @@ class FakeInside:
 
     async def run_in_ranks(
         self, ranks: Sequence[Any], argv: Sequence[str], *, container: str = "", at_once: int = 16, limit: float = 60,
-        heard: Callable[[int, int, bytes], None] = lambda *_: None, ended: Callable[[Any], None] = lambda _: None,
+        on_output: Callable[[int, int, bytes], None] = lambda *_: None, ended: Callable[[Any], None] = lambda _: None,
     ) -> tuple[Any, ...]:  # fmt: skip
         from console.attach.exec_many import RankOutput
 
@@ -941,13 +941,13 @@ class FakeInside:
         return tuple(found)
 
     async def run_quick_nccl_test(
-        self, pod: Any, test: Any, *, heard: Callable[[int, bytes], None], grown: Callable[[Any], None],
+        self, pod: Any, test: Any, *, on_output: Callable[[int, bytes], None], grown: Callable[[Any], None],
         container: str = "", limit: float = 60,
     ) -> None:  # fmt: skip
         from trainlog import NcclParser
 
         parser = NcclParser()
-        heard(2, b"a recording\n")
+        on_output(2, b"a recording\n")
         for piece in self._session._did("quick_nccl", pod.name, test.first, test.last):
             for found in parser.feed(piece):
                 grown(found)

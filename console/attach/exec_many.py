@@ -154,8 +154,8 @@ class OutputGroup:
 
     ranks: tuple[int, ...]
     code: int | None
-    said: str
-    differs: bool = False  # whether most ranks said something else, or it failed
+    output: str
+    differs: bool = False  # whether most ranks printed something else, or it failed
 
     @property
     def description(self) -> str:
@@ -218,7 +218,7 @@ class ContainerExec:
         container: str = "",
         at_once: int = MAX_CONCURRENT,
         limit: float = DEFAULT_TIMEOUT,
-        heard: Callable[[int, int, bytes], None] = lambda *_: None,
+        on_output: Callable[[int, int, bytes], None] = lambda *_: None,
         ended: Callable[[RankOutput], None] = lambda _: None,
     ) -> tuple[RankOutput, ...]:
         """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; results by rank.
@@ -228,18 +228,18 @@ class ContainerExec:
         and of what a broken gateway had begun nobody knows where it ran. So no command runs twice in a pod. A stream
         for which the API server has no room is tried again: nothing has run then.
 
-        `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
-        rank is in its result; NotAllowed in read-only mode.
+        `on_output` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails
+        in a rank is in its result; NotAllowed in read-only mode.
         """
         self._watched.connection_for_change(f"run a command in {len(ranks)} pods")
         room = asyncio.Semaphore(at_once)
 
         async def run_in_slot(rank: Rank) -> RankOutput:
             try:
-                result = await in_turn(room, lambda: self._run_in_rank(rank, argv, container, limit, heard))
+                result = await in_turn(room, lambda: self._run_in_rank(rank, argv, container, limit, on_output))
             except (Refused, Unreachable) as error:
-                told = RankOutput(rank.number, rank.name, rank.node)
-                result = replace(told, code=error.exit_code, failure=error.message)
+                unfinished = RankOutput(rank.number, rank.name, rank.node)
+                result = replace(unfinished, code=error.exit_code, failure=error.message)
             ended(result)
             return result
 
@@ -252,29 +252,34 @@ class ContainerExec:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_in_rank(
-        self, rank: Rank, argv: Sequence[str], container: str, limit: float, heard: Callable[[int, int, bytes], None]
+        self,
+        rank: Rank,
+        argv: Sequence[str],
+        container: str,
+        limit: float,
+        on_output: Callable[[int, int, bytes], None],
     ) -> RankOutput:
-        told = RankOutput(rank.number, rank.name, rank.node)
+        result = RankOutput(rank.number, rank.name, rank.node)
         if rank.pod is None or rank.phase != "Running":
-            return replace(told, code=1, failure=f"It has no running pod ({rank.status}).")
-        said, errors, count = bytearray(), bytearray(), 0
+            return replace(result, code=1, failure=f"It has no running pod ({rank.status}).")
+        output, errors, count = bytearray(), bytearray(), 0
 
         def forward_output(channel: int, data: bytes) -> None:
             nonlocal count
-            heard(rank.number, channel, data)
+            on_output(rank.number, channel, data)
             count += len(data)
             if count > MAX_OUTPUT_BYTES:
                 raise Unreadable(f"It printed more than {MAX_OUTPUT_BYTES >> 20} MiB: the command was stopped.")
-            said.extend(data[: max(0, MAX_KEPT_BYTES - len(said))])
+            output.extend(data[: max(0, MAX_KEPT_BYTES - len(output))])
             if channel == 2:
                 errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
 
         began = time.monotonic()
         code, failure = await self._run(rank.pod, argv, container, limit, forward_output)
         return replace(
-            told, code=code, failure=failure, output=said.decode(errors="replace"),
+            result, code=code, failure=failure, output=output.decode(errors="replace"),
             errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3),
-            cut=len(said) >= MAX_KEPT_BYTES,
+            cut=len(output) >= MAX_KEPT_BYTES,
         )  # fmt: skip
 
     async def run_quick_nccl_test(
@@ -282,12 +287,12 @@ class ContainerExec:
         pod: Pod,
         test: QuickTest,
         *,
-        heard: Callable[[int, bytes], None] = lambda *_: None,
+        on_output: Callable[[int, bytes], None] = lambda *_: None,
         grown: Callable[[NcclTest], None] = lambda _: None,
         container: str = "",
         limit: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Run all_reduce_perf on a pod's GPUs; `heard` gets 1 or 2 and bytes, `grown` the test with each row."""
+        """Run all_reduce_perf on a pod's GPUs; `on_output` gets 1 or 2 and bytes, `grown` the test with each row."""
         from trainlog import NcclParser
 
         self._watched.connection_for_change(f"run an NCCL test in pod {pod.name}")
@@ -298,7 +303,7 @@ class ContainerExec:
             count += len(data)
             if count > MAX_KEPT_BYTES:
                 raise Unreadable(f"It printed more than {MAX_KEPT_BYTES >> 20} MiB: it was stopped.")
-            heard(channel, data)
+            on_output(channel, data)
             if channel == 2:
                 errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
             else:
@@ -312,8 +317,8 @@ class ContainerExec:
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
         if failure or code:
             last = errors.decode(errors="replace").strip().rpartition("\n")[2]
-            told = failure or f"It ended with exit code {code}{f': {last}' if last else '.'}"
-            raise ProgramFailed(f"The NCCL test in pod {pod.name} failed. {told}", code=code or 1)
+            reason = failure or f"It ended with exit code {code}{f': {last}' if last else '.'}"
+            raise ProgramFailed(f"The NCCL test in pod {pod.name} failed. {reason}", code=code or 1)
 
     async def _run(
         self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
@@ -365,7 +370,7 @@ class ContainerExec:
             return ContainerFact(question.name, question.title, state, text, words, seconds)
 
         try:
-            code, said, complained = await executing.run_and_collect(
+            code, output, complained = await executing.run_and_collect(
                 client, pod.namespace, pod.name, argv, container=container or _main_container(pod), most=MAX_KEPT_BYTES,
                 limit=question.limit, begins=executing.BEGINS, doing=f"ask pod {pod.name} for its {question.title}",
             )  # fmt: skip
@@ -375,7 +380,7 @@ class ContainerExec:
             if isinstance(error, ProgramFailed) and error.code in _COMMAND_NOT_FOUND:
                 return make_fact(FactState.ABSENT, "There is no shell (sh) in this image to ask with.")
             return make_fact(FactState.FAILED, error.message)
-        text = mask_secrets(said.decode(errors="replace")).strip("\n")
+        text = mask_secrets(output.decode(errors="replace")).strip("\n")
         if code == ABSENT or (not code and not text):
             return make_fact(FactState.ABSENT, question.absent, text)
         if code:

@@ -17,7 +17,7 @@ from console.decoding import UNREADABLE
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.google.builds import ImageFacts, ImageReference
 from console.kube.http import AGENT, use_system_certificates
-from console.kube.objects.meta import Wire
+from console.kube.objects.meta import ApiSchema
 
 TIMEOUT = 12.0
 _KINDS = ", ".join(
@@ -33,33 +33,33 @@ _REDIRECT_STATUSES = 10
 _MAX_ANSWER = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
-class _Layer(Wire):
+class _Layer(ApiSchema):
     digest: str = ""
     size: int = 0
     platform: dict[str, Any] | None = None
 
 
-class _Manifest(Wire):
+class _Manifest(ApiSchema):
     manifests: list[_Layer] | None = None
     layers: list[_Layer] | None = None
     config: _Layer | None = None
 
 
-class _RuntimeConfig(Wire, rename="pascal"):
+class _RuntimeConfig(ApiSchema, rename="pascal"):
     env: list[str] | None = None
     labels: dict[str, str] | None = None
 
 
-class _HistoryStep(Wire, rename={"created_by": "created_by"}):
+class _HistoryStep(ApiSchema, rename={"created_by": "created_by"}):
     created_by: str | None = None
 
 
-class _Token(Wire, rename={"access_token": "access_token"}):
+class _Token(ApiSchema, rename={"access_token": "access_token"}):
     token: str | None = None
     access_token: str | None = None
 
 
-class _ImageConfig(Wire):
+class _ImageConfig(ApiSchema):
     architecture: str | None = None
     config: _RuntimeConfig | None = None
     history: list[_HistoryStep] | None = None

@@ -87,22 +87,22 @@ class PoolStatus:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Statements about the pool, the most urgent first; empty if all is well."""
-        said = (
+        found = (
             [self.pool.message.strip().rstrip(".")] if self.pool.status in FAILED_STATES and self.pool.message else []
         )
-        said += [format_operation(each, self.nodes) for each in self.operations]
-        if not said and self.pool.status in _STATES:
-            said.append(_STATES[self.pool.status])
+        found += [format_operation(each, self.nodes) for each in self.operations]
+        if not found and self.pool.status in _STATES:
+            found.append(_STATES[self.pool.status])
         repaired = any("REPAIR" in each.kind for each in self.operations)
         if self.repairing and not repaired:
-            said.append(f"{self.repairing} of {_format_nodes(self.nodes)} {_is_or_are(self.repairing)} being repaired")
+            found.append(f"{self.repairing} of {_format_nodes(self.nodes)} {_is_or_are(self.repairing)} being repaired")
         if self.creating:
-            said.append(f"{self.creating} more {_is_or_are(self.creating)} being created")
-        if self.short and not (said or self.pool.autoscaling):
-            said.append(f"{self.ready} of {_format_nodes(self.target or 0)} {_is_or_are(self.ready)} ready")
-        if self.failed and not said:
-            said.append(f"{format_operation_kind(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
-        return tuple(said)
+            found.append(f"{self.creating} more {_is_or_are(self.creating)} being created")
+        if self.short and not (found or self.pool.autoscaling):
+            found.append(f"{self.ready} of {_format_nodes(self.target or 0)} {_is_or_are(self.ready)} ready")
+        if self.failed and not found:
+            found.append(f"{format_operation_kind(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
+        return tuple(found)
 
     def resize_losses(self, nodes: int) -> tuple[str, ...]:
         """What resizing to `nodes` would remove, to be confirmed first."""
@@ -487,7 +487,7 @@ def _parse_request(item: dict[str, Any]) -> ProvisioningRequest:
         ("pending", conditions.get("Provisioned") or conditions.get("Accepted") or {}),
     )
     waiting = conditions.get("Provisioned") or {}
-    told = waiting if state == "accepted" and waiting.get("message") else about
+    condition = waiting if state == "accepted" and waiting.get("message") else about
     owners = meta.get("ownerReferences") or ()
     parameters = spec.get("parameters") or {}
     seconds = str(parameters.get("maxRunDurationSeconds", ""))
@@ -495,7 +495,7 @@ def _parse_request(item: dict[str, Any]) -> ProvisioningRequest:
         namespace=meta.get("namespace", ""),
         name=meta["name"],
         state=state,
-        why=told.get("message", ""),
+        why=condition.get("message", ""),
         pods=sum(int(each.get("count") or 0) for each in spec.get("podSets") or ()),
         kind=spec.get("provisioningClassName", ""),
         created=parse_time(meta.get("creationTimestamp", "")),

@@ -203,11 +203,11 @@ class JobInspector:
             + ["all-stacks"] * all_stacks
             + ["no-recorder"] * (not recorder)
         )
-        said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
+        outputs = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
         answers: Answers[Rank] = await decode_apart(
-            WHAT, lambda: refuse_foreign_ranks([(rank, parse_or_explain(said.texts[rank.number])) for rank in every])
+            WHAT, lambda: refuse_foreign_ranks([(rank, parse_or_explain(outputs.texts[rank.number])) for rank in every])
         )
-        refusals = [each for each in said.found.values() if isinstance(each, Refused)]
+        refusals = [each for each in outputs.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]
         able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
@@ -225,7 +225,7 @@ class JobInspector:
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, CLOCK.now(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
             else "not asked, which would halt ranks of a job that is not known to be yours", tuple(dumps),
-            describe_ways(said, len(able), len(every)),
+            describe_ways(outputs, len(able), len(every)),
         )  # fmt: skip
         self.reports[namespace, name] = report
         if self._keep is not None:
@@ -245,10 +245,10 @@ class JobInspector:
         pod = self._cluster.fleet.pods.get((namespace, wanted))
         if pod is None or pod.phase != "Running":
             return report
-        told = replace(report, analysis=await ask_torch_analyser(self._run, pod, report.dumps))
+        analysed = replace(report, analysis=await ask_torch_analyser(self._run, pod, report.dumps))
         if self.reports.get((namespace, name)) is report:
-            self.reports[namespace, name] = told
-        return told
+            self.reports[namespace, name] = analysed
+        return analysed
 
     async def _ask_suspects(
         self, answers: Answers[Rank], processes: Sequence[TracedProcess], ras: RasReport
@@ -288,12 +288,12 @@ class JobInspector:
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         numbers = ",".join(map(str, sorted(ranks)))
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "stacks", numbers)
-        said = await run_in_pods(self._run, wanted, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        outputs = await run_in_pods(self._run, wanted, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
         return await decode_apart(
             WHAT,
             lambda: [
-                (rank, answer.add_stacks(parse_or_explain(said.texts[rank.number]), ranks))
-                if isinstance(answer, PodAnswer) and rank.number in said.found
+                (rank, answer.add_stacks(parse_or_explain(outputs.texts[rank.number]), ranks))
+                if isinstance(answer, PodAnswer) and rank.number in outputs.found
                 else (rank, answer)
                 for rank, answer in answers
             ],
@@ -346,11 +346,11 @@ class JobInspector:
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
-                said = await run_and_collect(
+                output = await run_and_collect(
                     self._run, rank.pod, ("sh", "-c", PYTHON_FROM_INPUT, "sh", *words), script,
                     max(seconds, most) + PROBE_TIMEOUT, flow=FLOW_SECONDS,
                 )  # fmt: skip
-                read = await decode_apart(WHAT_NCCL, partial(parse_polls, said, most_ranks))
+                read = await decode_apart(WHAT_NCCL, partial(parse_polls, output, most_ranks))
             except ConsoleError as error:
                 if ended := await self._how_it_ended(namespace, name, rank):
                     raise NotFound(f"{name} ended while it was measured: {ended}.", f"a4 why {name}") from error
@@ -364,9 +364,9 @@ class JobInspector:
     async def _add_times(self, report: SlowReport, every: Sequence[Rank], argv: Sequence[str]) -> SlowReport:
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         whole = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), *argv)
-        said = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        outputs = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
         addresses = {rank.pod.ip: rank.number for rank in every if rank.pod is not None}
-        times = await decode_apart("What the pods tell of times", partial(read_times, said.texts, addresses))
+        times = await decode_apart("What the pods tell of times", partial(read_times, outputs.texts, addresses))
         return add_times(report, times, {rank.number: rank.node for rank in every})
 
     async def _add_data_waits(self, report: SlowReport, every: Sequence[Rank], seconds: float) -> SlowReport:
@@ -377,9 +377,9 @@ class JobInspector:
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "samples", f"{seconds:g}",
                 ",".join(map(str, numbers)))  # fmt: skip
         wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
-        said = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
+        outputs = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
         return await decode_apart(
-            "What py-spy told in the pods", lambda: add_data_waits(report, *read_samples(said.texts))
+            "What py-spy told in the pods", lambda: add_data_waits(report, *read_samples(outputs.texts))
         )
 
     def running_ranks(self, namespace: str, name: str) -> list[Rank]:
@@ -439,13 +439,13 @@ class JobInspector:
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "ras-only")
 
-        def decode(said: bytes) -> tuple[RasReport | None, str]:
-            answer = parse_answer(said).ras or RasAnswer()
+        def decode(output: bytes) -> tuple[RasReport | None, str]:
+            answer = parse_answer(output).ras or RasAnswer()
             return (parse_ras(answer.text), "") if answer.text else (None, answer.why)
 
         try:
-            said = await run_and_collect(self._run, rank.pod, argv, probe, RAS_LIMIT, flow=FLOW_SECONDS)
-            return await decode_apart(WHAT_NCCL, partial(decode, said))
+            output = await run_and_collect(self._run, rank.pod, argv, probe, RAS_LIMIT, flow=FLOW_SECONDS)
+            return await decode_apart(WHAT_NCCL, partial(decode, output))
         except ConsoleError as error:
             return None, error.message.rstrip(".")
 
@@ -457,12 +457,12 @@ class JobInspector:
         wanted = [rank for rank in self.running_ranks(namespace, name) if rank.name in pods]
         program = await asyncio.to_thread(own_py_spy)
         argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
-        said = await run_in_pods(self._run, wanted, argv, program, INSTALL_LIMIT)
+        outputs = await run_in_pods(self._run, wanted, argv, program, INSTALL_LIMIT)
         beside = "" if program else "; and this machine's py-spy runs on no A4"
         return {
             rank.name: f"{found.message}{beside}" if isinstance(found, ConsoleError) else ""
             for rank in wanted
-            for found in (said.found[rank.number],)
+            for found in (outputs.found[rank.number],)
         }
 
     async def record_profile(
@@ -504,8 +504,8 @@ class JobInspector:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
         script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
         argv = ("sh", "-c", script, "sh", str(process.pid), str(process.pid))
-        said = await run_and_collect(self._run, pod, argv, b"", PROBE_TIMEOUT)
-        return said.decode(errors="replace")
+        output = await run_and_collect(self._run, pod, argv, b"", PROBE_TIMEOUT)
+        return output.decode(errors="replace")
 
 
 def _jobset_uid(every: Sequence[Rank]) -> str:
@@ -528,9 +528,9 @@ async def ask_torch_analyser(run: Exec, pod: Pod, dumps: Sequence[RankDump]) -> 
         return TorchAnalysis(why=error.message.rstrip("."), asked=len(groups))
 
 
-def describe_ways(said: PodAnswers, able: int, every: int) -> str:
+def describe_ways(answers: PodAnswers, able: int, every: int) -> str:
     """How many pods answered, and by which way."""
     words = f"{able:,} of {every:,} answered"
-    if said.gateway is not None:
-        return f"{words}, {said.through_it:,} of them through pod {said.gateway} (ssh)"
-    return f"{words}, each in a stream of its own ({said.no_gateway})" if said.no_gateway else words
+    if answers.gateway is not None:
+        return f"{words}, {answers.through_it:,} of them through pod {answers.gateway} (ssh)"
+    return f"{words}, each in a stream of its own ({answers.no_gateway})" if answers.no_gateway else words

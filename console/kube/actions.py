@@ -150,14 +150,14 @@ async def delete_jobset(client: Client, catalogue: ApiDiscovery, namespace: str,
 async def list_objects(
     client: Client,
     path: str,
-    wire: type[W],
+    schema: type[W],
     what: str,
     *,
     params: Mapping[str, str] | None = None,
     accept: str = "application/json",
 ) -> AsyncIterator[W]:
     """Yield the objects of a list and fetch each page when it is needed; Unreadable if an object cannot be decoded."""
-    reader: KindReader[W, W] = KindReader(wire, lambda each: each)
+    reader: KindReader[W, W] = KindReader(schema, lambda each: each)
     token = ""
     while True:
         asked = {**(params or {}), **({"continue": token} if token else {})}

@@ -24,9 +24,9 @@ from console.kube.failures import (
 from console.kube.http import HttpConnections, HttpRequest
 from console.kube.kinds import Kind
 from console.kube.login import Login
-from console.kube.objects.meta import Wire
-from console.kube.objects.on_demand import BuildWire, GroupWire, read_object
-from console.kube.objects.pod import NamedWire
+from console.kube.objects.meta import ApiSchema
+from console.kube.objects.on_demand import BuildSchema, GroupSchema, read_object
+from console.kube.objects.pod import NamedSchema
 from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.target import Target
 from console.kube.websocket import WebSocket
@@ -223,21 +223,21 @@ class Client:
         address = self.url(path, params).removeprefix(self.login.server)
         renewed = False
         while True:
-            async with open_connection(self.login, doing) as wire:
-                made = await wire.upgrade(address, *protocols)
+            async with open_connection(self.login, doing) as connection:
+                made = await connection.upgrade(address, *protocols)
             if isinstance(made, WebSocket):
                 return made
-            if made.status != HTTPStatus.UNAUTHORIZED or renewed or not await self.login.renew(wire.refused):
+            if made.status != HTTPStatus.UNAUTHORIZED or renewed or not await self.login.renew(connection.refused):
                 raise await error_from_raw_response(self.login, made, doing)
             renewed = True
 
 
-class _Groups(Wire):
-    groups: list[GroupWire] | None = None
+class _Groups(ApiSchema):
+    groups: list[GroupSchema] | None = None
 
 
-class _Resources(Wire):
-    resources: list[NamedWire] | None = None
+class _Resources(ApiSchema):
+    resources: list[NamedSchema] | None = None
 
 
 _BUILT_IN = frozenset({"", "batch"})
@@ -280,7 +280,7 @@ class ApiDiscovery:
     async def server_version(self) -> str:
         """The server's version, such as "v1.36.4-gke.1000000"."""
         body = await self._client.request("GET", "/version", doing="read the version of the server")
-        return read_object(body, BuildWire).git_version or ""
+        return read_object(body, BuildSchema).git_version or ""
 
     async def _plurals(self, group_version: str) -> frozenset[str]:
         if group_version not in self._resources:

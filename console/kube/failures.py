@@ -25,7 +25,7 @@ from console.errors import (
     Refused,
     Unreachable,
 )
-from console.kube.objects.meta import Wire
+from console.kube.objects.meta import ApiSchema
 from console.kube.objects.pod import AFTER_THE_END
 from trainlog import lazy_pattern
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from console.kube.login import Login
 
 
-class CauseWire(Wire):
+class CauseSchema(ApiSchema):
     reason: str | None = None
     message: str | None = None
 
 
-class DetailsWire(Wire):
-    causes: list[CauseWire] | None = None
+class DetailsSchema(ApiSchema):
+    causes: list[CauseSchema] | None = None
     retry_after_seconds: int | None = None
 
 
-class StatusWire(Wire):
+class StatusSchema(ApiSchema):
     status: str | None = None
     code: int | None = None
     reason: str | None = None
     message: str | None = None
-    details: DetailsWire | None = None
+    details: DetailsSchema | None = None
 
 
 _LONGEST_WAIT = 86_400  # seconds: no server asks for more
-_STATUS = msgspec.json.Decoder(StatusWire)
+_STATUS = msgspec.json.Decoder(StatusSchema)
 _KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone}
 _FORBIDDEN = lazy_pattern(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
@@ -66,13 +66,13 @@ _NOT_RUNNING = lazy_pattern(  # what a kubelet says of a container in which noth
 )
 
 
-def read_status(body: bytes) -> StatusWire:
+def read_status(body: bytes) -> StatusSchema:
     """The Status in an error body; a body of plain text becomes its message."""
     try:
         return _STATUS.decode(body)
     except UNREADABLE:
         text = " ".join(body[:400].decode(errors="replace").split())
-        return StatusWire(message="" if text.startswith("<") else text)
+        return StatusSchema(message="" if text.startswith("<") else text)
 
 
 def _hint(code: int, message: str) -> str:
@@ -91,7 +91,7 @@ def _hint(code: int, message: str) -> str:
 
 
 def error_from_status(
-    code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0
+    code: int, body: bytes | StatusSchema, *, doing: str, retry_after: float = 0
 ) -> Refused | Unreachable:
     """The error for an HTTP status and its body; `doing` starts the sentence. From 500 on it is Unreachable."""
     if code < HTTPStatus.MULTIPLE_CHOICES:
@@ -99,7 +99,7 @@ def error_from_status(
     if code < HTTPStatus.BAD_REQUEST:
         words = f"Could not {doing}: the API server answers {code}, a redirect to another address."
         return Refused(words, "Write that address into the kubeconfig if it is the right one.", status=code)
-    status = body if isinstance(body, StatusWire) else read_status(body)
+    status = body if isinstance(body, StatusSchema) else read_status(body)
     known = code in set(HTTPStatus)
     why = (status.message or status.reason or (HTTPStatus(code).phrase if known else "unknown status")).strip()
     message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")

@@ -92,8 +92,8 @@ class HttpResponse:
         self._doing = doing
         self._loop = asyncio.get_running_loop()
         self._silence = silence
-        self._heard = self._loop.time()
-        self._timer = self._loop.call_at(self._heard + silence, self._check_silence)
+        self._received_at = self._loop.time()
+        self._timer = self._loop.call_at(self._received_at + silence, self._check_silence)
         self._has_begun = False
         self._over: asyncio.Future[pycurl.Curl] | None = None
         self._finished = False  # whether it has ended; `_error` says how, and `_over` is done a turn earlier
@@ -131,7 +131,7 @@ class HttpResponse:
         if self._held > HELD:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._held += len(piece)
         self._pieces.append(piece)
         if self._to is not None:
@@ -153,7 +153,7 @@ class HttpResponse:
 
     def _check_silence(self) -> None:
         """Whether it has said nothing for too long; an answer that is kept waiting cannot."""
-        waits = self._silence if self._paused else self._heard + self._silence - self._loop.time()
+        waits = self._silence if self._paused else self._received_at + self._silence - self._loop.time()
         if waits > 0:
             self._timer = self._loop.call_later(waits, self._check_silence)
         else:
@@ -206,7 +206,7 @@ class HttpResponse:
 
     def _go_on(self) -> None:
         if self._paused and not self._finished:
-            self._paused, self._heard = False, self._loop.time()
+            self._paused, self._received_at = False, self._loop.time()
             try:
                 self._curl.pause(pycurl.PAUSE_CONT)
             except pycurl.error as error:

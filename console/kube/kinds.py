@@ -11,26 +11,26 @@ from msgspec import Struct, field
 
 from console.decoding import UNREADABLE
 from console.errors import Unreadable
-from console.kube.failures import StatusWire
-from console.kube.objects.meta import Meta, ObjectWire, Wire
+from console.kube.failures import StatusSchema
+from console.kube.objects.meta import ApiSchema, Meta, ObjectSchema
 
-W = TypeVar("W", bound=ObjectWire)
+W = TypeVar("W", bound=ObjectSchema)
 M = TypeVar("M")
 Key = tuple[str, str]
 
 
-class ListMetaWire(Wire):
+class ListMetaSchema(ApiSchema):
     resource_version: str | None = None
     next: str | None = msgspec.field(default=None, name="continue")
     remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
-class ListWire(Wire, Generic[M]):
-    metadata: ListMetaWire | None = None
+class ListSchema(ApiSchema, Generic[M]):
+    metadata: ListMetaSchema | None = None
     items: list[M] | None = None
 
 
-class LineWire(Wire):
+class LineSchema(ApiSchema):
     type: str | None = None
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -52,14 +52,14 @@ class WatchEvent(Struct, Generic[M], frozen=True):
     key: Key = ("", "")
     version: str = ""
     model: M | None = None
-    status: StatusWire | None = None
+    status: StatusSchema | None = None
     unreadable: str = ""
 
 
 _NAMELESS = "its name is missing."
-_META = msgspec.json.Decoder(ObjectWire)
-_LINE = msgspec.json.Decoder(LineWire)
-_STATUS = msgspec.json.Decoder(StatusWire)
+_META = msgspec.json.Decoder(ObjectSchema)
+_LINE = msgspec.json.Decoder(LineSchema)
+_STATUS = msgspec.json.Decoder(StatusSchema)
 
 
 def object_key(meta: Meta) -> Key:
@@ -69,19 +69,19 @@ def object_key(meta: Meta) -> Key:
 class KindReader(Generic[W, M]):
     """Decodes the lists and watch events of one kind: its wire type, and the function that builds the model."""
 
-    def __init__(self, wire: type[W], parse: Callable[[W], M]) -> None:
-        self._wire = wire
+    def __init__(self, schema: type[W], parse: Callable[[W], M]) -> None:
+        self._schema = schema
         self._parse = parse
 
     # Decoders are made on first use: building all of them would cost every start, also of commands that need one.
 
     @cached_property
     def _object_decoder(self) -> msgspec.json.Decoder[W]:
-        return msgspec.json.Decoder(self._wire)
+        return msgspec.json.Decoder(self._schema)
 
     @cached_property
-    def _list_decoder(self) -> msgspec.json.Decoder[ListWire[W]]:
-        return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]  # mypy takes no type out of a variable
+    def _list_decoder(self) -> msgspec.json.Decoder[ListSchema[W]]:
+        return msgspec.json.Decoder(ListSchema[self._schema])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
     def read_page(self, body: bytes) -> ListPage[W]:
         """Decode a list response; Unreadable if it is not a list."""
@@ -89,12 +89,12 @@ class KindReader(Generic[W, M]):
             listed = self._list_decoder.decode(body)
         except UNREADABLE:
             return self._page_piecewise(body)
-        meta = listed.metadata or ListMetaWire()
+        meta = listed.metadata or ListMetaSchema()
         return ListPage(listed.items or [], meta.next or "", meta.resource_version or "", remaining=meta.remaining)
 
     def _page_piecewise(self, body: bytes) -> ListPage[W]:
         try:
-            listed = msgspec.json.decode(body, type=ListWire[msgspec.Raw])
+            listed = msgspec.json.decode(body, type=ListSchema[msgspec.Raw])
         except UNREADABLE as error:
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
         items, unreadable = [], {}
@@ -103,19 +103,19 @@ class KindReader(Generic[W, M]):
                 items.append(self._object_decoder.decode(raw))
             except UNREADABLE as error:
                 unreadable[_key(raw)] = str(error)
-        meta = listed.metadata or ListMetaWire()
+        meta = listed.metadata or ListMetaSchema()
         return ListPage(items, meta.next or "", meta.resource_version or "", unreadable, meta.remaining)
 
     def build_models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
         """Models by key, and for each object that could not be built the reason."""
         made, unreadable, parse = {}, {}, self._parse
-        for wire in items:
-            key = object_key(wire.metadata)
+        for decoded in items:
+            key = object_key(decoded.metadata)
             if not key[1]:
                 unreadable[key] = _NAMELESS
                 continue
             try:
-                made[key] = parse(wire)
+                made[key] = parse(decoded)
             except Unreadable as error:
                 unreadable[key] = error.message
         return made, unreadable
@@ -154,7 +154,9 @@ def next_token(body: bytes) -> str:
     """The continue token, if it precedes the items, as API servers write it; else empty."""
     head, items, _ = body[:PEEK].partition(b'"items":')
     try:
-        meta = msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListWire[msgspec.Raw]).metadata if items else None
+        meta = (
+            msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListSchema[msgspec.Raw]).metadata if items else None
+        )
     except UNREADABLE:
         return ""
     return (meta.next or "") if meta else ""
@@ -195,15 +197,15 @@ def reader_of(plural: str) -> KindReader[Any, Any]:
         case "nodes":
             from console.kube.objects import node
 
-            return KindReader(node.NodeWire, node.parse_node)
+            return KindReader(node.NodeSchema, node.parse_node)
         case "pods":
             from console.kube.objects import pod
 
-            return KindReader(pod.PodWire, pod.parse_pod)
+            return KindReader(pod.PodSchema, pod.parse_pod)
         case "events":
             from console.kube.objects import event
 
-            return KindReader(event.EventWire, event.parse_event)
+            return KindReader(event.EventSchema, event.parse_event)
         case "jobsets" | "jobs":
             from console.kube.objects import jobset
 
@@ -211,7 +213,7 @@ def reader_of(plural: str) -> KindReader[Any, Any]:
         case "workloads":
             from console.kube.objects import workload
 
-            return KindReader(workload.WorkloadWire, workload.parse_workload)
+            return KindReader(workload.WorkloadSchema, workload.parse_workload)
         case _:
             from console.kube.objects import queue
 

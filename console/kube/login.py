@@ -71,8 +71,8 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         raise NotLoggedIn(f"The credential plugin {program} prints more than {MAX_OUTPUT >> 20} MiB.", AGAIN)
     if code:
         words = " ".join(complaint.decode(errors="replace").split())[-_LONGEST:].rstrip(".")
-        said = f": {words}" if words else ""
-        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{said}.", AGAIN)
+        reason = f": {words}" if words else ""
+        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{reason}.", AGAIN)
     return _credential(program, out, str(spec["apiVersion"]))
 
 
@@ -145,14 +145,14 @@ async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes
 def _environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
     asked: dict[str, Any] = {"interactive": False}
     if spec.get("provideClusterInfo"):
-        told = {
+        facts = {
             "server": cluster.server,
             "tls-server-name": cluster.tls_server_name,
             "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
             "certificate-authority-data": cluster.certificate_authority_data,
             "proxy-url": cluster.proxy_url,
         }
-        asked["cluster"] = {name: value for name, value in told.items() if value is not None}
+        asked["cluster"] = {name: value for name, value in facts.items() if value is not None}
     info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": asked}
     more = {str(each["name"]): str(each["value"]) for each in spec.get("env") or ()}
     return {**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(info)}
@@ -161,15 +161,15 @@ def _environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
 def _credential(program: str, out: bytes, version: str) -> Credential:
     try:
         answer = json.loads(out)
-        status, said = answer["status"], answer.get("apiVersion")
+        status, spoken = answer["status"], answer.get("apiVersion")
         token, certificate, key = (
             Secret(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
         )
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         # Without the cause: it would carry the output, and so perhaps a token, into a traceback.
         raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", AGAIN) from None
-    if said != version:
-        raise NotLoggedIn(f"The credential plugin {program} speaks {said}; the kubeconfig expects {version}.", AGAIN)
+    if spoken != version:
+        raise NotLoggedIn(f"The credential plugin {program} speaks {spoken}; the kubeconfig expects {version}.", AGAIN)
     if not token and not (certificate and key):
         raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", AGAIN)
     try:

@@ -7,10 +7,10 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
-from console.kube.kinds import ListWire, reader_of
+from console.kube.kinds import ListSchema, reader_of
 from console.kube.kubeconfig import load
 from console.kube.login import Login
-from console.kube.objects.meta import ObjectWire, labels_of
+from console.kube.objects.meta import ObjectSchema, labels_of
 from console.kube.objects.on_demand import read_object
 from console.kube.port_forward import JOBSETS
 from console.kube.raw_connection import open_connection
@@ -37,18 +37,18 @@ async def object_names(kubeconfig: Path | None, context: str, namespace: str, ki
     target = config.target(context)
     login = Login(target)
     where = quote(namespace or target.namespace, safe="")
-    async with open_connection(login, "complete the command") as wire:
+    async with open_connection(login, "complete the command") as connection:
         if kind == "ranks":
-            (answer,) = await wire.get(f"{JOBSETS}/namespaces/{where}/jobsets/{quote(job, safe='')}")
+            (answer,) = await connection.get(f"{JOBSETS}/namespaces/{where}/jobsets/{quote(job, safe='')}")
         else:
             asked = [f"{path.format(where)}?limit={LIMIT}" for path in _PATHS[kind]]
-            answers = await wire.get(*asked, accept=_ONLY_NAMES)
+            answers = await connection.get(*asked, accept=_ONLY_NAMES)
             answer = next((each for each in answers if each.status == HTTPStatus.OK), answers[0])
     if answer.status != HTTPStatus.OK:
         return []
     if kind == "ranks":
         places = reader_of("jobsets").read_object(answer.body, f"Job {job}").places
         return [str(number) for number, _ in zip(range(LIMIT), places, strict=False)]
-    listed = [each.metadata for each in read_object(answer.body, ListWire[ObjectWire]).items or ()]
+    listed = [each.metadata for each in read_object(answer.body, ListSchema[ObjectSchema]).items or ()]
     names = {labels_of(each).get(POOL, "") if kind == "pools" else each.name or "" for each in listed}
     return sorted(filter(_NAME.fullmatch, names))

@@ -45,20 +45,20 @@ class PodPending(NamedTuple):
     words: str
 
 
-async def locate(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
+async def locate(connection: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
     """The live pod of a rank, or why there is none yet. BadInput, JobEnded, Refused and its subclasses."""
     if address.pod:
-        return await _find_named_pod(wire, login, address)
+        return await _find_named_pod(connection, login, address)
     path = f"{JOBSETS}{_in_namespace(address)}/jobsets/{quote(address.job, safe='')}"
-    jobset_answer, pods_answer = await wire.get(path, _pods(address, completion_index=address.number))
+    jobset_answer, pods_answer = await connection.get(path, _pods(address, completion_index=address.number))
     body = await _body(jobset_answer, login, f"read job {address.job}")
     if body is None:
-        hint = await _hint(wire, login, address)
+        hint = await _hint(connection, login, address)
         raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     jobset: JobSet = reader_of("jobsets").read_object(body, f"Job {address.job}")
     number, place = _place(jobset, address)
     if place[2] != address.number:  # the guess that saved a round trip was wrong
-        (pods_answer,) = await wire.get(_pods(address, completion_index=place[2]))
+        (pods_answer,) = await connection.get(_pods(address, completion_index=place[2]))
     listed = await _body(pods_answer, login, f"find {address}") or b"{}"
     pods = reader_of("pods")
     found: dict[tuple[str, str], Pod] = pods.build_models(pods.read_page(listed).items)[0]
@@ -76,11 +76,11 @@ def _in_namespace(address: RankAddress) -> str:
     return f"/namespaces/{quote(address.namespace, safe='')}"
 
 
-async def _hint(wire: RawConnection, login: Login, address: RankAddress) -> str:
+async def _hint(connection: RawConnection, login: Login, address: RankAddress) -> str:
     """A hint that names other namespaces with a job of that name, else the jobs that may be listed."""
 
     async def jobs(path: str) -> Iterable[tuple[str, str]]:
-        (answer,) = await wire.get(f"{JOBSETS}{path}")
+        (answer,) = await connection.get(f"{JOBSETS}{path}")
         found = await _body(answer, login, f"look for job {address.job}") or b"{}"
         reader = reader_of("jobsets")
         return sorted(reader.build_models(reader.read_page(found).items)[0])
@@ -145,9 +145,9 @@ def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPe
     return PodPending("the job waits for quota" if jobset.suspended else "it has no pod yet")
 
 
-async def _find_named_pod(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
+async def _find_named_pod(connection: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
     """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
-    (answer,) = await wire.get(f"/api/v1{_in_namespace(address)}/pods/{quote(address.pod, safe='')}")
+    (answer,) = await connection.get(f"/api/v1{_in_namespace(address)}/pods/{quote(address.pod, safe='')}")
     body = await _body(answer, login, f"read pod {address.pod}")
     if body is None:
         raise JobEnded(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
@@ -201,7 +201,7 @@ class Pipe:
         self._what = what
         self._receiver: Receiver | None = None
         self._parts: list[memoryview | bytes] = []
-        self._said = bytearray()  # what the error channel says
+        self._error_text = bytearray()  # what the error channel says
         self._fresh = False  # whether a message has begun whose channel has not come yet
         self._channel = DATA
         self._heads = [_PORT, _PORT]
@@ -244,7 +244,7 @@ class Pipe:
             self._heads[self._channel] -= taken
             data = data[taken:]
         if self._channel == ERROR:
-            self._said += data
+            self._error_text += data
         elif data:
             self._parts.append(data)
 
@@ -272,7 +272,7 @@ class Pipe:
             receiver.end(self._reason(why))
 
     def _reason(self, why: str) -> str:
-        text = " ".join(self._said.decode(errors="replace").split()).rstrip(".")
+        text = " ".join(self._error_text.decode(errors="replace").split()).rstrip(".")
         if "connection refused" in text.lower():
             return f"Nothing listens on {self._what}."
         if text:
@@ -280,11 +280,11 @@ class Pipe:
         return f"The connection to {self._what} broke off: {why}." if why else ""
 
 
-async def open_pipe(wire: RawConnection, login: Login, namespace: str, pod: str, port: int) -> Pipe:
+async def open_pipe(connection: RawConnection, login: Login, namespace: str, pod: str, port: int) -> Pipe:
     """Open a pipe to that port over this connection; raises Refused and its subclasses, Unreachable."""
     what = f"port {port} of pod {pod}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
-    made = await wire.upgrade(f"{path}?ports={port}", CHANNELS)
+    made = await connection.upgrade(f"{path}?ports={port}", CHANNELS)
     if isinstance(made, RawResponse):
         await _explain(made, login, f"reach {what}")
         hint = f"Try: kubectl port-forward -n {namespace} pod/{pod} {port}"

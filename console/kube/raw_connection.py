@@ -145,13 +145,13 @@ async def open_connection(login: Login, doing: str) -> AsyncIterator[RawConnecti
     with translate_errors(login, doing):
         try:
             async with asyncio.timeout(CONNECT):
-                wire = await _connect(login)
+                connection = await _connect(login)
         except TimeoutError as error:
             raise NotConnected(error) from error
         try:
-            yield wire
+            yield connection
         finally:
-            wire.close()
+            connection.close()
 
 
 async def _connect(login: Login) -> RawConnection:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
-from console.kube.failures import StatusWire, error_from_status
+from console.kube.failures import StatusSchema, error_from_status
 from console.kube.http import HttpRequest
 from console.kube.kinds import JOBSET, KUEUE, Kind, WatchEvent, next_token
 from console.kube.snapshot import WatchState
@@ -159,7 +159,7 @@ class _Length:
 
     def __init__(self) -> None:
         self._pages = self._objects = self._bytes = 0
-        self._said: int | None = None
+        self._announced: int | None = None
 
     def add(self, page: ListPage[Any], size: int, token: str) -> str:
         """Count a page of `size` bytes requested with that token; returns why to give up, else empty."""
@@ -177,11 +177,11 @@ class _Length:
             many = self._pages >= UNCOUNTED
             return f"{self._objects:,} objects so far, and not said how many are to come" if many else ""
         whole = self._objects + page.remaining
-        self._said = whole if self._said is None else self._said
+        self._announced = whole if self._announced is None else self._announced
         if whole > MAX_OBJECTS:
             return f"{whole:,} objects are announced, of at most {MAX_OBJECTS:,} that are read"
-        many = whole > self._said + MAX_LIST_GROWTH
-        return f"{self._said:,} objects were announced, and {whole:,} by now" if many else ""
+        many = whole > self._announced + MAX_LIST_GROWTH
+        return f"{self._announced:,} objects were announced, and {whole:,} by now" if many else ""
 
 
 async def _list(
@@ -227,8 +227,8 @@ async def _list(
 def _change(line: WatchEvent[Any]) -> Change:
     """Convert a watch event to a change; raises Gone, Unreachable and other errors for an event of type ERROR."""
     if line.type == "ERROR":
-        status = line.status or StatusWire()
-        if "resource version" in (said := (status.message or "").lower()) and "large" in said:
+        status = line.status or StatusSchema()
+        if "resource version" in (message := (status.message or "").lower()) and "large" in message:
             raise Gone(status.message or "")  # the server was restored from a backup, or replaced by another
         raise error_from_status(status.code or 500, status, doing="watch for changes")
     if line.type == "DELETED":

@@ -215,8 +215,8 @@ class WatchedCluster:
             async for change in changes:
                 self._apply_change(kind, change)
                 if self._store.object_count(kind) > MAX_OBJECTS:
-                    said = f"The API server's watch of {kind} does not end: {MAX_OBJECTS:,} objects so far."
-                    self._apply_change(kind, Disconnected(Unreadable(said, "ctrl+r lists them anew.")))
+                    message = f"The API server's watch of {kind} does not end: {MAX_OBJECTS:,} objects so far."
+                    self._apply_change(kind, Disconnected(Unreadable(message, "ctrl+r lists them anew.")))
                     return
                 if self._brief and isinstance(change, Listed):
                     await self._goes_on.wait()

@@ -193,7 +193,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(_ROOM))
         self._listener: MessageListener | None = None
         self._reader = FrameReader(self)
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._asked = 0.0  # when a ping was sent that is not answered; 0.0 if none is
         self._timer: asyncio.TimerHandle | None = None
         self._goodbye: tuple[int, str] | None = None
@@ -281,14 +281,14 @@ class WebSocket(asyncio.BufferedProtocol):
     def _watch(self) -> None:
         now = self._loop.time()
         if self._paused:  # an answer cannot be heard now
-            self._heard, self._asked = now, 0.0
+            self._received_at, self._asked = now, 0.0
         if self._asked and now - self._asked >= PATIENCE:
             self.abort("the API server no longer answers on it")
             return
-        if not self._asked and now - self._heard >= KEEP_ALIVE:
+        if not self._asked and now - self._received_at >= KEEP_ALIVE:
             self.ping()
             return
-        due = self._asked + PATIENCE if self._asked else self._heard + KEEP_ALIVE
+        due = self._asked + PATIENCE if self._asked else self._received_at + KEEP_ALIVE
         self._timer = self._loop.call_later(max(0.5, due - now), self._watch)
 
     # what asyncio calls
@@ -321,7 +321,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self._listener.full(False)
 
     def _on_received(self, data: memoryview) -> None:
-        self._heard, self._asked = self._loop.time(), 0.0
+        self._received_at, self._asked = self._loop.time(), 0.0
         try:
             self._reader.feed(data)
         except ValueError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import Conflict, NotAllowed, NotFound
 from console.kube.actions import list_objects
-from console.kube.objects.meta import ObjectWire, annotations_of, labels_of
+from console.kube.objects.meta import ObjectSchema, annotations_of, labels_of
 from console.launch.helm import KINDS, POLICY, object_path
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
     hidden: list[str] = []
     for kind in KINDS:
         try:
-            listed = list_objects(client, object_path(kind, namespace), ObjectWire, f"{kind}s", params=CHART_LABEL)
+            listed = list_objects(client, object_path(kind, namespace), ObjectSchema, f"{kind}s", params=CHART_LABEL)
             async for item in listed:
                 meta, annotations = item.metadata, annotations_of(item.metadata)
                 release = annotations.get("meta.helm.sh/release-name")

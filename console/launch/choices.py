@@ -14,7 +14,7 @@ import msgspec
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.actions import list_objects
 from console.kube.kinds import JOBSET, KUEUE, Kind
-from console.kube.objects.meta import OURS, ObjectWire, Wire, labels_of, parse_time
+from console.kube.objects.meta import OURS, ApiSchema, ObjectSchema, labels_of, parse_time
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client
@@ -68,7 +68,7 @@ def unasked_choices() -> dict[str, FieldChoices]:
     return {kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=NOT_ASKED_YET) for kind in kinds}
 
 
-class _ItemFields(Wire):
+class _ItemFields(ApiSchema):
     """The few fields used of any listed object: a claim's size, a JobSet's images."""
 
     access_modes: list[str] | None = None
@@ -81,7 +81,7 @@ class _ItemFields(Wire):
     image: str | None = None
 
 
-class _Item(ObjectWire):
+class _Item(ObjectSchema):
     spec: _ItemFields = msgspec.field(default_factory=_ItemFields)
     status: _ItemFields = msgspec.field(default_factory=_ItemFields)
     value: int | None = None  # of a WorkloadPriorityClass

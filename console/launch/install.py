@@ -20,7 +20,7 @@ from console import assets
 from console.errors import BadInput, Conflict, NotAllowed, NotFound, NotThere, Unreadable
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
-from console.kube.objects.meta import ObjectWire
+from console.kube.objects.meta import ObjectSchema
 from console.launch.helm import POLICY, RECIPE_LABEL, Helm, RemovalPlan, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
 from console.launch.schema import (
@@ -65,7 +65,7 @@ async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
     for version in _QUEUE_VERSIONS:
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{quote(namespace, safe='')}/localqueues"
         with suppress(NotFound, NotAllowed):
-            listed = list_objects(client, path, ObjectWire, "LocalQueues")
+            listed = list_objects(client, path, ObjectSchema, "LocalQueues")
             return frozenset([each.metadata.name or "" async for each in listed])
     return None
 
@@ -241,8 +241,8 @@ class ChartCatalog:
         values = merge_values(form.defaults, changes)
         # Other defaults are known to fit, and the schema says nothing of one part's values beside another's.
         found += self.checker.problems({name: values[name] for name in {*changes, *form.unsound} if name in values})
-        told = {problem.path for problem in found}
-        found += [problem for problem in confidential_problems(changes) if problem.path not in told]
+        named = {problem.path for problem in found}
+        found += [problem for problem in confidential_problems(changes) if problem.path not in named]
         if not found:
             # Only values that are sound by themselves can be held against each other.
             found += fit_problems(form.recipe, form.paths, values)
@@ -263,7 +263,7 @@ class ChartCatalog:
             notes = (*notes[:1], note, *notes[1:])
         if not practice:
             return notes
-        told = get_path(values, f"env.{FAULT_VARIABLE}")
+        fault = get_path(values, f"env.{FAULT_VARIABLE}")
         steps = iterations(values) if "recipe.train.tp" in paths else None
         gpus = int(str(get_path(values, "gpus") or 0))
         tensor, pipeline, context = (
@@ -271,7 +271,7 @@ class ChartCatalog:
             for several in (("recipe.train.tp", "recipe.swift.tp"), ("recipe.train.pp",), ("recipe.train.cp",))
         )
         never = impossible_faults(
-            str(told or ""), fault_kinds_of(plan.recipe), steps=steps, pods=max(1, gpus // 8),
+            str(fault or ""), fault_kinds_of(plan.recipe), steps=steps, pods=max(1, gpus // 8),
             sizes=(gpus, tensor, pipeline, context),
         )  # fmt: skip
         return (*notes, *never)

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from console.errors import BadInput, NotAllowed, ReleaseFailed
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, minimal_override
-from console.kube.objects.meta import ObjectWire, Wire
+from console.kube.objects.meta import ApiSchema, ObjectSchema
 from console.launch.recipes import LaunchPlan, Manifest, Release
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ class Releases:
         catalogue = self._launcher().catalogue
         recipe = catalogue.find_recipe(jobset.recipe).id
         defaults = catalogue.defaults(recipe)
-        told: dict[str, Value] = {"queue": jobset.queue, "priorityClass": jobset.priority_class}
-        told |= {"restarts": jobset.max_restarts, "gpus": jobset.gpus or defaults["gpus"]}
+        known: dict[str, Value] = {"queue": jobset.queue, "priorityClass": jobset.priority_class}
+        known |= {"restarts": jobset.max_restarts, "gpus": jobset.gpus or defaults["gpus"]}
         if jobset.ttl is not None:
-            told["ttl"] = jobset.ttl
-        return LaunchPlan(recipe, jobset.name, jobset.namespace, minimal_override(defaults, {**defaults, **told}))
+            known["ttl"] = jobset.ttl
+        return LaunchPlan(recipe, jobset.name, jobset.namespace, minimal_override(defaults, {**defaults, **known}))
 
 
 _CONTEXT_LINES = 3  # lines shown before and after a change
@@ -132,11 +132,11 @@ PAGE = "40"  # secrets asked for at a time: each has a megabyte at most
 _GZIP = 31
 
 
-class _Data(Wire):
+class _Data(ApiSchema):
     release: str | None = None
 
 
-class _Secret(ObjectWire):
+class _Secret(ObjectSchema):
     data: _Data | None = None
 
 

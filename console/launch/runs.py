@@ -345,8 +345,8 @@ class Runs:
             await self._write(run, finish_record(ended, late=late))
 
     def _with_alarms(self, run: RunRecord) -> RunRecord:
-        heard = self._alarms(*run.key, run.launched)
-        return replace(run, alarms=merge_alarms(run.alarms, heard)) if heard else run
+        alarms = self._alarms(*run.key, run.launched)
+        return replace(run, alarms=merge_alarms(run.alarms, alarms)) if alarms else run
 
     async def record_training(self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]) -> None:
         """Record how far the training of a job is, if it was launched here."""

@@ -17,7 +17,7 @@ from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
 from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
-from console.kube.objects.on_demand import AdmissionCheckWire, read_object
+from console.kube.objects.on_demand import AdmissionCheckSchema, read_object
 from console.metrics.lost_work import find_followed_lost_work, find_lost_work, unread_words
 from console.settings import login_name
 
@@ -228,7 +228,7 @@ class LaunchService:
         version = await connection.catalogue.version(kind_named("clusterqueues"))
         path = f"/apis/{KUEUE}/{version}/admissionchecks/{quote(check, safe='')}"
         body = await connection.client.request("GET", path, doing=f"read AdmissionCheck {check}")
-        found = read_object(body, AdmissionCheckWire)
+        found = read_object(body, AdmissionCheckSchema)
         return (found.spec.controller_name if found.spec else None) or ""
 
     async def install(self, plan: LaunchPlan) -> str:

@@ -17,8 +17,8 @@ import msgspec
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
 from console.kube.actions import delete_jobset, list_objects, read_jobset, read_manifest
-from console.kube.objects.meta import ObjectWire, Wire, labels_of
-from console.kube.objects.pod import PodSpecWire, gpus_of
+from console.kube.objects.meta import ApiSchema, ObjectSchema, labels_of
+from console.kube.objects.pod import PodSpecSchema, gpus_of
 from console.kube.snapshot import Fleet, StopReport
 from console.launch.chart_objects import list_chart_objects
 from console.launch.helm import load_manifest, object_path
@@ -211,27 +211,27 @@ _STATEFUL = "megatron"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-class _HandMadeSpec(PodSpecWire):
+class _HandMadeSpec(PodSpecSchema):
     cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
     selector: dict[str, str] | None = None
 
 
-class _Status(Wire):
+class _Status(ApiSchema):
     phase: str | None = None
 
 
-class _HandMadeWire(ObjectWire):
+class _HandMadeSchema(ObjectSchema):
     spec: _HandMadeSpec = msgspec.field(default_factory=_HandMadeSpec)
     status: _Status = msgspec.field(default_factory=_Status)
 
 
 async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[OrphanedResource, ...], tuple[str, ...]]:
     """Pods and Services made by hand (an empty namespace means all), and the kinds that may not be listed."""
-    lists: dict[str, list[_HandMadeWire]] = {}
+    lists: dict[str, list[_HandMadeSchema]] = {}
     hidden = []
     for kind in ("Pod", "Service"):
         try:
-            listed = list_objects(client, object_path(kind, namespace), _HandMadeWire, f"{kind}s")
+            listed = list_objects(client, object_path(kind, namespace), _HandMadeSchema, f"{kind}s")
             lists[kind] = [each async for each in listed]
         except NotAllowed:
             hidden.append(kind)
@@ -245,13 +245,13 @@ async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[Orphaned
     return tuple(found), tuple(hidden)
 
 
-def _is_pod(item: _HandMadeWire) -> bool:
+def _is_pod(item: _HandMadeSchema) -> bool:
     name, role = item.metadata.name or "", labels_of(item.metadata).get("role", "")
     right = role in {"master", "worker"} and name.startswith(f"training-{role}") and _ROLES.fullmatch(name)
     return bool(right) and not item.metadata.owner_references
 
 
-def _is_service(item: _HandMadeWire) -> bool:
+def _is_service(item: _HandMadeSchema) -> bool:
     meta, selector = item.metadata, item.spec.selector or {}
     if meta.owner_references or item.spec.cluster_ip != "None":
         return False
@@ -261,7 +261,7 @@ def _is_service(item: _HandMadeWire) -> bool:
     return meta.name == role and bool(_ROLES.fullmatch(role))
 
 
-def _orphaned_pod(item: _HandMadeWire) -> OrphanedResource:
+def _orphaned_pod(item: _HandMadeSchema) -> OrphanedResource:
     phase = item.status.phase or "Pending"
     if phase in _ENDED:
         return _make_orphaned("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
@@ -270,7 +270,7 @@ def _orphaned_pod(item: _HandMadeWire) -> OrphanedResource:
     return _make_orphaned("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
 
-def _orphaned_service(item: _HandMadeWire, pods: list[_HandMadeWire], *, seen: bool) -> OrphanedResource:
+def _orphaned_service(item: _HandMadeSchema, pods: list[_HandMadeSchema], *, seen: bool) -> OrphanedResource:
     """The OrphanedResource for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
     if not seen:
         return _make_orphaned("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
@@ -287,5 +287,5 @@ def _orphaned_service(item: _HandMadeWire, pods: list[_HandMadeWire], *, seen: b
     return _make_orphaned("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
 
 
-def _make_orphaned(kind: str, item: _HandMadeWire, why: str, *, runs: bool) -> OrphanedResource:
+def _make_orphaned(kind: str, item: _HandMadeSchema, why: str, *, runs: bool) -> OrphanedResource:
     return OrphanedResource(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)

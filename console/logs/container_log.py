@@ -157,9 +157,9 @@ class RetryPolicy(Retries):
 
 def _is_container_waiting(error: ConsoleError) -> bool:
     """Whether the refusal only means that the container has not started yet."""
-    said = error.message
+    message = error.message
     return getattr(error, "status", 0) == HTTPStatus.BAD_REQUEST and (
-        "waiting to start" in said or "not assigned" in said or "does not have a host assigned" in said
+        "waiting to start" in message or "not assigned" in message or "does not have a host assigned" in message
     )
 
 

@@ -92,9 +92,9 @@ class LogCursor:
         """The next page of lines in order of time; lines that an unread one may precede are left for later."""
         pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
-        told = self._news.take_changed()
-        most = max(LEAST, PAGE // max(1, len(told)))
-        for part in told:
+        changed = self._news.take_changed()
+        most = max(LEAST, PAGE // max(1, len(changed)))
+        for part in changed:
             start, length = self._at.get(part, 0), len(part)
             if start < length and (self._wanted is None or part.rank in self._wanted):
                 stop = min(length, start + most)

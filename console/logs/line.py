@@ -83,13 +83,13 @@ class Coverage(Struct, frozen=True):
     def sentence(self) -> str:
         """The coverage in words: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
         done = "read" if self.once else "ended"
-        said = [
+        parts = [
             f"{self.ended} of {self.total} {done}"
             if self.ended and not self.live
             else f"{self.live} of {self.total} live"
         ]
         if self.live and self.ended:
-            said.append(f"{self.ended} {done}")
+            parts.append(f"{self.ended} {done}")
         for number, word in (
             (self.reconnecting, "reconnecting"),
             (self.waiting, "waiting"),
@@ -97,11 +97,11 @@ class Coverage(Struct, frozen=True):
             (self.refused, "refused"),
         ):
             if number:
-                said.append(f"{number} {word}")
-        said.append(f"{self.lost:,} lines lost")
+                parts.append(f"{number} {word}")
+        parts.append(f"{self.lost:,} lines lost")
         if self.opened:
             pods = f"{self.opened} pod{'s' if self.opened > 1 else ''}"
-            said.append(f"of {pods} only the last {self.opened_with:,} lines were read")
+            parts.append(f"of {pods} only the last {self.opened_with:,} lines were read")
         if self.gaps:
-            said.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
-        return ", ".join(said) + (f". {self.disk}" if self.disk else "")
+            parts.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
+        return ", ".join(parts) + (f". {self.disk}" if self.disk else "")

@@ -24,7 +24,7 @@ class ProgressBarFilter:
         self.last = b""
         self._bar = b""
         self._step = b""  # the step of the last bar with a loss, and that bar
-        self._told = b""
+        self._last_of_step = b""
 
     def add_frame(self, picture: bytes) -> list[bytes]:
         """Add a complete frame; returns the earlier frames to keep as lines."""
@@ -38,14 +38,14 @@ class ProgressBarFilter:
         if place is None:
             return []
         step, self._step = self._step, place[1]
-        told, self._told = self._told, picture
-        return [told] if step not in {b"", place[1]} else []
+        earlier, self._last_of_step = self._last_of_step, picture
+        return [earlier] if step not in {b"", place[1]} else []
 
     def flush_frame(self, picture: bytes) -> list[bytes]:
         """Add the last frame of the line; returns the frames to keep as lines."""
         lines = self.add_frame(picture)
         over = self._bar if _LOSS in self.last else b""
-        for each in (self._told, over):
+        for each in (self._last_of_step, over):
             if each not in {b"", self.last, *lines[-1:]}:
                 lines.append(each)
         return [*lines, self.last]

@@ -262,15 +262,15 @@ class AgreedLine:
         if of <= 1:
             return ""
         if number == 1 or number <= min(MAX_MINORITY_RANKS, known / 2):
-            said, notes = format_pods(*self.ranks), list[str]()
+            text, notes = format_pods(*self.ranks), list[str]()
         else:
             missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
-            said, notes = (
+            text, notes = (
                 f"{number}/{known}",
                 [f"all but {_short_ranges(missing)}"] if 0 < len(missing) < known / 2 else [],
             )
         notes += [f"{_short_ranges(unread)} not read"] if unread else []
-        return f"{said} ({'; '.join(notes)})" if notes else said
+        return f"{text} ({'; '.join(notes)})" if notes else text
 
     def is_minority(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
         """Whether some, but not all, of the pods that were read printed the line."""
@@ -283,8 +283,8 @@ class AgreedLine:
 
 def _short_ranges(pods: Collection[int]) -> str:
     """The pod numbers as ranges; just their count if there are too many ranges."""
-    said = format_ranges(pods)
-    return said if said.count(",") < MAX_MINORITY_RANKS else str(len(pods))
+    text = format_ranges(pods)
+    return text if text.count(",") < MAX_MINORITY_RANKS else str(len(pods))
 
 
 class Consensus:

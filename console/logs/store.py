@@ -238,7 +238,7 @@ class JobFolder:
     def __init__(self) -> None:
         self._stored: JobLogStore | None = None
         self.trouble = ""  # why lines are not kept; empty: they are
-        self._told: set[tuple[int, int, str, str]] = set()
+        self._recorded: set[tuple[int, int, str, str]] = set()
 
     @property
     def note(self) -> JobMetadata | None:
@@ -253,8 +253,8 @@ class JobFolder:
         with self.translate_write_errors():
             stored = await asyncio.to_thread(JobLogStore.open, folder, note)
             parts = await asyncio.to_thread(stored.load_segments)
-            told = await asyncio.to_thread(stored.read_failures)
-            self._told = {(each.attempt, each.rank, each.pod, each.cause) for each in told}
+            failures = await asyncio.to_thread(stored.read_failures)
+            self._recorded = {(each.attempt, each.rank, each.pod, each.cause) for each in failures}
             self._stored = stored
             return parts
         return []
@@ -266,9 +266,9 @@ class JobFolder:
 
     async def record_failure(self, ending: RankFailure) -> None:
         name = ending.attempt, ending.rank, ending.pod, ending.cause
-        if name in self._told:
+        if name in self._recorded:
             return
-        self._told.add(name)
+        self._recorded.add(name)
         if self._stored is not None:
             with self.translate_write_errors():
                 await asyncio.to_thread(self._stored.record_failure, ending)

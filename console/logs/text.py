@@ -51,11 +51,11 @@ class LineFilter:
     @property
     def description(self) -> str:
         """The filter in words; empty if it lets everything through."""
-        said = [self.level if self.level in {"", "error"} else f"{self.level} or worse"]
-        said.append({"": "", "only": "NCCL only"}.get(self.nccl, "without NCCL"))
+        parts = [self.level if self.level in {"", "error"} else f"{self.level} or worse"]
+        parts.append({"": "", "only": "NCCL only"}.get(self.nccl, "without NCCL"))
         if self.pattern is not None:
-            said.append(f"{'without' if self.without else 'with'} {self.pattern.pattern.decode('utf-8', 'replace')}")
-        return ", ".join(filter(None, said))
+            parts.append(f"{'without' if self.without else 'with'} {self.pattern.pattern.decode('utf-8', 'replace')}")
+        return ", ".join(filter(None, parts))
 
 
 MAX_REGEX_LINE = 1 << 20  # bytes of a line that are looked at

@@ -76,7 +76,7 @@ class AlarmWatch:
         self.alarms: list[Alarm] = []  # in the order in which they began
         self.quiet = "no pod has"  # subject of "… printed a line for": the pods whose logs are followed
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
-        self.heard_any = False
+        self.has_lines = False
         self.late = ""  # that the next step is late, in words; empty: it is not
         self.unknown = ""  # that nobody can say whether the next step is late, in words
         self.verdict = ""  # the rank that the others wait for, by an inspection since the last step; empty: none
@@ -112,7 +112,7 @@ class AlarmWatch:
         early = now - self._listens < self._settles and printed
         if printed and now - printed > self._limits.late:
             self._old_line_at = now
-        self.line_at, self.heard_any = min(now, printed) if early else now, True
+        self.line_at, self.has_lines = min(now, printed) if early else now, True
         if "Xid" in text and _XID.search(text):
             self._xids.append((text.strip()[:200], self.line_at))
         elif any(word in text for word in _WORDS) and _PAUSE.search(text):
@@ -292,7 +292,7 @@ class AlarmWatch:
         """The text of a stall alarm if no line has come for too long, else empty; and since when."""
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
-        known = self.heard_any and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing
+        known = self.has_lines and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing
         limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
         if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
             limit = max(limit, look.rhythm.late_after(self._limits))

@@ -78,7 +78,7 @@ class AlarmMonitor:
             sum(key in kept for key in keys) + sum(job.is_followed for job in own),
             self._thresholds.streams,
             tuple(dict.fromkeys(job.refused for job in own if job.refused)),
-            sum(key in kept for key in keys) + sum(job.watch.heard_any for job in own),
+            sum(key in kept for key in keys) + sum(job.watch.has_lines for job in own),
         )
 
     def _is_watched(self, key: Key) -> bool:
@@ -146,7 +146,7 @@ class AlarmService:
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended
-        self._told = 0.0
+        self._notified = 0.0
         self._patrol: AlarmMonitor | None = None
         self._rounds: asyncio.Task[None] | None = None
 
@@ -197,8 +197,8 @@ class AlarmService:
         return tuple(sorted(found, key=lambda each: each.time))
 
     def _find_watch(self, key: Key) -> AlarmWatch | None:
-        heard = self._find_monitor(key)
-        return heard.watch if heard else None
+        monitor = self._find_monitor(key)
+        return monitor.watch if monitor else None
 
     def _find_monitor(self, key: Key) -> JobMonitor | None:
         if key in self._kept:
@@ -207,13 +207,13 @@ class AlarmService:
 
     def list_spans(self, namespace: str, name: str, now: float) -> list[TimeSpan]:
         """What the log of a watched job told of its time up to now."""
-        heard = self._find_monitor((namespace, name))
-        return heard.list_spans(now) if heard is not None else []
+        monitor = self._find_monitor((namespace, name))
+        return monitor.list_spans(now) if monitor is not None else []
 
     def find_measures(self, namespace: str, name: str) -> JobMeasures | None:
         """The measurements of a watched job; None while its log of before is read."""
-        heard = self._find_monitor((namespace, name))
-        return heard.measures if heard is not None and not heard.is_lagging else None
+        monitor = self._find_monitor((namespace, name))
+        return monitor.measures if monitor is not None and not monitor.is_lagging else None
 
     @property
     def latest_alarms(self) -> list[Alarm]:
@@ -227,8 +227,8 @@ class AlarmService:
         return sorted(every, key=lambda alarm: -alarm.time)
 
     def take_new(self) -> list[Alarm]:
-        fresh = [alarm for alarm in self.latest_alarms if alarm.time > self._told]
-        self._told = max([self._told, *(alarm.time for alarm in fresh)])
+        fresh = [alarm for alarm in self.latest_alarms if alarm.time > self._notified]
+        self._notified = max([self._notified, *(alarm.time for alarm in fresh)])
         return fresh[::-1]
 
     def watch_namespace(self, namespace: str = "", *, always: bool = False, inspects: bool = True) -> None:
@@ -305,26 +305,26 @@ class AlarmService:
         """Check a job by two logs until its first alarm or so many seconds, and DOUBT_SECONDS more in case of doubt."""
         key, until = (namespace, name), time.monotonic() + seconds
         watch = AlarmWatch(key, self.thresholds, CLOCK.now(), settles=seconds)
-        heard = JobMonitor(key, self.thresholds, self._sources, watch)
+        monitor = JobMonitor(key, self.thresholds, self._sources, watch)
         try:
             while True:
-                await heard.load_earlier_phases()
-                goes_on, lags = heard.update_streams(2), heard.is_lagging
-                doubt = (watch.unproved and not lags) or heard.measures.needs_nan_search
+                await monitor.load_earlier_phases()
+                goes_on, lags = monitor.update_streams(2), monitor.is_lagging
+                doubt = (watch.unproved and not lags) or monitor.measures.needs_nan_search
                 over = time.monotonic() > until + (DOUBT_SECONDS if doubt else 0.0)
                 if (watch.active and not lags) or not goes_on or over:
-                    return _make_report(heard, seconds, lags=lags)
+                    return _make_report(monitor, seconds, lags=lags)
                 await asyncio.sleep(CHECK_POLL_SECONDS)
         finally:
-            await heard.close()
+            await monitor.close()
 
 
-def _make_report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmReport:
-    watch = heard.watch
-    if not heard.is_followed:
-        return AlarmReport(watch.active, refused=heard.refused)
+def _make_report(monitor: JobMonitor, seconds: float, *, lags: bool) -> AlarmReport:
+    watch = monitor.watch
+    if not monitor.is_followed:
+        return AlarmReport(watch.active, refused=monitor.refused)
     if lags:
         return AlarmReport(watch.active, unread="its log comes faster than it is read")
-    unread = watch.unknown if watch.heard_any else f"no whole line of its log came in {seconds:g} s"
-    doing = start.sentence(CLOCK.now()) if (start := heard.measures.start) is not None else ""
-    return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, heard.progress, unread, doing)
+    unread = watch.unknown if watch.has_lines else f"no whole line of its log came in {seconds:g} s"
+    doing = start.sentence(CLOCK.now()) if (start := monitor.measures.start) is not None else ""
+    return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, monitor.progress, unread, doing)

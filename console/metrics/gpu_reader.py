@@ -191,19 +191,19 @@ class GpuReader:
         from console.kube import exec as executing
         from console.metrics.gpu_metrics import NetworkCounters, NvidiaSmiParser
 
-        parser, counters, heard, began = NvidiaSmiParser(), NetworkCounters(), 0, time.monotonic()
+        parser, counters, reported, began = NvidiaSmiParser(), NetworkCounters(), 0, time.monotonic()
 
         def parse_output(channel: int, data: bytes) -> None:
-            nonlocal heard
-            said.add(channel, data)
+            nonlocal reported
+            output.add(channel, data)
             if channel == 2:
                 return
             counters.feed(data)
             if found := parser.feed(data):
-                heard += len(found)
-                if heard > (MAX_EARLY_READINGS + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
+                reported += len(found)
+                if reported > (MAX_EARLY_READINGS + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
                     raise Unreadable(f"Pod {pod.name} prints readings without a pause: nvidia-smi was stopped.")
-                said.reset()
+                output.reset()
                 rates = [(gpu, *counters.rates_of(gpu.index)) for gpu in parser.gpus]
                 gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
                 reader.take(replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=CLOCK.now(), source=SMI))
@@ -215,14 +215,14 @@ class GpuReader:
         flow = FLOW if rounds == SINGLE_ROUNDS else None
         async with executing.limit_output(
             pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow, begins=executing.BEGINS
-        ) as said:
+        ) as output:
             code = await executing.run(
                 client, pod.namespace, pod.name, argv, parse_output, container=container,
                 doing=f"run nvidia-smi in pod {pod.name}",
             )  # fmt: skip
-        if code or not heard:
-            told = said.errors.decode(errors="replace").strip().splitlines()
-            raise ProgramFailed(told[-1] if told else f"nvidia-smi ended with exit code {code}", code=code)
+        if code or not reported:
+            complaint = output.errors.decode(errors="replace").strip().splitlines()
+            raise ProgramFailed(complaint[-1] if complaint else f"nvidia-smi ended with exit code {code}", code=code)
 
     def _find_exporter(self, node: str) -> Pod | None:
         running = (pod for pod in self._cluster.fleet.pods.values() if pod.node == node and pod.phase == "Running")

@@ -55,7 +55,7 @@ def job_health(
     alarms: Sequence[Alarm] = (),
     late: str = "",
     unknown: str = "",
-    heard: bool = False,
+    followed: bool = False,
     job_progress: JobProgress | None = None,
     faults: Sequence[str] = (),
     verdict: str = "",
@@ -65,8 +65,8 @@ def job_health(
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `unknown`: why nobody can say whether its next step is late;
-    `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
-    are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
+    `late`: that its next step is late, from whoever follows its steps; `followed`: somebody does, so that times in
+    its log are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
     `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`.
     """
     state, reason = jobset.state, why_jobset(jobset, fleet)
@@ -81,7 +81,9 @@ def job_health(
         assert job_progress is not None
         return _kept_health(jobset, fleet, job_progress, alarms)
     if state in _LIVE_STATES or state is JobState.SUCCEEDED:
-        found = _health_by_alarms(state, alarms) or _health_by_log(state, late, job_progress, unknown, heard=heard)
+        found = _health_by_alarms(state, alarms) or _health_by_log(
+            state, late, job_progress, unknown, followed=followed
+        )
         if found is None and faults:
             found = Health(state, HealthLevel.BAD, faults[0])
         if found is None and slow and is_slow_certain and state is JobState.RUNNING:
@@ -167,7 +169,7 @@ def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> Health | None
 
 
 def _health_by_log(
-    state: JobState, late: str, job_progress: JobProgress | None, unknown: str, *, heard: bool
+    state: JobState, late: str, job_progress: JobProgress | None, unknown: str, *, followed: bool
 ) -> Health | None:
     if job_progress is not None and job_progress.nan:
         return Health("diverged", HealthLevel.BAD, job_progress.nan_words)
@@ -177,7 +179,7 @@ def _health_by_log(
         return None
     if late or unknown:
         return Health("late", HealthLevel.LATE, late) if late else Health(state, HealthLevel.WAITS, unknown)
-    if job_progress is not None and job_progress.late and not heard:
+    if job_progress is not None and job_progress.late and not followed:
         return (
             Health("stalled", HealthLevel.BAD, job_progress.late)
             if job_progress.stalled

@@ -40,14 +40,14 @@ class RankProgress:
 
     def __init__(self) -> None:
         self._own = load_own_formats()
-        self.heard: dict[int, float] = {}
+        self.last_line_at: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.advances: Counter[int] = Counter()  # how often each rank told of another step
         self._totals: dict[int, int] = {}  # steps of each rank's longest bar: that of training
 
     def add_line(self, rank: int, moment: float, text: str) -> None:
         """Take a line, or a frame of a progress bar."""
-        self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
+        self.last_line_at[rank] = max(moment, self.last_line_at.get(rank, 0.0))
         if "step " in text and LAUNCHER_STAGE.search(text):
             return
         found = parse_step(text, self._own)

@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed, NotFound, Unreachable
-from console.kube.kinds import ListWire
+from console.kube.kinds import ListSchema
 from console.kube.nested_values import Value, get_path
-from console.kube.objects.meta import ObjectWire
+from console.kube.objects.meta import ObjectSchema
 from console.kube.objects.on_demand import read_object
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
@@ -301,14 +301,14 @@ def combine_verdicts(*verdicts: CheckVerdict, all_required: bool = False) -> Che
     if all_required and unseen and found.result is Result.OK:
         found = unseen[0]
     others = [each for each in verdicts if each is not found]
-    told = [
+    sentences = [
         f"{_UNANSWERED[each.result]}: {each.reason}" if each.result in _UNANSWERED else each.evidence for each in others
     ]
     head = found.evidence if found.result not in _UNANSWERED or not others else ""
     mending = [found, *(each for each in others if each.result in {Result.FAIL, Result.WARN})]
     return replace(
         found,
-        evidence=" ".join(filter(None, (head, *told))),
+        evidence=" ".join(filter(None, (head, *sentences))),
         fix=next((each.fix for each in mending if each.fix), ""),
         command=next((each.command for each in mending if each.command), ""),
         repair=next((each.repair for each in mending if each.repair), None),
@@ -385,15 +385,15 @@ class CheckContext:
 
         return await self.send_request(KUBERNETES, f"GET {what}", question)
 
-    async def list_metadata(self, path: str, noun: str, **params: str) -> tuple[ObjectWire, ...]:
+    async def list_metadata(self, path: str, noun: str, **params: str) -> tuple[ObjectSchema, ...]:
         """Fetch the metadata of a list, so that no Secret's content is transferred."""
 
-        async def question() -> tuple[ObjectWire, ...]:
+        async def question() -> tuple[ObjectSchema, ...]:
             client = self.cluster.watch.current_connection.client
             body = await client.request(
                 "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=SILENCE_TIMEOUT
             )
-            return tuple(read_object(body, ListWire[ObjectWire]).items or ())
+            return tuple(read_object(body, ListSchema[ObjectSchema]).items or ())
 
         shown = "&".join(f"{key}={value}" for key, value in params.items())
         return await self.send_request(KUBERNETES, f"GET {path}?{shown} (metadata)", question)

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 from console.errors import NotFound
 from console.google.clusters import is_gke, is_older, parse_version
-from console.kube.kinds import JOBSET, KUEUE, ListWire, kind_named
+from console.kube.kinds import JOBSET, KUEUE, ListSchema, kind_named
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import on_demand
-from console.kube.objects.meta import GPU, ObjectWire
+from console.kube.objects.meta import GPU, ObjectSchema
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.snapshot import Fleet
 from console.preflight.check import (
@@ -51,7 +51,7 @@ _ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", 
 
 
 async def check_api_server(context: CheckContext) -> CheckVerdict:
-    running = (await context.get("/version", on_demand.BuildWire)).git_version or "of an unknown version"
+    running = (await context.get("/version", on_demand.BuildSchema)).git_version or "of an unknown version"
     server = context.cluster.watch.current_connection.target.cluster.server
     found = ok(f"The API server {running} at {server} answers (context {context.cluster.watch.context}).")
     return combine_verdicts(
@@ -75,44 +75,44 @@ async def _check_cluster_status(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_version_in_cluster(context: CheckContext) -> CheckVerdict:
-    plane = (await context.get("/version", on_demand.BuildWire)).git_version or ""
+    plane = (await context.get("/version", on_demand.BuildSchema)).git_version or ""
     kubelets = sorted({node.version for node in (await context.wait_for_kinds("nodes")).nodes.values() if node.version},
                       key=parse_version)  # fmt: skip
     oldest = kubelets[0] if kubelets else ""
-    told = f"Control plane {plane}" + (f", oldest node {oldest}." if oldest else ".")
-    return _judge_versions(told, [each for each in (plane, oldest) if each])
+    evidence = f"Control plane {plane}" + (f", oldest node {oldest}." if oldest else ".")
+    return _judge_versions(evidence, [each for each in (plane, oldest) if each])
 
 
 async def _check_version_at_google(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     pools = ", ".join(f"{pool.name} {pool.version}" for pool in cluster.pools)
-    told = f"Google: {cluster.version}" + (f"; pools {pools}." if pools else ".")
-    return _judge_versions(told, [cluster.version, *(pool.version for pool in cluster.pools)])
+    evidence = f"Google: {cluster.version}" + (f"; pools {pools}." if pools else ".")
+    return _judge_versions(evidence, [cluster.version, *(pool.version for pool in cluster.pools)])
 
 
 check_version = combined_check(_check_version_in_cluster, _check_version_at_google)
 
 
-def _judge_versions(told: str, versions: list[str]) -> CheckVerdict:
+def _judge_versions(evidence: str, versions: list[str]) -> CheckVerdict:
     upgrade = "Upgrade the control plane, then the node pools."
     if any(is_older(each, FLOOR) for each in versions):
-        return fail(told, f"The recipes need {FLOOR} or newer.", upgrade)
+        return fail(evidence, f"The recipes need {FLOOR} or newer.", upgrade)
     if any(is_older(each, BETTER) for each in versions):
-        return warn(told, f"GKE's guide for A4 asks for {BETTER} or newer.", upgrade)
+        return warn(evidence, f"GKE's guide for A4 asks for {BETTER} or newer.", upgrade)
     if not all(map(is_gke, versions)):
-        return warn(told, "It is not a GKE version: only its first numbers were compared.")
-    return ok(told)
+        return warn(evidence, "It is not a GKE version: only its first numbers were compared.")
+    return ok(evidence)
 
 
 async def check_regional(context: CheckContext) -> CheckVerdict:
     cluster = await context.gke()
     where = f"{cluster.location} is a {'region' if cluster.regional else 'zone'}"
-    told = f"{where}; the cluster is {'Autopilot' if cluster.autopilot else 'Standard'}."
+    evidence = f"{where}; the cluster is {'Autopilot' if cluster.autopilot else 'Standard'}."
     if cluster.autopilot:
-        return fail(told, "Autopilot offers no reserved A4 node pools to be set up as the recipes need.")
+        return fail(evidence, "Autopilot offers no reserved A4 node pools to be set up as the recipes need.")
     if not cluster.regional:
-        return warn(told, "The control plane of a zonal cluster is away while it is upgraded.")
-    return ok(told)
+        return warn(evidence, "The control plane of a zonal cluster is away while it is upgraded.")
+    return ok(evidence)
 
 
 async def check_permissions(context: CheckContext) -> CheckVerdict:
@@ -128,13 +128,13 @@ async def check_permissions(context: CheckContext) -> CheckVerdict:
     asked.append(ask_permission("create", "persistentvolumes", "", "", ""))
     answers = await asyncio.gather(*asked)
     refused = [name for name, allowed in answers if not allowed]
-    told = f"{len(answers) - len(refused)} of {len(answers)} rights in namespace {namespace} are there."
+    evidence = f"{len(answers) - len(refused)} of {len(answers)} rights in namespace {namespace} are there."
     if not refused:
-        return ok(told)
+        return ok(evidence)
     missing = f"No permission to {', '.join(refused)}."
     if refused == ["create persistentvolumes"] and not context.wish.text("storage.nfs.server"):
-        return warn(told, missing, "Only new volumes of a launch need it; existing claims do not.")
-    return fail(told, missing)
+        return warn(evidence, missing, "Only new volumes of a launch need it; existing claims do not.")
+    return fail(evidence, missing)
 
 
 async def check_name_free(context: CheckContext) -> CheckVerdict:
@@ -151,7 +151,7 @@ async def check_name_free(context: CheckContext) -> CheckVerdict:
 
     async def check_no_job() -> CheckVerdict:
         path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
-        if await context.find(path, ObjectWire):
+        if await context.find(path, ObjectSchema):
             return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
         return ok(f"No JobSet there is called {name}.")
 
@@ -204,7 +204,7 @@ async def _check_object_exists(
     context: CheckContext, kind: str, path: str, name: str, reason: str = ""
 ) -> CheckVerdict:
     where = "" if name == context.wish.namespace else f" in {context.wish.namespace}"
-    if await context.find(path, ObjectWire) is None:
+    if await context.find(path, ObjectSchema) is None:
         return fail(f"There is no {kind} {name}{where}.", reason)
     return ok(f"{kind[:1].upper()}{kind[1:]} {name} is there.")
 
@@ -219,10 +219,10 @@ async def _check_listed(context: CheckContext, kind: str, plural: str, name: str
 
 
 async def _check_priority_class(context: CheckContext, name: str) -> CheckVerdict:
-    group = await context.find(f"/apis/{KUEUE}", on_demand.GroupWire)
+    group = await context.find(f"/apis/{KUEUE}", on_demand.GroupSchema)
     version = next(iter(group.names), "") if group else ""
     path = f"/apis/{KUEUE}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
-    found = await context.find(path, ObjectWire) if version else None
+    found = await context.find(path, ObjectSchema) if version else None
     if found is not None:
         return ok(f"WorkloadPriorityClass {name} is there.")
     return fail(f"There is no WorkloadPriorityClass {name}.", "Kueue refuses jobs that use it.")
@@ -268,15 +268,15 @@ async def _check_kinds_served(
     absent = [plural for plural, version in versions.items() if not version]
     name = TITLES[group]
     if absent:
-        told = f"The cluster does not serve {', '.join(absent)} of {group}."
-        return missing_verdict(need, told, f"{name} is not installed.")
-    served = await context.find(f"/apis/{group}", on_demand.GroupWire)
+        evidence = f"The cluster does not serve {', '.join(absent)} of {group}."
+        return missing_verdict(need, evidence, f"{name} is not installed.")
+    served = await context.find(f"/apis/{group}", on_demand.GroupSchema)
     there = served.names if served else tuple(sorted(set(versions.values())))
-    told = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
+    evidence = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
     if not set(there) & set(known):
         reason = f"Recipes and console speak {' or '.join(known)}."
-        return missing_verdict(need, told, reason, f"Install a {name} that serves it.")
-    return ok(told)
+        return missing_verdict(need, evidence, reason, f"Install a {name} that serves it.")
+    return ok(evidence)
 
 
 async def _served_version(context: CheckContext, group: str, plural: str) -> str:
@@ -290,23 +290,23 @@ async def _served_version(context: CheckContext, group: str, plural: str) -> str
 
 async def _check_controller(context: CheckContext, group: str, need: Need) -> CheckVerdict:
     word, title = group.partition(".")[0], TITLES[group]
-    wanted = ListWire[on_demand.WorkloadControllerWire]
+    wanted = ListSchema[on_demand.WorkloadControllerSchema]
     found = (await context.get("/apis/apps/v1/deployments", wanted, limit="500")).items or []
     mine = [each for each in found if _is_controller_of(each, word)]
     if not mine:
-        told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
+        evidence = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
         reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
-        return missing_verdict(need, told, reason, f"Install {title}, or ask the cluster administrator.")
+        return missing_verdict(need, evidence, reason, f"Install {title}, or ask the cluster administrator.")
     best = next((each for each in mine if each.available), mine[0])
     tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
     state = "available" if best.available else "not available"
-    told = f"{best.metadata.namespace}/{best.name}{f' ({tag})' if tag else ''} is {state}."
+    evidence = f"{best.metadata.namespace}/{best.name}{f' ({tag})' if tag else ''} is {state}."
     if best.available:
-        return ok(told)
-    return missing_verdict(need, told, "Nothing reacts to its objects.", "See its pods and events.")
+        return ok(evidence)
+    return missing_verdict(need, evidence, "Nothing reacts to its objects.", "See its pods and events.")
 
 
-def _is_controller_of(found: on_demand.WorkloadControllerWire, word: str) -> bool:
+def _is_controller_of(found: on_demand.WorkloadControllerSchema, word: str) -> bool:
     by_image = any(f"/{word}:" in image or f"/{word}@" in image for image in found.images)
     return by_image or ("controller" in found.name and word in found.name)
 
@@ -376,18 +376,18 @@ async def check_quota(context: CheckContext) -> CheckVerdict:
     queues = [chosen] if chosen else sorted(fleet.cluster_queues.values(), key=lambda each: each.name)
     if not queues or (context.wish.recipe and not chosen):
         return fail("The LocalQueue has no ClusterQueue.", "There is no quota at all.", "See the check LocalQueue.")
-    told = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
-    told = f"{told}; {gpus} wanted."
+    evidence = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
+    evidence = f"{evidence}; {gpus} wanted."
     if chosen and (uncovered := sorted(_asked_resources(context) - {quota.resource for quota in chosen.quotas})):
         named = ", ".join(uncovered)
         reason = f"{chosen.name} has no quota of {named}, which the pods ask for: Kueue never admits such a job."
-        return fail(told, reason, f"Launch without requests and limits of {named}, or have {chosen.name} cover it.")
+        return fail(evidence, reason, f"Launch without requests and limits of {named}, or have {chosen.name} cover it.")
     best = max(queues, key=lambda each: each.nominal(GPU))
     if best.nominal(GPU) >= gpus:
-        return ok(told)
+        return ok(evidence)
     if best.cohort and best.nominal(GPU) + _borrowable_gpus(fleet, best) >= gpus:
-        return warn(told, f"More than {best.name} has of its own: it has to borrow in cohort {best.cohort}.")
-    return fail(told, "The quota never reaches that far.", "Ask for more quota, or take fewer GPUs.")
+        return warn(evidence, f"More than {best.name} has of its own: it has to borrow in cohort {best.cohort}.")
+    return fail(evidence, "The quota never reaches that far.", "Ask for more quota, or take fewer GPUs.")
 
 
 def _asked_resources(context: CheckContext) -> set[str]:
@@ -415,12 +415,12 @@ async def check_topology(context: CheckContext) -> CheckVerdict:
     chosen = _find_cluster_queue(context, fleet)
     names = {quota.flavor for quota in chosen.quotas} if chosen else {name for _, name in fleet.flavors}
     placed = {name: flavor.topology for (_, name), flavor in fleet.flavors.items() if name in names and flavor.topology}
-    told = "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items()))
+    evidence = "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items()))
     if not placed:
         return missing_verdict(need, "No flavor has a topology.", "Kueue cannot place pods close together.")
     known = [found for of in placed.values() if (found := fleet.topologies.get(("", of)))]
     levels = {level for each in known for level in each.levels}
     if ask.level not in levels:
         reason = f"No topology has the level {ask.level}."
-        return missing_verdict(need, told, reason, f"Ask for one of {', '.join(sorted(levels))}.")
-    return ok(f"{told}; with level {ask.level}.")
+        return missing_verdict(need, evidence, reason, f"Ask for one of {', '.join(sorted(levels))}.")
+    return ok(f"{evidence}; with level {ask.level}.")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
 from console.google.builds import ImageFacts, ImageReference
 from console.kube.arrivals import CLOCK
-from console.kube.objects.on_demand import PodObjectWire
+from console.kube.objects.on_demand import PodObjectSchema
 from console.kube.objects.pod import Pod
 from console.preflight.check import (
     KUBERNETES,
@@ -116,8 +116,8 @@ async def _check_node_pull_access(context: CheckContext, image: str) -> CheckVer
         f"gcloud artifacts repositories add-iam-policy-binding {name} --location={location} --project={project} "
         f"--role=roles/artifactregistry.reader --member=serviceAccount:{without[0]}"
     )
-    told = f"Neither {name} nor the project gives {', '.join(without)}, as whom the nodes pull, the right to read."
-    return warn(told, "Pods with it then wait in ImagePullBackOff.", "Give the nodes' account the reader's role.",
+    evidence = f"Neither {name} nor the project gives {', '.join(without)}, as whom the nodes pull, the right to read."
+    return warn(evidence, "Pods with it then wait in ImagePullBackOff.", "Give the nodes' account the reader's role.",
                 command=command)  # fmt: skip
 
 
@@ -138,10 +138,10 @@ async def _check_pullable(context: CheckContext, image: str) -> CheckVerdict:
         own = image == context.wish.text("image")
         fix = "Build it (a4 build), or name another tag." if own else "Name another tag of it."
         return fail(f"{image} is not there.", error.message, fix)
-    told = f"{image} is there ({found.bytes / 1e9:.1f} GB to pull, {found.architecture or 'unknown architecture'})."
+    evidence = f"{image} is there ({found.bytes / 1e9:.1f} GB to pull, {found.architecture or 'unknown architecture'})."
     if found.architecture not in {"", "amd64"}:
-        return fail(told, "A4 machines are amd64.")
-    return ok(told)
+        return fail(evidence, "A4 machines are amd64.")
+    return ok(evidence)
 
 
 async def _check_last_pull(context: CheckContext, image: str) -> CheckVerdict:
@@ -177,8 +177,8 @@ async def _check_cuda_version(context: CheckContext, image: str) -> CheckVerdict
         return warn("The image's configuration names no version of CUDA.", "B200 needs 12.8 or newer.",
                     "See `nvcc --version` in a pod of it.")  # fmt: skip
     parts = tuple(int(each) for each in cuda.split(".")[:2] if each.isdecimal())
-    told = f"CUDA {cuda}."
-    return ok(told) if parts >= _MIN_CUDA else fail(told, "B200 needs CUDA 12.8 or newer.")
+    evidence = f"CUDA {cuda}."
+    return ok(evidence) if parts >= _MIN_CUDA else fail(evidence, "B200 needs CUDA 12.8 or newer.")
 
 
 async def _check_tools(context: CheckContext, image: str) -> CheckVerdict:
@@ -205,11 +205,11 @@ async def _check_tools_in_registry(context: CheckContext, image: str) -> CheckVe
     facts = await _read_image(context, image)
     wanted = _tools_of_recipe(context.wish.recipe)
     shown = {tool: by for tool in wanted if (by := facts.shows(tool))}
-    told = f"It has {', '.join(f'{tool} ({by})' for tool, by in shown.items())}." if shown else ""
+    evidence = f"It has {', '.join(f'{tool} ({by})' for tool, by in shown.items())}." if shown else ""
     unknown = [tool for tool in wanted if tool not in shown]
     if not unknown:
-        return ok(told)
-    words = f"{told} Nothing in its configuration tells of {', '.join(unknown)}, and no pod runs it now.".strip()
+        return ok(evidence)
+    words = f"{evidence} Nothing in its configuration tells of {', '.join(unknown)}, and no pod runs it now.".strip()
     return warn(words, "Without it the recipe fails in its first step.", "Take an image that has it, or try one pod.")
 
 
@@ -223,8 +223,8 @@ async def _missing_tools_in_pod(context: CheckContext, pod: Pod, container: str)
 
     client = context.cluster.watch.connection_for_change(f"run a command in pod {pod.name}").client
     command = ["sh", "-c", _FIND_TOOLS_SCRIPT]
-    code, said, _ = await executing.run_and_collect(client, pod.namespace, pod.name, command, container=container)
-    words = said.decode(errors="replace").split()
+    code, output, _ = await executing.run_and_collect(client, pod.namespace, pod.name, command, container=container)
+    words = output.decode(errors="replace").split()
     return tuple(each for each in words if each in _TOOLS_BY_RECIPE) if code == 0 else None
 
 
@@ -238,7 +238,7 @@ async def _find_running_pod(context: CheckContext, image: str) -> tuple[Pod, str
     ]
     for pod in sorted(mine, key=lambda each: -each.created)[:_PODS_TRIED]:
         where = quote(pod.namespace, safe="")
-        found = await context.find(f"/api/v1/namespaces/{where}/pods/{quote(pod.name, safe='')}", PodObjectWire)
+        found = await context.find(f"/api/v1/namespaces/{where}/pods/{quote(pod.name, safe='')}", PodObjectSchema)
         for each in (found.spec.containers if found and found.spec else None) or ():
             if each.image == image:
                 return pod, each.name or ""
@@ -264,14 +264,14 @@ async def check_services(context: CheckContext) -> CheckVerdict:
         lambda api, login: api.enabled_services(login, project, wanted),
     )
     off = [each for each in wanted if each not in on]
-    told = f"{len(wanted) - len(off)} of {len(wanted)} services are enabled in {project}."
+    evidence = f"{len(wanted) - len(off)} of {len(wanted)} services are enabled in {project}."
     if not off:
-        return ok(told)
+        return ok(evidence)
     command = f"gcloud services enable {' '.join(off)} --project={project}"
     needed = {"container.googleapis.com", "storage.googleapis.com", "lustre.googleapis.com"} & set(off)
     verdict = fail if needed or not context.wish.recipe else warn
     return verdict(
-        told, f"Not enabled: {', '.join(off)}.", command=command, repair=enable_services_repair(project, *off)
+        evidence, f"Not enabled: {', '.join(off)}.", command=command, repair=enable_services_repair(project, *off)
     )
 
 
@@ -302,9 +302,9 @@ async def check_repository(context: CheckContext) -> CheckVerdict:
         repair = enable_services_repair(project, error.service)
         return fail(error.message, "There can be no repository.", "Enable the service first.", repair=repair)
     docker = [each for each in found if each.format == "DOCKER"]
-    told = f"Docker repositories of {project} in {location}: {', '.join(each.name for each in docker) or 'none'}."
+    evidence = f"Docker repositories of {project} in {location}: {', '.join(each.name for each in docker) or 'none'}."
     if (name and any(each.name == name for each in docker)) or (not name and docker):
-        return ok(told)
+        return ok(evidence)
     made = name or "a4"
     words = f"Create Docker repository {made} in {location} of project {project}"
     paid = ("Images in it are paid for by the gigabyte.",)
@@ -312,21 +312,23 @@ async def check_repository(context: CheckContext) -> CheckVerdict:
     flags = f"--repository-format=docker --location={location} --project={project}"
     command = f"gcloud artifacts repositories create {made} {flags}"
     if any(each.name == name for each in found):
-        return fail(told, f"{name} is there, but not for Docker images.", "Name another repository.")
+        return fail(evidence, f"{name} is there, but not for Docker images.", "Name another repository.")
     need = Need.YES if name else context.wish.need(False)
     reason = f"There is no {name}." if name else "Built images have nowhere to go."
     verdict = warn if need is Need.NO else fail
-    return verdict(told, reason, command=command, repair=create)
+    return verdict(evidence, reason, command=command, repair=create)
 
 
 async def check_build_permissions(context: CheckContext) -> CheckVerdict:
     project = (await context.cluster_place()).project
     held = await context.granted_permissions(project, _BUILD_PERMISSIONS)
     missing = [each for each in _BUILD_PERMISSIONS if each not in held]
-    told = f"This login holds {len(held)} of {len(_BUILD_PERMISSIONS)} rights to build in {project}."
+    evidence = f"This login holds {len(held)} of {len(_BUILD_PERMISSIONS)} rights to build in {project}."
     if missing:
-        return warn(told, f"It lacks {', '.join(missing)}.", "Ask for Cloud Build Editor and Artifact Registry Writer.")
-    return combine_verdicts(ok(told), await verdict_of(_check_build_quota(context, project)))
+        return warn(
+            evidence, f"It lacks {', '.join(missing)}.", "Ask for Cloud Build Editor and Artifact Registry Writer."
+        )
+    return combine_verdicts(ok(evidence), await verdict_of(_check_build_quota(context, project)))
 
 
 async def _check_build_quota(context: CheckContext, project: str) -> CheckVerdict:
@@ -344,9 +346,11 @@ async def _check_build_quota(context: CheckContext, project: str) -> CheckVerdic
     ]
     refused = [each for each in latest[:_RECENT_BUILDS] if "quota" in each.why.lower()]
     running = sum(each.status == "WORKING" for each in latest)
-    told = f"Cloud Build in {region}: {running} of the last {len(latest)} builds run, {len(waiting)} wait."
+    evidence = f"Cloud Build in {region}: {running} of the last {len(latest)} builds run, {len(waiting)} wait."
     if refused:
-        return warn(told, f"A build recently failed because of quota: {refused[0].why}", "Ask for more build quota.")
+        return warn(
+            evidence, f"A build recently failed because of quota: {refused[0].why}", "Ask for more build quota."
+        )
     if waiting:
-        return warn(told, "The project's quota lets no more run at once.", "Wait, or ask for more build quota.")
-    return ok(told)
+        return warn(evidence, "The project's quota lets no more run at once.", "Wait, or ask for more build quota.")
+    return ok(evidence)

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from console.errors import ConsoleError, NotFound, Refused
 from console.google.builds import ImageReference
 from console.google.clusters import Firewall, GkePool, Nat, Reservation, is_port_open
-from console.kube.kinds import ListWire
+from console.kube.kinds import ListSchema
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects import on_demand
-from console.kube.objects.meta import ObjectWire
+from console.kube.objects.meta import ObjectSchema
 from console.kube.objects.node import Node, Provisioning
 from console.preflight.check import (
     KUBERNETES,
@@ -227,7 +227,7 @@ def _taint_keys(taints: Iterable[str]) -> str:
 
 async def _check_metadata_server(context: CheckContext) -> CheckVerdict:
     path = "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server"
-    agent = await context.find(path, on_demand.WorkloadControllerWire)
+    agent = await context.find(path, on_demand.WorkloadControllerSchema)
     if agent is None:
         return fail("There is no DaemonSet gke-metadata-server.", "Pods then act as the node's account.")
     return await _check_agent_ready(
@@ -236,7 +236,7 @@ async def _check_metadata_server(context: CheckContext) -> CheckVerdict:
 
 
 async def _check_agent_ready(
-    context: CheckContext, agent: on_demand.WorkloadControllerWire, wanted: Callable[[Node], bool], lack: str
+    context: CheckContext, agent: on_demand.WorkloadControllerSchema, wanted: Callable[[Node], bool], lack: str
 ) -> CheckVerdict:
     """Whether an agent is ready on all nodes that should run it; nodes that are not ready belong to P06."""
     words = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
@@ -270,7 +270,9 @@ check_workload_identity = combined_check(_check_metadata_server, _check_metadata
 async def _check_dcgm_in_cluster(context: CheckContext) -> CheckVerdict:
     where = "gke-managed-system"
     agents = (
-        await context.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", ListWire[on_demand.WorkloadControllerWire])
+        await context.get(
+            f"/apis/apps/v1/namespaces/{where}/daemonsets", ListSchema[on_demand.WorkloadControllerSchema]
+        )
     ).items or []
     found = next((each for each in agents if "dcgm" in each.name), None)
     if found is None:
@@ -413,7 +415,7 @@ _DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
 async def _check_dranet(context: CheckContext, need: Need) -> CheckVerdict:
     """Whether the cards can be claimed: the DeviceClass, and nodes with the driver."""
     fix = "Take a node pool with managed DRANET, or launch with network.dranet=false."
-    if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{CARD_CLASS}", ObjectWire) is None:
+    if await context.find(f"/apis/resource.k8s.io/v1/deviceclasses/{CARD_CLASS}", ObjectSchema) is None:
         evidence = f"There is no DeviceClass {CARD_CLASS}."
         return missing_verdict(need, evidence, "GKE makes it from version 1.34.1-gke.1829001.", fix)
     names = await _list_node_names(context, f"{_DRANET_LABEL}=true,cloud.google.com/gke-accelerator={GPU_NAME}")
@@ -427,7 +429,7 @@ async def _check_dranet(context: CheckContext, need: Need) -> CheckVerdict:
 
 
 async def _check_networks_in_cluster(context: CheckContext, need: Need) -> CheckVerdict:
-    found = await context.find("/apis/networking.gke.io/v1/networks", ListWire[ObjectWire])
+    found = await context.find("/apis/networking.gke.io/v1/networks", ListSchema[ObjectSchema])
     if found is None:
         words = "The cluster does not serve networks.networking.gke.io."
         return missing_verdict(need, words, "Multi-networking is off.")
@@ -465,7 +467,7 @@ async def check_network_policies(context: CheckContext) -> CheckVerdict:
         return combine_verdicts(await verdict_of(_check_firewall(context)), shared, all_required=True)
     namespace, ports = context.wish.namespace, context.wish.ports
     path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
-    found = (await context.get(path, ListWire[on_demand.PolicyWire])).items or []
+    found = (await context.get(path, ListSchema[on_demand.PolicySchema])).items or []
     words = " and ".join(map(str, ports))
     about = [each for each in found if _selects_launch(each)]
     if not about:
@@ -479,7 +481,7 @@ async def check_network_policies(context: CheckContext) -> CheckVerdict:
     return fail(text, f"They block traffic {', '.join(shut)}: pods cannot meet.")
 
 
-def _selects_launch(policy: on_demand.PolicyWire) -> bool:
+def _selects_launch(policy: on_demand.PolicySchema) -> bool:
     """Whether a policy selects the pods of a launch; an unclear selector counts as yes."""
     selector = policy.spec.pod_selector if policy.spec else None
     labels = (selector.match_labels if selector else None) or {}
@@ -487,7 +489,7 @@ def _selects_launch(policy: on_demand.PolicyWire) -> bool:
     return not labels or bool(expressions) or any(key in _CHART_LABELS for key in labels)
 
 
-def _is_port_open(policies: list[on_demand.PolicyWire], port: int, way: str) -> bool:
+def _is_port_open(policies: list[on_demand.PolicySchema], port: int, way: str) -> bool:
     """Whether a port is open between pods of the namespace; policies are additive."""
     kind = "Ingress" if way == "into" else "Egress"
     about = [each.spec for each in policies if each.spec and kind in (each.spec.policy_types or ["Ingress"])]
@@ -497,7 +499,7 @@ def _is_port_open(policies: list[on_demand.PolicyWire], port: int, way: str) -> 
     return any(_allows_port(rule, port, kind, policies[0].metadata.namespace or "") for rule in rules)
 
 
-def _allows_port(rule: on_demand.RuleWire, port: int, kind: str, namespace: str) -> bool:
+def _allows_port(rule: on_demand.RuleSchema, port: int, kind: str, namespace: str) -> bool:
     peers = rule.from_ if kind == "Ingress" else rule.to
     if peers and not any(_includes_namespace(each, namespace) for each in peers):
         return False
@@ -508,7 +510,7 @@ def _allows_port(rule: on_demand.RuleWire, port: int, kind: str, namespace: str)
     )
 
 
-def _includes_namespace(peer: on_demand.PeerWire, namespace: str) -> bool:
+def _includes_namespace(peer: on_demand.PeerSchema, namespace: str) -> bool:
     if peer.ip_block is not None:
         return peer.ip_block.get("cidr") in _ALL_PODS and not peer.ip_block.get("except")
     spaces = peer.namespace_selector

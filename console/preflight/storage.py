@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from console.errors import ApiDisabled, ConsoleError, NotFound
 from console.google.clusters import is_older
-from console.kube.objects.meta import ObjectWire, annotations_of
-from console.kube.objects.on_demand import ClaimWire, WorkloadControllerWire
+from console.kube.objects.meta import ObjectSchema, annotations_of
+from console.kube.objects.on_demand import ClaimSchema, WorkloadControllerSchema
 from console.preflight.check import (
     CheckContext,
     CheckVerdict,
@@ -87,7 +87,7 @@ _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
 async def _check_csi_driver(context: CheckContext, name: str, need: Need) -> CheckVerdict:
-    if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", ObjectWire):
+    if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", ObjectSchema):
         return ok(f"CSIDriver {name} is there.")
     return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.")
 
@@ -140,7 +140,7 @@ async def check_fuse_on_host(context: CheckContext) -> CheckVerdict:
     if need is Need.NO:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
     agent = await context.find(
-        "/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", WorkloadControllerWire
+        "/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", WorkloadControllerSchema
     )
     if agent is None:
         return missing_verdict(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
@@ -219,7 +219,7 @@ async def check_bucket_access(context: CheckContext) -> CheckVerdict:
         return skip("No bucket was named." if not context.wish.recipe else "The launch mounts no bucket.")
     acts_as, who = "", f"{context.wish.namespace}/{context.wish.account}"
     try:
-        account = await context.find(service_account_path(context), ObjectWire)
+        account = await context.find(service_account_path(context), ObjectSchema)
         acts_as = annotations_of(account.metadata).get(_IMPERSONATION_ANNOTATION, "") if account else ""
         there = ok(f"ServiceAccount {who} is there{f'; its pods act as {acts_as}' if acts_as else ''}.")
         if account is None:
@@ -299,7 +299,7 @@ class _PrincipalNames:
 async def _check_claim(context: CheckContext, claim: str) -> CheckVerdict:
     namespace = context.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(claim, safe='')}"
-    found = await context.find(path, ClaimWire)
+    found = await context.find(path, ClaimSchema)
     if found is None:
         return fail(f"There is no claim {claim} in {namespace}.", "Pods that mount it wait forever.")
     phase = (found.status.phase if found.status else None) or "Pending"

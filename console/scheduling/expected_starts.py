@@ -208,7 +208,10 @@ class _StartSimulation:
     def _why_unknown(self, workload: SnapshotWorkload, first: list[Key]) -> str:
         if endless := self._endless_before(workload):
             verdicts = [self._open_ends.get(each.job_uid, "") for each in endless]
-            named = [job_name(each) + f" ({told})" * bool(told) for each, told in zip(endless, verdicts, strict=True)]
+            named = [
+                job_name(each) + f" ({verdict})" * bool(verdict)
+                for each, verdict in zip(endless, verdicts, strict=True)
+            ]
             more = f" and {len(endless) - _NAMED} more" if len(endless) > _NAMED else ""
             who, one = f"{', '.join(named[:_NAMED])}{more}", len(endless) == 1
             if any(verdicts):  # what is stalled or kept does not run

@@ -228,7 +228,7 @@ def _compared_with_message(answer: Why, message: KueueMessage, workload: Workloa
         return replace(answer, agrees=True)
     repeated = [each.last for each in fleet.events_by_object.get(workload.uid, ()) if message.text in each.message]
     reserved = condition(workload.conditions, "QuotaReserved")
-    return replace(answer, differs=True, said_at=max(repeated, default=reserved.since if reserved else 0.0))
+    return replace(answer, differs=True, reported_at=max(repeated, default=reserved.since if reserved else 0.0))
 
 
 def _strictly_behind(workload: Workload, fleet: Fleet, message: KueueMessage, draft: Why) -> Why | None:

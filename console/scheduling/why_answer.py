@@ -105,7 +105,7 @@ class Why(Struct, frozen=True):
     category: Category
     api_text: str = ""  # the controller's own message
     agrees: bool = False  # whether that message tells the same as the sentence, so that it adds nothing
-    said_at: float = 0.0
+    reported_at: float = 0.0
     """When the controller said it, where the sentence, by the cluster as it is now, tells otherwise; 0.0: not known."""
     differs: bool = False  # whether the sentence tells otherwise than that message, which is of some time ago
     next: str = ""  # what to do about it, where that is known; a sentence without its end

@@ -89,7 +89,7 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
 
     outputs = await session.container_exec.run_in_ranks(
         ranks, options.argv, container=options.container, at_once=options.at_once, limit=options.limit or 60.0,
-        heard=lines.add if by_line else lambda *_: None, ended=ended,
+        on_output=lines.add if by_line else lambda *_: None, ended=ended,
     )  # fmt: skip
     show_progress("")
     if options.json:
@@ -107,12 +107,12 @@ def show_group(group: OutputGroup, *, bold: bool) -> None:
     ink = ";31" if group.code else ";33" if group.differs else ""
     before, after = (f"\x1b[1{ink}m", "\x1b[0m") if bold else ("", "")
     write_to_terminal(sys.stdout, f"{before}{for_terminal(f'{mark}{title}')}:{after}")
-    if "\n" in group.said:
+    if "\n" in group.output:
         print_line()
-        for line in group.said.splitlines():
+        for line in group.output.splitlines():
             print_line(f"  {line}")
     else:
-        print_line(f" {group.said or '(no output)'}")
+        print_line(f" {group.output or '(no output)'}")
 
 
 class RankOutputPrinter:
@@ -238,7 +238,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
         pod = running_pod(rank, options.job, "no test can run in it")
         reading, printer = LogResults(load_own_formats()), ResultsPrinter(print_line)
 
-        def heard(channel: int, data: bytes) -> None:
+        def on_output(channel: int, data: bytes) -> None:
             if channel == 2:
                 for line in data.decode(errors="replace").splitlines():
                     warn(line)
@@ -249,7 +249,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
         if not options.json:
             warn(f"all_reduce_perf on the GPUs of pod {rank.number}, beside what runs there")
         await session.container_exec.run_quick_nccl_test(
-            pod, test, heard=heard, container=container_of(pod, options.container), limit=options.limit
+            pod, test, on_output=on_output, container=container_of(pod, options.container), limit=options.limit
         )
     reading.close()
     if options.json:

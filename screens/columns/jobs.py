@@ -42,7 +42,7 @@ class JobLine:
     job_progress: JobProgress | None = None  # what its log said last; None: nothing is known
     alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
     late: str = ""  # that its next step is late, if somebody hears its steps
-    heard: bool = False  # whether somebody does
+    followed: bool = False  # whether somebody follows its steps
     verdict: str = ""  # for whom its ranks wait, if it is late and was inspected
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
     owner: str = ""  # who launched it; "you" for whoever looks
@@ -67,7 +67,7 @@ class JobLine:
         found = self.slow_rank
         slow = slow_rank_words(found, self.fleet.at) if found is not None else ""
         return job_health(
-            self.jobset, self.fleet, alarms=self.alarms, late=self.late, unknown=self.unknown, heard=self.heard,
+            self.jobset, self.fleet, alarms=self.alarms, late=self.late, unknown=self.unknown, followed=self.followed,
             job_progress=self.job_progress, faults=self.faults, verdict=self.verdict, slow=slow,
             is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
         )  # fmt: skip

@@ -37,9 +37,9 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     alarms = session.alarms
     active = alarms.active_alarms(*key)
     saves = bool(active) and bool(session.has_checkpoint(jobset))
-    late, heard = alarms.late_text(*key), alarms.follows_steps(*key)
+    late, followed = alarms.late_text(*key), alarms.follows_steps(*key)
     unknown = alarms.unknown_text(*key)
-    return replace(line, alarms=active, has_checkpoint=saves, late=late, unknown=unknown, heard=heard)
+    return replace(line, alarms=active, has_checkpoint=saves, late=late, unknown=unknown, followed=followed)
 
 
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def group_lines(group: OutputGroup) -> list[str]:
     glyph = "✗" if group.code else "≠" if group.differs else "●"
     ended = f", exit code {group.code}" if group.code else ""
-    lines = group.said.splitlines()
+    lines = group.output.splitlines()
     if len(lines) <= 1:
         return [f"{RULE}{glyph} {group.description}{ended}: {lines[0] if lines else '(no output)'}"]
     return [f"{RULE}{glyph} {group.description}{ended}", *(f"   {line}" for line in lines)]
@@ -210,7 +210,7 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     node = screen.app.fleet.nodes.get(("", pod.node))
 
     async def perform(take: Callable[[MeasuredTest], None], complain: Callable[[str], None]) -> None:
-        def heard(channel: int, data: bytes) -> None:
+        def on_output(channel: int, data: bytes) -> None:
             if channel == 2:
                 complain(data.decode(errors="replace"))
 
@@ -219,7 +219,9 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
             job, space, number = jobset.name, jobset.namespace, rank.number
             take(MeasuredTest(test, job, space, rank=number, at=CLOCK.now(), nodes=nodes, accelerator=accelerator))
 
-        await screen.session.container_exec.run_quick_nccl_test(pod, test, heard=heard, grown=grown, limit=120.0)
+        await screen.session.container_exec.run_quick_nccl_test(
+            pod, test, on_output=on_output, grown=grown, limit=120.0
+        )
 
     title = f"NCCL test in pod {rank.number} of {jobset.name}"
     await screen.app.push_screen_wait(QuickNccl(title, f"{test.first} to {test.last}", perform))

@@ -119,7 +119,7 @@ def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) 
 class PodCell:
     number: int
     glyph: Span
-    heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
+    last_line_at: float = 0.0  # when it printed its last line; 0.0 if that is not known
     behind: int = 0  # steps behind the leading pod rank
     late: Span | None = None  # of a pod with a slow rank: for what share of the step the others wait for that
 
@@ -129,9 +129,9 @@ class PodCell:
             return Span("▼", "bad")
         if self.late is not None and self.glyph.ink == "ok":
             return self.late
-        if self.glyph.ink != "ok" or not self.heard:
+        if self.glyph.ink != "ok" or not self.last_line_at:
             return self.glyph
-        quiet = now - self.heard
+        quiet = now - self.last_line_at
         return Span(self.glyph.text, next(ink for limit, ink in FRESH if quiet < limit))
 
 
@@ -362,12 +362,16 @@ class RanksTab(JobTab):
 
     def _show_cells(self, line: JobLine) -> None:
         pulse = self._pulse
-        heard, behind = (pulse.heard, pulse.steps_behind) if pulse else ({}, lambda rank: 0)
+        last_lines, behind = (pulse.last_line_at, pulse.steps_behind) if pulse else ({}, lambda rank: 0)
         slow = sorted(_slow_ranks(line), key=lambda late: late.share)
         late = {each.pod_index: late_mark(each) for each in slow}  # of several in a pod the last, which is the worst
         self.matrix.cells = tuple(
             PodCell(
-                rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number), late.get(rank.number)
+                rank.number,
+                rank_glyph(rank),
+                last_lines.get(rank.number, 0.0),
+                behind(rank.number),
+                late.get(rank.number),
             )
             for rank in line.ranks
         )

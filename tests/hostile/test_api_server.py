@@ -23,7 +23,7 @@ from console.kube.backoff import Backoff
 from console.kube.client import Client
 from console.kube.kinds import KindReader
 from console.kube.kubeconfig import load
-from console.kube.objects.pod import PodWire, parse_pod
+from console.kube.objects.pod import PodSchema, parse_pod
 from console.kube.raw_connection import open_connection
 from console.kube.target import User
 from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsable, follow
@@ -36,7 +36,7 @@ PATH = "/api/v1/pods"
 
 def pods(client: Client) -> AsyncGenerator[Change, None]:
     """The changes of all pods."""
-    return follow(HttpSource(client, PATH, "pods"), KindReader(PodWire, parse_pod), Backoff(first=0))
+    return follow(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
 
 
 MEMORY = 300 << 20
@@ -244,7 +244,7 @@ async def test_one_bad_line_of_a_watch_costs_no_more_than_itself(attack: str) ->
         async with (
             limited(),
             aclosing(
-                follow(HttpSource(client, PATH, "pods"), KindReader(PodWire, parse_pod), Backoff(first=0))
+                follow(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
             ) as changes,
         ):
             async for change in changes:
@@ -278,7 +278,7 @@ async def test_a_line_of_a_watch_without_end_is_given_up() -> None:
         async with (
             limited(),
             aclosing(
-                follow(HttpSource(client, PATH, "pods"), KindReader(PodWire, parse_pod), Backoff(first=0))
+                follow(HttpSource(client, PATH, "pods"), KindReader(PodSchema, parse_pod), Backoff(first=0))
             ) as changes,
         ):
             async for change in changes:

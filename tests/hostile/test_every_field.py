@@ -106,7 +106,7 @@ def is_readable(kind: Kind, item: Any) -> bool:
 @cache
 def clean_objects(kind: Kind) -> tuple[dict[str, Any], ...]:
     """The recorded objects of a kind and one that is made up, with all fields."""
-    full = filled(types.type_info(kind.reader._wire))
+    full = filled(types.type_info(kind.reader._schema))
     paths = sorted(API.glob(f"{kind.plural}*.json"))[-1:]
     recorded = [each for path in paths for each in json.loads(path.read_text())["items"]]
     named = {"metadata": {"name": f"a-{kind.plural}", "namespace": "default", "uid": f"uid-{kind.plural}"}}
@@ -153,7 +153,7 @@ def fields_of(of: types.Type, keys: Keys = ()) -> Iterator[Keys]:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.plural))
 def test_every_text_that_is_read_is_attacked(kind: Kind) -> None:
     """No field of the readers' types is missing; what must not be any text is told by the type's reader."""
-    wanted = set(fields_of(types.type_info(kind.reader._wire)))
+    wanted = set(fields_of(types.type_info(kind.reader._schema)))
     assert len(wanted) > 10
     made = clean_objects(kind)[-1]
     assert wanted <= set(texts_in(made))

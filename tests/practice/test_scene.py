@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from console.kube.objects.jobset import JobSetWire, parse_jobset
+from console.kube.objects.jobset import JobSetSchema, parse_jobset
 from console.kube.watched_cluster import WatchedCluster
 from console.launch.install import ChartCatalog, Launcher
 from console.launch.releases import Releases
@@ -76,7 +76,7 @@ def test_every_state_a_job_can_be_in(scene: World) -> None:
 def test_a_job_tells_what_would_launch_it_again(
     scene: World, name: str, recipe: str, values: dict[str, object]
 ) -> None:
-    found = parse_jobset(msgspec.convert(jobset(scene, name), JobSetWire))
+    found = parse_jobset(msgspec.convert(jobset(scene, name), JobSetSchema))
     launcher = cast("Launcher", SimpleNamespace(catalogue=ChartCatalog.from_chart()))
     plan = Releases(cast("WatchedCluster", None), lambda: launcher).plan_of_job(found)
     assert (plan.recipe, plan.name, plan.namespace) == (recipe, name, "default")

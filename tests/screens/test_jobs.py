@@ -470,7 +470,7 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
         screen = await to_job(app, pilot, "big")
         matrix = screen.query_one(PodMatrix)
         await until(pilot, lambda: any(cell.behind for cell in matrix.cells))
-        await until(pilot, lambda: all(cell.heard for cell in matrix.cells))
+        await until(pilot, lambda: all(cell.last_line_at for cell in matrix.cells))
         marks = [cell.run(time.time()) for cell in matrix.cells]
         assert (marks[7].text, matrix.cells[7].behind) == ("▼", 49)
         assert marks[9].ink == "faint"

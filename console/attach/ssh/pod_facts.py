@@ -17,7 +17,7 @@ from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
 from console.kube.actions import pod_path
 from console.kube.kinds import reader_of
-from console.kube.objects.meta import ObjectWire, Wire
+from console.kube.objects.meta import ApiSchema, ObjectSchema
 from console.kube.objects.on_demand import read_object
 from console.kube.objects.pod import Pod
 
@@ -68,25 +68,25 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")  # as shadow-utils allows i
 _LONGEST_PATH = 4096
 
 
-class _Container(Wire):
+class _Container(ApiSchema):
     env: list[dict[str, Any]] | None = None
 
 
-class _Volume(Wire):
+class _Volume(ApiSchema):
     name: str | None = None
     secret: dict[str, Any] | None = None
 
 
-class _Spec(Wire):
+class _Spec(ApiSchema):
     containers: list[_Container] | None = None
     volumes: list[_Volume] | None = None
 
 
-class _PodWire(ObjectWire):
+class _PodSchema(ObjectSchema):
     spec: _Spec | None = None
 
 
-class _SecretWire(Wire):
+class _SecretSchema(ApiSchema):
     data: dict[str, str] | None = None
 
 
@@ -103,7 +103,7 @@ async def read_pod_facts(client: Client, namespace: str, pod: str) -> PodFacts:
     """Fetch the pod's facts; raises NotFound and what requests raise."""
     body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
     found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
-    spec = read_object(body, _PodWire).spec or _Spec()
+    spec = read_object(body, _PodSchema).spec or _Spec()
     secrets = [each.secret.get("secretName") for each in spec.volumes or () if each.secret and each.name == "ssh"]
     variables = (spec.containers[0].env if spec.containers else None) or ()
     given = next((each.get("value") for each in variables if each.get("name") == "SSH_PUBLIC_KEY"), None)
@@ -126,7 +126,7 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
     except (NotFound, NotAllowed):
         return ()  # an account that may run commands in the pod can read the key there
     try:
-        data = msgspec.json.decode(body, type=_SecretWire).data or {}
+        data = msgspec.json.decode(body, type=_SecretSchema).data or {}
     except UNREADABLE:
         raise Unreadable(f"The Secret {secret} cannot be read.") from None
     public = public_key_of(data.get("host_key", ""))

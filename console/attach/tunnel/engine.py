@@ -264,7 +264,9 @@ class PortForwarder:
         return await self._poll_until(address, lambda: self.poll_pod(address), limit, say)
 
     async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:
-        return await self._with_new_connection(lambda wire: locate(wire, self.login, address), f"find {address}")
+        return await self._with_new_connection(
+            lambda connection: locate(connection, self.login, address), f"find {address}"
+        )
 
     async def open_pipe(
         self,
@@ -281,7 +283,7 @@ class PortForwarder:
             nonlocal gone
             try:
                 return await self._with_new_connection(
-                    lambda wire: self._open_pipe(wire, address, port), f"reach port {port} of {address}"
+                    lambda connection: self._open_pipe(connection, address, port), f"reach port {port} of {address}"
                 )
             except JobEnded:
                 raise
@@ -348,21 +350,21 @@ class PortForwarder:
         return found
 
     async def _open_pipe(
-        self, wire: RawConnection, address: RankAddress | LivePod, port: int
+        self, connection: RawConnection, address: RankAddress | LivePod, port: int
     ) -> tuple[Pipe, LivePod] | PodPending:
-        found = address if isinstance(address, LivePod) else await locate(wire, self.login, address)
+        found = address if isinstance(address, LivePod) else await locate(connection, self.login, address)
         if isinstance(found, PodPending):
             return found
-        return await open_pipe(wire, self.login, found.namespace, found.pod, port), found
+        return await open_pipe(connection, self.login, found.namespace, found.pod, port), found
 
     async def _with_new_connection(self, work: Callable[[RawConnection], Awaitable[T]], doing: str) -> T:
         """Do the work over a new connection; retried after renewing the login or switching the protocol."""
         renewed = False
         while True:
             try:
-                async with open_connection(self.login, doing) as wire:
-                    return await work(wire)
+                async with open_connection(self.login, doing) as connection:
+                    return await work(connection)
             except NotLoggedIn as error:
-                if error.status != _UNAUTHORIZED or renewed or not await self.login.renew(wire.refused):
+                if error.status != _UNAUTHORIZED or renewed or not await self.login.renew(connection.refused):
                     raise
                 renewed = True

@@ -60,9 +60,9 @@ class GoogleSession:
         return cls(project=project or "", credentials=credentials)
 
     @classmethod
-    def from_practice(cls, told: Mapping[str, str]) -> GoogleSession:
+    def from_practice(cls, settings: Mapping[str, str]) -> GoogleSession:
         """A session with the Google services of the practice cluster, at the endpoints that it announced."""
-        return cls(told["grpc"], told["http"], told["token"], told["project"])
+        return cls(settings["grpc"], settings["http"], settings["token"], settings["project"])
 
     def client(self, kind: type[ClientT]) -> ClientT:
         """The asynchronous client of that class (a generated ...AsyncClient), created once."""
@@ -233,17 +233,17 @@ async def list_all(doing: str, pages: Awaitable[Any], parse: Callable[[Any], Ite
 def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
     from google.api_core import exceptions as api
 
-    said = _REQUEST.sub("", error.message or type(error).__name__).strip()[:MAX_SAID].rstrip(".")
-    text = f"Could not {doing}: {said}."
-    if _NO_LOGIN in said:
+    message = _REQUEST.sub("", error.message or type(error).__name__).strip()[:MAX_SAID].rstrip(".")
+    text = f"Could not {doing}: {message}."
+    if _NO_LOGIN in message:
         return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND)
     if isinstance(error, api.Forbidden):
-        if refused := quota_project_error(said, doing):
+        if refused := quota_project_error(message, doing):
             return refused
         if service := disabled_service(error):
             words = f"Could not {doing}: {service} is not enabled in the project."
             return ApiDisabled(words, format_enable_hint(service), service=service)
-        unknown = "may not exist" in said
+        unknown = "may not exist" in message
         hint = "Check the id of the project, or ask for a role in it." if unknown else "Ask for a role that allows it."
         return NotAllowed(text, hint, status=403, reason="Forbidden")
     kinds: tuple[tuple[type[GoogleAPICallError], type[Refused] | type[BadInput] | type[Unreachable], str], ...] = (
@@ -285,6 +285,8 @@ def disabled_service(error: GoogleAPICallError) -> str:
         named = (error.metadata or {}).get("service", "")
         if named:
             return str(named)
-    said = error.message or ""
-    found = _DISABLED.search(said) if "has not been used in project" in said or "it is disabled" in said else None
+    message = error.message or ""
+    found = (
+        _DISABLED.search(message) if "has not been used in project" in message or "it is disabled" in message else None
+    )
     return found[1] if found else ""

@@ -78,9 +78,9 @@ def _list_items(reach: GoogleSession, path: str, doing: str) -> list[dict[str, A
     with authorized_session(reach) as session:
         for _ in range(_PAGES):
             params = {"maxResults": "500", **({"pageToken": token} if token else {})}
-            told = get_json(session, reach, path, doing, params)
-            items += told.get("items", ())
-            token = str(told.get("nextPageToken", ""))
+            page = get_json(session, reach, path, doing, params)
+            items += page.get("items", ())
+            token = str(page.get("nextPageToken", ""))
             if not token:
                 break
     return items
@@ -103,8 +103,8 @@ def get_json(
     except GoogleAuthError as error:
         raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND) from error
     if answer.ok:
-        told: dict[str, Any] = answer.json()
-        return told
+        body: dict[str, Any] = answer.json()
+        return body
     if answer.status_code == 403 and (refused := quota_project_error(answer.text, doing)):
         raise refused
     if "SERVICE_DISABLED" in answer.text:
@@ -163,11 +163,13 @@ def _read_group(reach: GoogleSession, url: str) -> InstanceGroup:
         raise ValueError("an instance group of a host that is not Google's")
     address = url.removeprefix(_GROUPS_API) if reach.practice_http else url
     with authorized_session(reach) as session:
-        told = get_json(session, reach, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer")
-    doing = told.get("currentActions", {})
+        answer = get_json(
+            session, reach, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer"
+        )
+    doing = answer.get("currentActions", {})
     mended = ("recreating", "restarting", "refreshing", "verifying")
     return InstanceGroup(
-        int(told.get("targetSize", 0)),
+        int(answer.get("targetSize", 0)),
         int(doing.get("creating", 0)) + int(doing.get("creatingWithoutRetries", 0)),
         sum(int(doing.get(each, 0)) for each in mended),
     )

@@ -115,7 +115,7 @@ def _enabled_addon_config(addon: str) -> api.AddonsConfig:
 def parse_cluster(project: str, found: api.Cluster) -> GkeCluster:
     ends = found.control_plane_endpoints_config
     dns, ip = ends.dns_endpoint_config, ends.ip_endpoints_config
-    told = "ip_endpoints_config" in ends  # older clusters say it only in their private_cluster_config
+    has_ip_endpoints = "ip_endpoints_config" in ends  # older clusters say it only in their private_cluster_config
     return GkeCluster(
         project=project,
         location=found.location,
@@ -123,9 +123,9 @@ def parse_cluster(project: str, found: api.Cluster) -> GkeCluster:
         status=name_of(found.status),
         message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
         version=found.current_master_version,
-        endpoint=found.endpoint if ip.enabled or not told else "",
+        endpoint=found.endpoint if ip.enabled or not has_ip_endpoints else "",
         private=found.private_cluster_config.enable_private_endpoint
-        or (told and ip.enabled and not ip.enable_public_endpoint),
+        or (has_ip_endpoints and ip.enabled and not ip.enable_public_endpoint),
         dns_endpoint=dns.endpoint if dns.allow_external_traffic else "",
         authority=found.master_auth.cluster_ca_certificate,
         regional=found.location.count("-") == 1,
@@ -204,21 +204,21 @@ def parse_operation(project: str, found: api.Operation) -> GkeOperation:
 
 
 def _format_maintenance(window: Any) -> str:
-    said = []
+    parts = []
     if window.daily_maintenance_window.start_time:
-        said.append(f"daily from {window.daily_maintenance_window.start_time} UTC")
+        parts.append(f"daily from {window.daily_maintenance_window.start_time} UTC")
     if window.recurring_window.recurrence:
         inside = window.recurring_window.window
-        said.append(
+        parts.append(
             format_maintenance_window(
                 window.recurring_window.recurrence, seconds_of(inside.start_time), seconds_of(inside.end_time)
             )
         )
-    said += [
+    parts += [
         format_maintenance_exclusion(name, seconds_of(each.start_time), seconds_of(each.end_time))
         for name, each in sorted(window.maintenance_exclusions.items())
     ]
-    return "; ".join(said)
+    return "; ".join(parts)
 
 
 def _parse_time(text: str) -> float:

@@ -51,9 +51,9 @@ class Endpoint:
 
         session = client._http
         base = client._connection.get_api_base_url_for_mtls().rstrip("/")
-        told = session.merge_environment_settings(base, {}, None, None, None)
-        verify = DEFAULT_CA_BUNDLE_PATH if told["verify"] is True else told["verify"] or ""
-        proxies = told["proxies"]
+        settings = session.merge_environment_settings(base, {}, None, None, None)
+        verify = DEFAULT_CA_BUNDLE_PATH if settings["verify"] is True else settings["verify"] or ""
+        proxies = settings["proxies"]
         proxy = proxies.get(base.partition(":")[0]) or proxies.get("all") or ""
         own = default_client_cert_source()() if session.is_mtls else None  # type: ignore[no-untyped-call]
         return Endpoint(base, verify, proxy, own)
@@ -213,7 +213,7 @@ def _refusal(status: int, body: bytes, doing: str) -> ConsoleError:
     """The error for an answer that says why not, as JSON, XML or text."""
     text = body.decode(errors="replace")
     try:
-        said = str(json.loads(text)["error"]["message"])
+        message = str(json.loads(text)["error"]["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        said = " ".join(_TAG.sub(" ", text[:2000]).split())[:300]
-    return google_error(from_http_status(status, said or "unknown error"), doing)  # type: ignore[no-untyped-call]
+        message = " ".join(_TAG.sub(" ", text[:2000]).split())[:300]
+    return google_error(from_http_status(status, message or "unknown error"), doing)  # type: ignore[no-untyped-call]

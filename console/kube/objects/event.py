@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from console.kube.objects.meta import ObjectWire, OwnerWire, Wire, intern_text, parse_time
+from console.kube.objects.meta import ApiSchema, ObjectSchema, OwnerSchema, intern_text, parse_time
 
 
 class Event(Struct, frozen=True):
@@ -23,13 +23,13 @@ class Event(Struct, frozen=True):
     last: float = 0.0
 
 
-class SeriesWire(Wire):
+class SeriesSchema(ApiSchema):
     count: int | None = None
     last_observed_time: str | None = None
 
 
-class EventWire(ObjectWire):
-    involved_object: OwnerWire | None = None
+class EventSchema(ObjectSchema):
+    involved_object: OwnerSchema | None = None
     type: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -37,27 +37,27 @@ class EventWire(ObjectWire):
     first_timestamp: str | None = None
     last_timestamp: str | None = None
     event_time: str | None = None
-    series: SeriesWire | None = None
+    series: SeriesSchema | None = None
 
 
 MAX_OF_MESSAGE = 4096  # characters that are kept; events.k8s.io allows 1,024
 
 
-def parse_event(wire: EventWire) -> Event:
+def parse_event(item: EventSchema) -> Event:
     """Build an Event; the creation time stands in for a missing event time."""
-    meta, about, series = wire.metadata, wire.involved_object or OwnerWire(), wire.series or SeriesWire()
-    first = parse_time(wire.first_timestamp) or parse_time(wire.event_time) or parse_time(meta.creation_timestamp)
-    message = wire.message or ""
+    meta, about, series = item.metadata, item.involved_object or OwnerSchema(), item.series or SeriesSchema()
+    first = parse_time(item.first_timestamp) or parse_time(item.event_time) or parse_time(meta.creation_timestamp)
+    message = item.message or ""
     return Event(
         namespace=intern_text(meta.namespace),
         name=meta.name or "",
         kind=intern_text(about.kind),
         object_name=intern_text(about.name),
         object_uid=intern_text(about.uid),
-        type=intern_text(wire.type) or "Normal",
-        reason=intern_text(wire.reason),
+        type=intern_text(item.type) or "Normal",
+        reason=intern_text(item.reason),
         message=message if len(message) <= MAX_OF_MESSAGE else f"{message[:MAX_OF_MESSAGE]}…",
-        count=series.count or wire.count or 1,
+        count=series.count or item.count or 1,
         first=first,
-        last=parse_time(series.last_observed_time) or parse_time(wire.last_timestamp) or first,
+        last=parse_time(series.last_observed_time) or parse_time(item.last_timestamp) or first,
     )

@@ -16,12 +16,12 @@ from console.kube.objects.meta import (
     KUEUE,
     OURS,
     OWNER,
+    ApiSchema,
     Condition,
-    ConditionWire,
+    ConditionSchema,
     Meta,
     NamespacedObject,
-    ObjectWire,
-    Wire,
+    ObjectSchema,
     annotations_of,
     condition,
     conditions_of,
@@ -32,7 +32,7 @@ from console.kube.objects.meta import (
     namespaced_identity_of,
     parse_time,
 )
-from console.kube.objects.pod import ContainerSpecWire, PodSpecWire, gpus_of
+from console.kube.objects.pod import ContainerSpecSchema, PodSpecSchema, gpus_of
 
 
 class JobState(StrEnum):
@@ -169,115 +169,115 @@ class JobSet(NamespacedObject, frozen=True):
         return JobState.RESTARTING if self.restarts else JobState.STARTING
 
 
-class MountWire(Wire):
+class MountSchema(ApiSchema):
     name: str | None = None
     mount_path: str | None = None
 
 
-class MountingContainerWire(ContainerSpecWire):
-    volume_mounts: list[MountWire] | None = None
+class MountingContainerSchema(ContainerSpecSchema):
+    volume_mounts: list[MountSchema] | None = None
 
 
-class CsiWire(Wire):
+class CsiSchema(ApiSchema):
     driver: str | None = None
 
 
-class HostPathWire(Wire):
+class HostPathSchema(ApiSchema):
     path: str | None = None
 
 
-class VolumeWire(Wire):
+class VolumeSchema(ApiSchema):
     """A volume, with what of its kind matters here."""
 
     name: str | None = None
-    empty_dir: Wire | None = None
-    ephemeral: Wire | None = None
-    config_map: Wire | None = None
-    secret: Wire | None = None
-    projected: Wire | None = None
-    downward_api: Wire | None = msgspec.field(default=None, name="downwardAPI")
-    persistent_volume_claim: Wire | None = None
-    nfs: Wire | None = None
-    csi: CsiWire | None = None
-    host_path: HostPathWire | None = None
+    empty_dir: ApiSchema | None = None
+    ephemeral: ApiSchema | None = None
+    config_map: ApiSchema | None = None
+    secret: ApiSchema | None = None
+    projected: ApiSchema | None = None
+    downward_api: ApiSchema | None = msgspec.field(default=None, name="downwardAPI")
+    persistent_volume_claim: ApiSchema | None = None
+    nfs: ApiSchema | None = None
+    csi: CsiSchema | None = None
+    host_path: HostPathSchema | None = None
 
 
-class MountingSpecWire(PodSpecWire):
-    containers: list[MountingContainerWire] | None = None  # type: ignore[assignment]
-    volumes: list[VolumeWire] | None = None
+class MountingSpecSchema(PodSpecSchema):
+    containers: list[MountingContainerSchema] | None = None  # type: ignore[assignment]
+    volumes: list[VolumeSchema] | None = None
 
 
-class MountingTemplateWire(Wire):
-    spec: MountingSpecWire | None = None
+class MountingTemplateSchema(ApiSchema):
+    spec: MountingSpecSchema | None = None
 
 
-class JobSpecWire(Wire):
+class JobSpecSchema(ApiSchema):
     parallelism: int | None = None
     active_deadline_seconds: int | None = None
-    template: MountingTemplateWire | None = None
+    template: MountingTemplateSchema | None = None
 
 
-class JobWire(ObjectWire):
-    spec: JobSpecWire | None = None
+class JobSchema(ObjectSchema):
+    spec: JobSpecSchema | None = None
 
 
-def parse_job(wire: JobWire) -> Job:
+def parse_job(item: JobSchema) -> Job:
     return Job(
-        **namespaced_identity_of(wire.metadata),
-        jobset_uid=intern_text(labels_of(wire.metadata).get(JOBSET + "jobset-uid")),
-        time_limit=wire.spec.active_deadline_seconds if wire.spec else None,
+        **namespaced_identity_of(item.metadata),
+        jobset_uid=intern_text(labels_of(item.metadata).get(JOBSET + "jobset-uid")),
+        time_limit=item.spec.active_deadline_seconds if item.spec else None,
     )
 
 
-class JobTemplateWire(Wire):
-    spec: JobSpecWire | None = None
+class JobTemplateSchema(ApiSchema):
+    spec: JobSpecSchema | None = None
 
 
-class ReplicatedJobWire(Wire):
+class ReplicatedJobSchema(ApiSchema):
     name: str | None = None
     replicas: int | None = None
-    template: JobTemplateWire | None = None
+    template: JobTemplateSchema | None = None
 
 
-class FailurePolicyWire(Wire):
+class FailurePolicySchema(ApiSchema):
     max_restarts: int | None = None
 
 
-class JobSetSpecWire(Wire):
-    replicated_jobs: list[ReplicatedJobWire] | None = None
-    failure_policy: FailurePolicyWire | None = None
+class JobSetSpecSchema(ApiSchema):
+    replicated_jobs: list[ReplicatedJobSchema] | None = None
+    failure_policy: FailurePolicySchema | None = None
     suspend: bool | None = None
     ttl_seconds_after_finished: int | None = None
 
 
-class ReplicatedJobStatusWire(Wire):
+class ReplicatedJobStatusSchema(ApiSchema):
     name: str | None = None
     ready: int | None = None
     succeeded: int | None = None
 
 
-class JobSetStatusWire(Wire):
-    conditions: list[ConditionWire] | None = None
+class JobSetStatusSchema(ApiSchema):
+    conditions: list[ConditionSchema] | None = None
     restarts: int | None = None
     terminal_state: str | None = None
-    replicated_jobs_status: list[ReplicatedJobStatusWire] | None = None
+    replicated_jobs_status: list[ReplicatedJobStatusSchema] | None = None
 
 
-class JobSetWire(ObjectWire):
-    spec: JobSetSpecWire | None = None
-    status: JobSetStatusWire | None = None
+class JobSetSchema(ObjectSchema):
+    spec: JobSetSpecSchema | None = None
+    status: JobSetStatusSchema | None = None
 
 
-def _template(wire: ReplicatedJobWire) -> tuple[JobSpecWire, MountingTemplateWire]:
-    job = (wire.template.spec if wire.template else None) or JobSpecWire()
-    return job, job.template or MountingTemplateWire()
+def _template(item: ReplicatedJobSchema) -> tuple[JobSpecSchema, MountingTemplateSchema]:
+    job = (item.template.spec if item.template else None) or JobSpecSchema()
+    return job, job.template or MountingTemplateSchema()
 
 
 _BUCKETS = "gcsfuse.csi.storage.gke.io"  # the driver that mounts a bucket into a pod without a claim
 _OF_THE_SYSTEM = ("/home/kubernetes/bin", "/dev", "/sys", "/proc", "/usr", "/lib")  # of a node: no place for data
 
 
-def _stays(volume: VolumeWire | None) -> bool | None:
+def _stays(volume: VolumeSchema | None) -> bool | None:
     """Whether what is in a volume outlives the pod; not known of a folder of its node, which the next pod may not have.
 
     Nor of kinds that are not named here.
@@ -292,7 +292,7 @@ def _stays(volume: VolumeWire | None) -> bool | None:
     return False if any(each is not None for each in own) else None
 
 
-def _mounts(spec: MountingSpecWire | None) -> tuple[Mount, ...]:
+def _mounts(spec: MountingSpecSchema | None) -> tuple[Mount, ...]:
     if spec is None or not spec.containers:
         return ()
     volumes = {each.name: each for each in spec.volumes or ()}
@@ -300,11 +300,11 @@ def _mounts(spec: MountingSpecWire | None) -> tuple[Mount, ...]:
     return tuple(dict.fromkeys(Mount(each.mount_path or "", _stays(volumes.get(each.name))) for each in mounted))
 
 
-def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> ReplicatedJob:
-    job, template = _template(wire)
+def _group(item: ReplicatedJobSchema, status: ReplicatedJobStatusSchema) -> ReplicatedJob:
+    job, template = _template(item)
     return ReplicatedJob(
-        name=intern_text(wire.name),
-        replicas=1 if wire.replicas is None else wire.replicas,
+        name=intern_text(item.name),
+        replicas=1 if item.replicas is None else item.replicas,
         pods_per_job=1 if job.parallelism is None else job.parallelism,
         gpus_per_pod=gpus_of(template.spec),
         ready=status.ready or 0,
@@ -317,9 +317,9 @@ MAX_PODS = 20_000  # of a JobSet: each is listed, and a few bytes may ask for bi
 
 
 def _groups(
-    wires: list[ReplicatedJobWire], fields: dict[str | None, ReplicatedJobStatusWire]
+    item: list[ReplicatedJobSchema], fields: dict[str | None, ReplicatedJobStatusSchema]
 ) -> tuple[ReplicatedJob, ...]:
-    found = tuple(_group(each, fields.get(each.name) or ReplicatedJobStatusWire()) for each in wires)
+    found = tuple(_group(each, fields.get(each.name) or ReplicatedJobStatusSchema()) for each in item)
     if any(group.replicas > MAX_PODS for group in found) or sum(group.pods for group in found) > MAX_PODS:
         raise Unreadable(f"It asks for more than {MAX_PODS:,} pods, more than any cluster has machines for.")
     return found
@@ -333,15 +333,15 @@ def _release(meta: Meta) -> str:
     return labels.get("app.kubernetes.io/instance", "")
 
 
-def _priority_class(labels_class: str | None, groups: list[ReplicatedJobWire]) -> str:
+def _priority_class(labels_class: str | None, groups: list[ReplicatedJobSchema]) -> str:
     """Kueue's priority class label, else the priority class of the pods."""
     specs = (_template(each)[1].spec for each in groups)
     return labels_class or next((each.priority_class_name for each in specs if each and each.priority_class_name), "")
 
 
-def parse_jobset(wire: JobSetWire) -> JobSet:
-    meta, spec, status = wire.metadata, wire.spec or JobSetSpecWire(), wire.status or JobSetStatusWire()
-    labels, wires = labels_of(meta), spec.replicated_jobs or []
+def parse_jobset(item: JobSetSchema) -> JobSet:
+    meta, spec, status = item.metadata, item.spec or JobSetSpecSchema(), item.status or JobSetStatusSchema()
+    labels, groups = labels_of(meta), spec.replicated_jobs or []
     by_name = {each.name: each for each in status.replicated_jobs_status or ()}
     return JobSet(
         **namespaced_identity_of(meta),
@@ -350,7 +350,7 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
         release=_release(meta),
         owner=intern_text(launched_by(labels, annotations_of(meta))),
         owner_labelled=OWNER in labels,
-        priority_class=intern_text(_priority_class(labels.get(KUEUE + "priority-class"), wires)),
+        priority_class=intern_text(_priority_class(labels.get(KUEUE + "priority-class"), groups)),
         suspended=bool(spec.suspend),
         deleting_since=parse_time(meta.deletion_timestamp),
         restarts=status.restarts or 0,
@@ -358,11 +358,11 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
         ttl=spec.ttl_seconds_after_finished,
         terminal_state=status.terminal_state or "",
         conditions=conditions_of(status.conditions),
-        groups=_groups(wires, by_name),
+        groups=_groups(groups, by_name),
     )
 
 
 PARSERS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
-    "jobsets": (JobSetWire, parse_jobset),
-    "jobs": (JobWire, parse_job),
+    "jobsets": (JobSetSchema, parse_jobset),
+    "jobs": (JobSchema, parse_job),
 }

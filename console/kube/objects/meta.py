@@ -106,21 +106,21 @@ KUEUE = "kueue.x-k8s.io/"
 OURS = "a4.console/"
 
 
-class Wire(msgspec.Struct, rename="camel", gc=False):
+class ApiSchema(msgspec.Struct, rename="camel", gc=False):
     """An API object, or a part of one, with the fields that are used; fields that are missing or null are None."""
 
 
-class OwnerWire(Wire):
+class OwnerSchema(ApiSchema):
     kind: str | None = None
     name: str | None = None
     uid: str | None = None
     controller: bool | None = None
 
 
-_NO_OWNER = OwnerWire()
+_NO_OWNER = OwnerSchema()
 
 
-class Meta(Wire):
+class Meta(ApiSchema):
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
@@ -129,10 +129,10 @@ class Meta(Wire):
     resource_version: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owner_references: list[OwnerWire] | None = None
+    owner_references: list[OwnerSchema] | None = None
 
 
-class ConditionWire(Wire):
+class ConditionSchema(ApiSchema):
     """An entry of status.conditions; core kinds and CRDs use the same fields."""
 
     type: str | None = None
@@ -142,7 +142,7 @@ class ConditionWire(Wire):
     last_transition_time: str | None = None
 
 
-class ObjectWire(Wire):
+class ObjectSchema(ApiSchema):
     """The base of every kind's wire type."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
@@ -171,7 +171,7 @@ def annotations_of(meta: Meta) -> Mapping[str, str]:
     return meta.annotations or {}
 
 
-def controller_of(meta: Meta) -> OwnerWire:
+def controller_of(meta: Meta) -> OwnerSchema:
     """The controlling owner, else the first owner, else an empty one."""
     owners = meta.owner_references
     if not owners:
@@ -179,7 +179,7 @@ def controller_of(meta: Meta) -> OwnerWire:
     return owners[0] if owners[0].controller else next((each for each in owners if each.controller), owners[0])
 
 
-def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
+def conditions_of(item: list[ConditionSchema] | None) -> tuple[Condition, ...]:
     """Build the conditions; entries without a type are dropped."""
     return tuple(
         Condition(
@@ -189,7 +189,7 @@ def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
             message=each.message or "",
             since=parse_time(each.last_transition_time),
         )
-        for each in wires or ()
+        for each in item or ()
         if each.type
     )
 

@@ -13,11 +13,11 @@ from console.errors import Unreadable
 from console.kube.objects.meta import (
     GPU,
     OURS,
+    ApiSchema,
     ClusterObject,
-    ConditionWire,
+    ConditionSchema,
     Meta,
-    ObjectWire,
-    Wire,
+    ObjectSchema,
     annotations_of,
     identity_of,
     intern_text,
@@ -131,62 +131,62 @@ GKE = "cloud.google.com/"  # prefix of most of GKE's labels and taints
 _SCAN = "aiinfra/nccl-healthcheck-"
 
 
-class TaintWire(Wire):
+class TaintSchema(ApiSchema):
     key: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
-class NodeSpecWire(Wire):
+class NodeSpecSchema(ApiSchema):
     unschedulable: bool | None = None
-    taints: list[TaintWire] | None = None
+    taints: list[TaintSchema] | None = None
 
 
-class AddressWire(Wire):
+class AddressSchema(ApiSchema):
     type: str | None = None
     address: str | None = None
 
 
-class NodeInfoWire(Wire):
+class NodeInfoSchema(ApiSchema):
     kubelet_version: str | None = None
 
 
-class NodeStatusWire(Wire):
+class NodeStatusSchema(ApiSchema):
     capacity: Amounts | None = None
     allocatable: Amounts | None = None
-    conditions: list[ConditionWire] | None = None
-    addresses: list[AddressWire] | None = None
-    node_info: NodeInfoWire | None = None
+    conditions: list[ConditionSchema] | None = None
+    addresses: list[AddressSchema] | None = None
+    node_info: NodeInfoSchema | None = None
 
 
-class ManagedFieldsWire(Wire):
+class ManagedFieldsSchema(ApiSchema):
     manager: str | None = None
     time: str | None = None
     fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
 
 
 class NodeMeta(Meta):
-    managed_fields: list[ManagedFieldsWire] | None = None
+    managed_fields: list[ManagedFieldsSchema] | None = None
 
 
-class NodeWire(ObjectWire):
+class NodeSchema(ObjectSchema):
     metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
-    spec: NodeSpecWire | None = None
-    status: NodeStatusWire | None = None
+    spec: NodeSpecSchema | None = None
+    status: NodeStatusSchema | None = None
 
 
 def _provisioning(labels: Mapping[str, str]) -> Provisioning:
     """How the machine was obtained; a queued machine is labelled flex-start too, and counts as queued."""
 
-    def said(name: str) -> bool:
+    def is_set(name: str) -> bool:
         return labels.get(GKE + name) == "true"
 
     word = labels.get(GKE + "gke-provisioning", "")
-    if said("gke-queued"):
+    if is_set("gke-queued"):
         return Provisioning.QUEUED
-    if word == "flex-start" or said("gke-flex-start"):
+    if word == "flex-start" or is_set("gke-flex-start"):
         return Provisioning.FLEX_START
-    if word in {"spot", "preemptible"} or said("gke-spot"):
+    if word in {"spot", "preemptible"} or is_set("gke-spot"):
         return Provisioning.SPOT
     return Provisioning.RESERVATION if labels.get(GKE + "reservation-name") else Provisioning.ON_DEMAND
 
@@ -218,10 +218,10 @@ def _last_change_of_label(meta: NodeMeta, label: str) -> tuple[str, float]:
     return (entry.manager or "", parse_time(entry.time)) if entry else ("", 0.0)
 
 
-def format_taint(wire: TaintWire) -> str:
+def format_taint(taint: TaintSchema) -> str:
     """A taint as text: key=value:effect, or key:effect."""
-    value = f"={wire.value}" if wire.value else ""
-    return intern_text(f"{wire.key or ''}{value}:{wire.effect or ''}")
+    value = f"={taint.value}" if taint.value else ""
+    return intern_text(f"{taint.key or ''}{value}:{taint.effect or ''}")
 
 
 MAX_GPUS = 4096  # of a node: each is drawn
@@ -234,15 +234,15 @@ def _gpus(amount: str | float) -> int:
     return found
 
 
-def parse_node(wire: NodeWire) -> Node:
+def parse_node(item: NodeSchema) -> Node:
     """Build a Node; its GPU count is the allocatable one."""
-    meta, spec, status = wire.metadata, wire.spec or NodeSpecWire(), wire.status or NodeStatusWire()
+    meta, spec, status = item.metadata, item.spec or NodeSpecSchema(), item.status or NodeStatusSchema()
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
     fault_by, fault_since = (
         _last_change_of_label(meta, f"{GKE}fault-behavior") if GKE + "fault-behavior" in labels else ("", 0.0)
     )
-    broken = ready if ready and ready.status != "True" else ConditionWire()
+    broken = ready if ready and ready.status != "True" else ConditionSchema()
     tainted = {each.key for each in taints}
     active = labels.get(GKE + "active-node-maintenance", "").lower() not in {"", "false", "none", "pending"}
     addresses = {each.type: each.address for each in status.addresses or ()}

@@ -8,49 +8,49 @@ import msgspec
 
 from console.decoding import UNREADABLE
 from console.errors import Unreadable
-from console.kube.objects.meta import ConditionWire, ObjectWire, Wire
+from console.kube.objects.meta import ApiSchema, ConditionSchema, ObjectSchema
 
 _T = TypeVar("_T")
 
 
-class BuildWire(Wire):
+class BuildSchema(ApiSchema):
     git_version: str | None = None
 
 
-class CheckSpecWire(Wire):
+class CheckSpecSchema(ApiSchema):
     controller_name: str | None = None
 
 
-class AdmissionCheckWire(ObjectWire):
-    spec: CheckSpecWire | None = None
+class AdmissionCheckSchema(ObjectSchema):
+    spec: CheckSpecSchema | None = None
 
 
-class ImageWire(Wire):
+class ImageSchema(ApiSchema):
     name: str | None = None
     image: str | None = None
 
 
-class PodOnDemandWire(Wire):
-    containers: list[ImageWire] | None = None
+class PodOnDemandSchema(ApiSchema):
+    containers: list[ImageSchema] | None = None
 
 
-class PodObjectWire(ObjectWire):
-    spec: PodOnDemandWire | None = None
+class PodObjectSchema(ObjectSchema):
+    spec: PodOnDemandSchema | None = None
 
 
-class WorkloadControllerSpecWire(Wire):
-    template: PodObjectWire | None = None
+class WorkloadControllerSpecSchema(ApiSchema):
+    template: PodObjectSchema | None = None
 
 
-class WorkloadControllerStatusWire(Wire):
+class WorkloadControllerStatusSchema(ApiSchema):
     desired_number_scheduled: int | None = None
     number_ready: int | None = None
-    conditions: list[ConditionWire] | None = None
+    conditions: list[ConditionSchema] | None = None
 
 
-class WorkloadControllerWire(ObjectWire):
-    spec: WorkloadControllerSpecWire | None = None
-    status: WorkloadControllerStatusWire | None = None
+class WorkloadControllerSchema(ObjectSchema):
+    spec: WorkloadControllerSpecSchema | None = None
+    status: WorkloadControllerStatusSchema | None = None
 
     @property
     def name(self) -> str:
@@ -78,13 +78,13 @@ class WorkloadControllerWire(ObjectWire):
         return any(each.type == "Available" and each.status == "True" for each in conditions)
 
 
-class VersionWire(Wire):
+class VersionSchema(ApiSchema):
     version: str | None = None
 
 
-class GroupWire(Wire):
+class GroupSchema(ApiSchema):
     name: str | None = None
-    versions: list[VersionWire] | None = None
+    versions: list[VersionSchema] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,21 +92,21 @@ class GroupWire(Wire):
         return tuple(each.version for each in self.versions or () if each.version)
 
 
-class ClaimStatusWire(Wire):
+class ClaimStatusSchema(ApiSchema):
     phase: str | None = None
     capacity: dict[str, str] | None = None
 
 
-class ClaimWire(ObjectWire):
-    status: ClaimStatusWire | None = None
+class ClaimSchema(ObjectSchema):
+    status: ClaimStatusSchema | None = None
 
 
-class ServiceSelectorWire(Wire):
+class ServiceSelectorSchema(ApiSchema):
     match_labels: dict[str, str] | None = None
     match_expressions: list[dict[str, object]] | None = None
 
 
-class PortWire(Wire):
+class PortSchema(ApiSchema):
     """A port of a NetworkPolicy rule; a named port is treated as not one of ours."""
 
     port: int | str | None = None
@@ -114,29 +114,29 @@ class PortWire(Wire):
     protocol: str | None = None
 
 
-class PeerWire(Wire):
+class PeerSchema(ApiSchema):
     """A peer of a NetworkPolicy rule; only whether it means pods of the same namespace matters here."""
 
-    pod_selector: ServiceSelectorWire | None = None
-    namespace_selector: ServiceSelectorWire | None = None
+    pod_selector: ServiceSelectorSchema | None = None
+    namespace_selector: ServiceSelectorSchema | None = None
     ip_block: dict[str, object] | None = None
 
 
-class RuleWire(Wire, rename={"from_": "from"}):
-    ports: list[PortWire] | None = None
-    from_: list[PeerWire] | None = None
-    to: list[PeerWire] | None = None
+class RuleSchema(ApiSchema, rename={"from_": "from"}):
+    ports: list[PortSchema] | None = None
+    from_: list[PeerSchema] | None = None
+    to: list[PeerSchema] | None = None
 
 
-class PolicySpecWire(Wire):
-    pod_selector: ServiceSelectorWire | None = None
-    ingress: list[RuleWire] | None = None
-    egress: list[RuleWire] | None = None
+class PolicySpecSchema(ApiSchema):
+    pod_selector: ServiceSelectorSchema | None = None
+    ingress: list[RuleSchema] | None = None
+    egress: list[RuleSchema] | None = None
     policy_types: list[str] | None = None
 
 
-class PolicyWire(ObjectWire):
-    spec: PolicySpecWire | None = None
+class PolicySchema(ObjectSchema):
+    spec: PolicySpecSchema | None = None
 
 
 def read_object(body: bytes, type_: type[_T]) -> _T:

@@ -9,11 +9,11 @@ import msgspec
 from console.kube.objects.meta import (
     GPU,
     JOBSET,
-    ConditionWire,
+    ApiSchema,
+    ConditionSchema,
     Meta,
     NamespacedObject,
-    ObjectWire,
-    Wire,
+    ObjectSchema,
     controller_of,
     intern_text,
     label_int,
@@ -120,35 +120,35 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 Amounts = dict[str, str | int | float]  # resource -> quantity; inside custom resources a quantity may be a bare number
 
 
-class ResourcesWire(Wire):
+class ResourcesSchema(ApiSchema):
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class ContainerSpecWire(Wire):
+class ContainerSpecSchema(ApiSchema):
     name: str | None = None
-    resources: ResourcesWire | None = None
+    resources: ResourcesSchema | None = None
     restart_policy: str | None = None
 
 
-class NamedWire(Wire):
+class NamedSchema(ApiSchema):
     name: str | None = None
 
 
-class PodSpecWire(Wire):
+class PodSpecSchema(ApiSchema):
     node_name: str | None = None
-    containers: list[ContainerSpecWire] | None = None
-    init_containers: list[ContainerSpecWire] | None = None
-    scheduling_gates: list[NamedWire] | None = None
+    containers: list[ContainerSpecSchema] | None = None
+    init_containers: list[ContainerSpecSchema] | None = None
+    scheduling_gates: list[NamedSchema] | None = None
     priority_class_name: str | None = None
     active_deadline_seconds: int | None = None
 
 
-class TemplateWire(Wire):
-    spec: PodSpecWire | None = None
+class TemplateSchema(ApiSchema):
+    spec: PodSpecSchema | None = None
 
 
-def _resource_requests(container: ContainerSpecWire) -> dict[str, int]:
+def _resource_requests(container: ContainerSpecSchema) -> dict[str, int]:
     """Resource requests of one container; a limit without a request counts as the request."""
     resources = container.resources
     if resources is None:
@@ -167,7 +167,7 @@ def _sum(all_asked: Iterable[dict[str, int]]) -> dict[str, int]:
     return total
 
 
-def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
+def requests_of(spec: PodSpecSchema | None) -> dict[str, int]:
     """Resource amounts that the pod requests: the sum of its containers, or one init container if that needs more."""
     if spec is None:
         return {}
@@ -184,7 +184,7 @@ def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
     return total
 
 
-def gpus_of(spec: PodSpecWire | None) -> int:
+def gpus_of(spec: PodSpecSchema | None) -> int:
     if spec is None:
         return 0
     total = sidecars = 0
@@ -200,7 +200,7 @@ def gpus_of(spec: PodSpecWire | None) -> int:
     return total
 
 
-def _gpus(container: ContainerSpecWire) -> int:
+def _gpus(container: ContainerSpecSchema) -> int:
     resources = container.resources
     if resources is None:
         return 0
@@ -210,7 +210,7 @@ def _gpus(container: ContainerSpecWire) -> int:
     return 0
 
 
-class StateWire(Wire):
+class StateSchema(ApiSchema):
     reason: str | None = None
     message: str | None = None
     started_at: str | None = None
@@ -218,32 +218,32 @@ class StateWire(Wire):
     exit_code: int | None = None
 
 
-class StatesWire(Wire):
-    waiting: StateWire | None = None
-    running: StateWire | None = None
-    terminated: StateWire | None = None
+class StatesSchema(ApiSchema):
+    waiting: StateSchema | None = None
+    running: StateSchema | None = None
+    terminated: StateSchema | None = None
 
 
-class ContainerStatusWire(Wire):
+class ContainerStatusSchema(ApiSchema):
     name: str | None = None
     ready: bool | None = None
     restart_count: int | None = None
-    state: StatesWire | None = None
-    last_state: StatesWire | None = None
+    state: StatesSchema | None = None
+    last_state: StatesSchema | None = None
 
 
-class PodStatusWire(Wire):
+class PodStatusSchema(ApiSchema):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
     start_time: str | None = None
-    conditions: list[ConditionWire] | None = None
-    container_statuses: list[ContainerStatusWire] | None = None
-    init_container_statuses: list[ContainerStatusWire] | None = None
+    conditions: list[ConditionSchema] | None = None
+    container_statuses: list[ContainerStatusSchema] | None = None
+    init_container_statuses: list[ContainerStatusSchema] | None = None
 
 
-class PodLabels(Wire):
+class PodLabels(ApiSchema):
     """The labels and annotations of a pod that are used; the others are not decoded."""
 
     jobset: str = msgspec.field(default="", name=JOBSET + "jobset-name")
@@ -254,13 +254,13 @@ class PodLabels(Wire):
     attempt: str = msgspec.field(default="", name=JOBSET + "restart-attempt")
 
 
-class PodAnnotations(Wire):
+class PodAnnotations(ApiSchema):
     """The annotations that are used: before Kubernetes 1.28 the completion index is only here."""
 
     completion_index: str = msgspec.field(default="", name="batch.kubernetes.io/job-completion-index")
 
 
-_NO_LABELS, _NO_ANNOTATIONS, _NO_CONDITION = PodLabels(), PodAnnotations(), ConditionWire()
+_NO_LABELS, _NO_ANNOTATIONS, _NO_CONDITION = PodLabels(), PodAnnotations(), ConditionSchema()
 
 
 class PodMeta(Meta):
@@ -268,29 +268,29 @@ class PodMeta(Meta):
     annotations: PodAnnotations | None = None  # type: ignore[assignment]
 
 
-class PodWire(ObjectWire):
+class PodSchema(ObjectSchema):
     metadata: PodMeta = msgspec.field(default_factory=PodMeta)
-    spec: PodSpecWire | None = None
-    status: PodStatusWire | None = None
+    spec: PodSpecSchema | None = None
+    status: PodStatusSchema | None = None
 
 
-def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
-    state = wire.state or StatesWire()
+def _container(item: ContainerStatusSchema, *, init: bool) -> Container:
+    state = item.state or StatesSchema()
     if state.running is not None:
         name, now = "running", state.running
     elif state.terminated is not None:
         name, now = "terminated", state.terminated
     else:
-        name, now = "waiting", state.waiting or StateWire()
-    before = wire.last_state.terminated if wire.last_state else None
+        name, now = "waiting", state.waiting or StateSchema()
+    before = item.last_state.terminated if item.last_state else None
     return Container(
-        name=intern_text(wire.name),
+        name=intern_text(item.name),
         state=name,
         reason=intern_text(now.reason),
         message=now.message or "",
         exit_code=now.exit_code,
-        ready=bool(wire.ready),
-        restarts=wire.restart_count or 0,
+        ready=bool(item.ready),
+        restarts=item.restart_count or 0,
         started=parse_time(now.started_at),
         finished=parse_time(now.finished_at),
         init=init,
@@ -300,7 +300,7 @@ def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
 
 
 def _containers(
-    specs: list[ContainerSpecWire] | None, statuses: list[ContainerStatusWire] | None, *, init: bool
+    specs: list[ContainerSpecSchema] | None, statuses: list[ContainerStatusSchema] | None, *, init: bool
 ) -> list[Container]:
     """Build the containers in the order of the spec; one without a status yet counts as waiting."""
     by_name = {each.name: each for each in statuses or ()}
@@ -313,8 +313,8 @@ def _containers(
     return found
 
 
-def parse_pod(wire: PodWire) -> Pod:
-    meta, spec, status = wire.metadata, wire.spec or PodSpecWire(), wire.status or PodStatusWire()
+def parse_pod(item: PodSchema) -> Pod:
+    meta, spec, status = item.metadata, item.spec or PodSpecSchema(), item.status or PodStatusSchema()
     labels, annotations = meta.labels or _NO_LABELS, meta.annotations or _NO_ANNOTATIONS
     owner = controller_of(meta)
     conditions = {each.type: each for each in status.conditions or ()}

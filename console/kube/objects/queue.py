@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from console.kube.objects.meta import (
     GPU,
+    ApiSchema,
     ClusterObject,
     Condition,
-    ConditionWire,
+    ConditionSchema,
     NamespacedObject,
-    ObjectWire,
-    Wire,
+    ObjectSchema,
     condition,
     conditions_of,
     identity_of,
@@ -23,8 +23,8 @@ from console.kube.objects.meta import (
     parse_amount,
     parse_quantity,
 )
-from console.kube.objects.node import TaintWire, format_taint
-from console.kube.objects.pod import NamedWire
+from console.kube.objects.node import TaintSchema, format_taint
+from console.kube.objects.pod import NamedSchema
 from kueue_rules import Requirement, Toleration
 
 
@@ -128,7 +128,7 @@ class Cohort(ClusterObject, frozen=True):
 Amount = str | int | float
 
 
-class ResourceWire(Wire):
+class ResourceSchema(ApiSchema):
     """One resource of a flavor: its quota in a spec, its usage in a status."""
 
     name: str | None = None
@@ -138,20 +138,20 @@ class ResourceWire(Wire):
     total: Amount | None = None
 
 
-class FlavorResourcesWire(Wire):
+class FlavorResourcesSchema(ApiSchema):
     name: str | None = None
-    resources: list[ResourceWire] | None = None
+    resources: list[ResourceSchema] | None = None
 
 
-class ResourceGroupWire(Wire):
-    flavors: list[FlavorResourcesWire] | None = None
+class ResourceGroupSchema(ApiSchema):
+    flavors: list[FlavorResourcesSchema] | None = None
 
 
 def _limit(resource: str, amount: Amount | None) -> int | None:
     return None if amount is None else parse_amount(resource, amount)
 
 
-def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
+def quotas_of(groups: list[ResourceGroupSchema] | None) -> tuple[Quota, ...]:
     """Quotas over all groups and flavors in the order of the spec, in which Kueue tries them."""
     return tuple(
         Quota(
@@ -167,7 +167,7 @@ def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
     )
 
 
-def usages_of(flavors: list[FlavorResourcesWire] | None) -> tuple[Usage, ...]:
+def usages_of(flavors: list[FlavorResourcesSchema] | None) -> tuple[Usage, ...]:
     return tuple(
         Usage(
             flavor=intern_text(flavor.name),
@@ -179,99 +179,103 @@ def usages_of(flavors: list[FlavorResourcesWire] | None) -> tuple[Usage, ...]:
     )
 
 
-class BorrowWithinCohortWire(Wire):
+class BorrowWithinCohortSchema(ApiSchema):
     policy: str | None = None
     max_priority_threshold: int | None = None
 
 
-class PreemptionWire(Wire):
+class PreemptionSchema(ApiSchema):
     within_cluster_queue: str | None = None
     reclaim_within_cohort: str | None = None
-    borrow_within_cohort: BorrowWithinCohortWire | None = None
+    borrow_within_cohort: BorrowWithinCohortSchema | None = None
 
 
-class ChecksStrategyWire(Wire):
-    admission_checks: list[NamedWire] | None = None
+class ChecksStrategySchema(ApiSchema):
+    admission_checks: list[NamedSchema] | None = None
 
 
-class RequirementWire(Wire):
+class RequirementSchema(ApiSchema):
     key: str | None = None
     operator: str | None = None
     values: list[str] | None = None
 
 
-class SelectorWire(Wire):
+class SelectorSchema(ApiSchema):
     match_labels: dict[str, str] | None = None
-    match_expressions: list[RequirementWire] | None = None
+    match_expressions: list[RequirementSchema] | None = None
 
 
-class FairSharingWire(Wire):
+class FairSharingSchema(ApiSchema):
     weight: Amount | None = None
     weighted_share: int | None = None
 
 
-def _weight(wire: FairSharingWire | None) -> float:
-    return 1.0 if wire is None or wire.weight is None else float(parse_quantity(wire.weight))
+def _weight(item: FairSharingSchema | None) -> float:
+    return 1.0 if item is None or item.weight is None else float(parse_quantity(item.weight))
 
 
-class ClusterQueueSpecWire(Wire):
+class ClusterQueueSpecSchema(ApiSchema):
     """A ClusterQueue's spec; `cohort` and `admission_checks` are v1beta1, `cohort_name` is v1beta2."""
 
     cohort: str | None = None
     cohort_name: str | None = None
     queueing_strategy: str | None = None
-    namespace_selector: SelectorWire | None = None
+    namespace_selector: SelectorSchema | None = None
     stop_policy: str | None = None
-    preemption: PreemptionWire | None = None
-    fair_sharing: FairSharingWire | None = None
-    resource_groups: list[ResourceGroupWire] | None = None
+    preemption: PreemptionSchema | None = None
+    fair_sharing: FairSharingSchema | None = None
+    resource_groups: list[ResourceGroupSchema] | None = None
     admission_checks: list[str] | None = None
-    admission_checks_strategy: ChecksStrategyWire | None = None
+    admission_checks_strategy: ChecksStrategySchema | None = None
 
 
-class QueueStatusWire(Wire):
-    flavors_reservation: list[FlavorResourcesWire] | None = None
+class QueueStatusSchema(ApiSchema):
+    flavors_reservation: list[FlavorResourcesSchema] | None = None
     pending_workloads: int | None = None
     admitted_workloads: int | None = None
-    fair_sharing: FairSharingWire | None = None
-    conditions: list[ConditionWire] | None = None
+    fair_sharing: FairSharingSchema | None = None
+    conditions: list[ConditionSchema] | None = None
 
 
-class ClusterQueueWire(ObjectWire):
-    spec: ClusterQueueSpecWire | None = None
-    status: QueueStatusWire | None = None
+class ClusterQueueSchema(ObjectSchema):
+    spec: ClusterQueueSpecSchema | None = None
+    status: QueueStatusSchema | None = None
 
 
-def _preemption(wire: PreemptionWire | None) -> Preemption:
-    wire = wire or PreemptionWire()
-    borrow = wire.borrow_within_cohort or BorrowWithinCohortWire()
+def _preemption(item: PreemptionSchema | None) -> Preemption:
+    item = item or PreemptionSchema()
+    borrow = item.borrow_within_cohort or BorrowWithinCohortSchema()
     return Preemption(
-        within_queue=intern_text(wire.within_cluster_queue) or "Never",
-        reclaim_within_cohort=intern_text(wire.reclaim_within_cohort) or "Never",
+        within_queue=intern_text(item.within_cluster_queue) or "Never",
+        reclaim_within_cohort=intern_text(item.reclaim_within_cohort) or "Never",
         borrow_within_cohort=intern_text(borrow.policy) or "Never",
         borrow_threshold=borrow.max_priority_threshold,
     )
 
 
-def _admission_checks(spec: ClusterQueueSpecWire) -> tuple[str, ...]:
-    strategy = (spec.admission_checks_strategy or ChecksStrategyWire()).admission_checks or []
+def _admission_checks(spec: ClusterQueueSpecSchema) -> tuple[str, ...]:
+    strategy = (spec.admission_checks_strategy or ChecksStrategySchema()).admission_checks or []
     names = [*(spec.admission_checks or ()), *(each.name for each in strategy if each.name)]
     return tuple(dict.fromkeys(names))
 
 
-def _namespaces(wire: SelectorWire | None) -> tuple[Requirement, ...] | None:
-    if wire is None:
+def _namespaces(item: SelectorSchema | None) -> tuple[Requirement, ...] | None:
+    if item is None:
         return None
-    labels = [Requirement(key, "In", (value,)) for key, value in sorted((wire.match_labels or {}).items())]
+    labels = [Requirement(key, "In", (value,)) for key, value in sorted((item.match_labels or {}).items())]
     expressions = [
         Requirement(each.key or "", each.operator or "In", tuple(each.values or ()))
-        for each in wire.match_expressions or ()
+        for each in item.match_expressions or ()
     ]
     return (*labels, *expressions)
 
 
-def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
-    meta, spec, status = wire.metadata, wire.spec or ClusterQueueSpecWire(), wire.status or QueueStatusWire()
+def parse_cluster_queue(item: ClusterQueueSchema) -> ClusterQueue:
+    meta, spec, status = (
+        item.metadata,
+        item.spec or ClusterQueueSpecSchema(),
+        item.status or QueueStatusSchema(),
+    )
     return ClusterQueue(
         **identity_of(meta),
         cohort=intern_text(spec.cohort_name or spec.cohort),
@@ -290,19 +294,19 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
     )
 
 
-class LocalQueueSpecWire(Wire):
+class LocalQueueSpecSchema(ApiSchema):
     cluster_queue: str | None = None
     stop_policy: str | None = None
 
 
-class LocalQueueWire(ObjectWire):
-    spec: LocalQueueSpecWire | None = None
-    status: QueueStatusWire | None = None
+class LocalQueueSchema(ObjectSchema):
+    spec: LocalQueueSpecSchema | None = None
+    status: QueueStatusSchema | None = None
 
 
-def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
+def parse_local_queue(item: LocalQueueSchema) -> LocalQueue:
     """Build a LocalQueue; a missing stop policy means "None"."""
-    meta, spec, status = wire.metadata, wire.spec or LocalQueueSpecWire(), wire.status or QueueStatusWire()
+    meta, spec, status = item.metadata, item.spec or LocalQueueSpecSchema(), item.status or QueueStatusSchema()
     return LocalQueue(
         **namespaced_identity_of(meta),
         cluster_queue=intern_text(spec.cluster_queue),
@@ -314,21 +318,21 @@ def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
     )
 
 
-class CohortSpecWire(Wire):
+class CohortSpecSchema(ApiSchema):
     """A Cohort's spec; `parent` is the older name of `parent_name`."""
 
     parent: str | None = None
     parent_name: str | None = None
-    fair_sharing: FairSharingWire | None = None
-    resource_groups: list[ResourceGroupWire] | None = None
+    fair_sharing: FairSharingSchema | None = None
+    resource_groups: list[ResourceGroupSchema] | None = None
 
 
-class CohortWire(ObjectWire):
-    spec: CohortSpecWire | None = None
+class CohortSchema(ObjectSchema):
+    spec: CohortSpecSchema | None = None
 
 
-def parse_cohort(wire: CohortWire) -> Cohort:
-    meta, spec = wire.metadata, wire.spec or CohortSpecWire()
+def parse_cohort(item: CohortSchema) -> Cohort:
+    meta, spec = item.metadata, item.spec or CohortSpecSchema()
     return Cohort(
         **identity_of(meta),
         parent=intern_text(spec.parent_name or spec.parent),
@@ -337,19 +341,19 @@ def parse_cohort(wire: CohortWire) -> Cohort:
     )
 
 
-class FlavorSpecWire(Wire):
+class FlavorSpecSchema(ApiSchema):
     node_labels: dict[str, str] | None = None
     topology_name: str | None = None
-    node_taints: list[TaintWire] | None = None
+    node_taints: list[TaintSchema] | None = None
     tolerations: list[Toleration] | None = None
 
 
-class FlavorWire(ObjectWire):
-    spec: FlavorSpecWire | None = None
+class FlavorSchema(ObjectSchema):
+    spec: FlavorSpecSchema | None = None
 
 
-def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
-    meta, spec = wire.metadata, wire.spec or FlavorSpecWire()
+def parse_flavor(item: FlavorSchema) -> ResourceFlavor:
+    meta, spec = item.metadata, item.spec or FlavorSpecSchema()
     return ResourceFlavor(
         **identity_of(meta),
         node_labels=tuple(sorted((spec.node_labels or {}).items())),
@@ -359,27 +363,27 @@ def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
     )
 
 
-class LevelWire(Wire):
+class LevelSchema(ApiSchema):
     node_label: str | None = None
 
 
-class TopologySpecWire(Wire):
-    levels: list[LevelWire] | None = None
+class TopologySpecSchema(ApiSchema):
+    levels: list[LevelSchema] | None = None
 
 
-class TopologyWire(ObjectWire):
-    spec: TopologySpecWire | None = None
+class TopologySchema(ObjectSchema):
+    spec: TopologySpecSchema | None = None
 
 
-def parse_topology(wire: TopologyWire) -> Topology:
-    meta, spec = wire.metadata, wire.spec or TopologySpecWire()
+def parse_topology(item: TopologySchema) -> Topology:
+    meta, spec = item.metadata, item.spec or TopologySpecSchema()
     return Topology(**identity_of(meta), levels=tuple(intern_text(each.node_label) for each in spec.levels or ()))
 
 
 PARSERS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
-    "clusterqueues": (ClusterQueueWire, parse_cluster_queue),
-    "localqueues": (LocalQueueWire, parse_local_queue),
-    "resourceflavors": (FlavorWire, parse_flavor),
-    "topologies": (TopologyWire, parse_topology),
-    "cohorts": (CohortWire, parse_cohort),
+    "clusterqueues": (ClusterQueueSchema, parse_cluster_queue),
+    "localqueues": (LocalQueueSchema, parse_local_queue),
+    "resourceflavors": (FlavorSchema, parse_flavor),
+    "topologies": (TopologySchema, parse_topology),
+    "cohorts": (CohortSchema, parse_cohort),
 }

@@ -10,12 +10,12 @@ from msgspec import Struct
 from console.errors import Unreadable
 from console.kube.objects.meta import (
     KUEUE,
+    ApiSchema,
     Condition,
-    ConditionWire,
+    ConditionSchema,
     NamespacedObject,
-    ObjectWire,
-    OwnerWire,
-    Wire,
+    ObjectSchema,
+    OwnerSchema,
     condition,
     conditions_of,
     controller_of,
@@ -25,7 +25,7 @@ from console.kube.objects.meta import (
     namespaced_identity_of,
     parse_time,
 )
-from console.kube.objects.pod import NamedWire, TemplateWire, requests_of
+from console.kube.objects.pod import NamedSchema, TemplateSchema, requests_of
 
 
 class WorkloadState(StrEnum):
@@ -120,7 +120,7 @@ class Workload(NamespacedObject, frozen=True):
         return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)
 
 
-class IndividualValuesWire(Wire):
+class IndividualValuesSchema(ApiSchema):
     """One value per domain: `prefix`, then the domain's root, then `suffix`."""
 
     prefix: str | None = None
@@ -128,176 +128,180 @@ class IndividualValuesWire(Wire):
     roots: list[str] | None = None
 
 
-class LevelValuesWire(Wire):
+class LevelValuesSchema(ApiSchema):
     """Values of one level over the domains of a slice."""
 
     universal: str | None = None
-    individual: IndividualValuesWire | None = None
+    individual: IndividualValuesSchema | None = None
 
 
-class PodCountsWire(Wire):
+class PodCountsSchema(ApiSchema):
     universal: int | None = None
     individual: list[int] | None = None
 
 
-class SliceWire(Wire):
+class SliceSchema(ApiSchema):
     """A group of domains of a v1beta2 assignment, written compactly."""
 
     domain_count: int | None = None
-    values_per_level: list[LevelValuesWire] | None = None
-    pod_counts: PodCountsWire | None = None
+    values_per_level: list[LevelValuesSchema] | None = None
+    pod_counts: PodCountsSchema | None = None
 
 
-class DomainWire(Wire):
+class DomainSchema(ApiSchema):
     values: list[str] | None = None
     count: int | None = None
 
 
-class AssignmentWire(Wire):
+class AssignmentSchema(ApiSchema):
     """topologyAssignment: `domains` is v1beta1, `slices` is v1beta2."""
 
-    domains: list[DomainWire] | None = None
-    slices: list[SliceWire] | None = None
+    domains: list[DomainSchema] | None = None
+    slices: list[SliceSchema] | None = None
 
 
-class TopologyRequestWire(Wire):
+class TopologyRequestSchema(ApiSchema):
     """A pod set's topologyRequest; only a required level is read, as a preferred one keeps no workload waiting."""
 
     required: str | None = None
 
 
-class PodSetWire(Wire):
+class PodSetSchema(ApiSchema):
     name: str | None = None
     count: int | None = None
-    template: TemplateWire | None = None
-    topology_request: TopologyRequestWire | None = None
+    template: TemplateSchema | None = None
+    topology_request: TopologyRequestSchema | None = None
 
 
-class WorkloadSpecWire(Wire):
+class WorkloadSpecSchema(ApiSchema):
     """A Workload's spec; `priority_class_name` is v1beta1, `priority_class_ref` is v1beta2."""
 
     queue_name: str | None = None
     priority: int | None = None
     priority_class_name: str | None = None
-    priority_class_ref: NamedWire | None = None
+    priority_class_ref: NamedSchema | None = None
     active: bool | None = None
-    pod_sets: list[PodSetWire] | None = None
+    pod_sets: list[PodSetSchema] | None = None
     maximum_execution_time_seconds: int | None = None
 
 
-class PodSetAssignmentWire(Wire):
+class PodSetAssignmentSchema(ApiSchema):
     name: str | None = None
     flavors: dict[str, str] | None = None
     count: int | None = None
-    topology_assignment: AssignmentWire | None = None
+    topology_assignment: AssignmentSchema | None = None
 
 
-class AdmissionWire(Wire):
+class AdmissionSchema(ApiSchema):
     cluster_queue: str | None = None
-    pod_set_assignments: list[PodSetAssignmentWire] | None = None
+    pod_set_assignments: list[PodSetAssignmentSchema] | None = None
 
 
-class RequeueStateWire(Wire):
+class RequeueStateSchema(ApiSchema):
     count: int | None = None
     requeue_at: str | None = None
 
 
-class CheckStateWire(Wire):
+class CheckStateSchema(ApiSchema):
     name: str | None = None
     state: str | None = None
     message: str | None = None
 
 
-class EvictionWire(Wire):
+class EvictionSchema(ApiSchema):
     reason: str | None = None
     count: int | None = None
 
 
-class SchedulingStatsWire(Wire):
-    evictions: list[EvictionWire] | None = None
+class SchedulingStatsSchema(ApiSchema):
+    evictions: list[EvictionSchema] | None = None
 
 
-class WorkloadStatusWire(Wire):
-    conditions: list[ConditionWire] | None = None
-    admission: AdmissionWire | None = None
-    requeue_state: RequeueStateWire | None = None
-    admission_checks: list[CheckStateWire] | None = None
-    scheduling_stats: SchedulingStatsWire | None = None
+class WorkloadStatusSchema(ApiSchema):
+    conditions: list[ConditionSchema] | None = None
+    admission: AdmissionSchema | None = None
+    requeue_state: RequeueStateSchema | None = None
+    admission_checks: list[CheckStateSchema] | None = None
+    scheduling_stats: SchedulingStatsSchema | None = None
     accumulated_past_execution_time_seconds: int | None = None
     accumulated_past_exexcution_time_seconds: int | None = None  # as v1beta1 spells it
 
 
-class WorkloadWire(ObjectWire):
-    spec: WorkloadSpecWire | None = None
-    status: WorkloadStatusWire | None = None
+class WorkloadSchema(ObjectSchema):
+    spec: WorkloadSpecSchema | None = None
+    status: WorkloadStatusSchema | None = None
 
 
 MAX_DOMAINS = 100_000  # of an assignment: a few bytes may speak of any number
 
 
-def _domain_values(wire: LevelValuesWire, count: int) -> list[str]:
-    if wire.individual is None:
-        return [wire.universal or ""] * count
-    prefix, suffix = wire.individual.prefix or "", wire.individual.suffix or ""
-    return [f"{prefix}{root}{suffix}" for root in wire.individual.roots or ()]
+def _domain_values(item: LevelValuesSchema, count: int) -> list[str]:
+    if item.individual is None:
+        return [item.universal or ""] * count
+    prefix, suffix = item.individual.prefix or "", item.individual.suffix or ""
+    return [f"{prefix}{root}{suffix}" for root in item.individual.roots or ()]
 
 
-def _slice(wire: SliceWire) -> list[TopologyDomain]:
-    count, counts = wire.domain_count or 0, wire.pod_counts or PodCountsWire()
+def _slice(item: SliceSchema) -> list[TopologyDomain]:
+    count, counts = item.domain_count or 0, item.pod_counts or PodCountsSchema()
     pods = counts.individual if counts.individual is not None else [counts.universal or 0] * count
-    columns = [_domain_values(each, count) for each in wire.values_per_level or ()]
+    columns = [_domain_values(each, count) for each in item.values_per_level or ()]
     if len(pods) != count or any(len(column) != count for column in columns):
         raise Unreadable(f"A topology assignment speaks of {count} domains and lists another number.")
     rows = zip(*columns, strict=True) if columns else [()] * count
     return [TopologyDomain(tuple(map(intern_text, row)), number) for row, number in zip(rows, pods, strict=True)]
 
 
-def domains_of(wire: AssignmentWire | None) -> tuple[TopologyDomain, ...]:
-    if wire is None:
+def domains_of(item: AssignmentSchema | None) -> tuple[TopologyDomain, ...]:
+    if item is None:
         return ()
-    count = sum(max(each.domain_count or 0, 0) for each in wire.slices or ())
+    count = sum(max(each.domain_count or 0, 0) for each in item.slices or ())
     if count > MAX_DOMAINS:
         raise Unreadable(f"A topology assignment speaks of {count:,} domains, more than any cluster has.")
     written = [
-        TopologyDomain(tuple(map(intern_text, each.values or ())), each.count or 0) for each in wire.domains or ()
+        TopologyDomain(tuple(map(intern_text, each.values or ())), each.count or 0) for each in item.domains or ()
     ]
-    return (*written, *(domain for each in wire.slices or () for domain in _slice(each)))
+    return (*written, *(domain for each in item.slices or () for domain in _slice(each)))
 
 
-def _pod_set(wire: PodSetWire, given: PodSetAssignmentWire) -> PodSet:
-    asked, placed = wire.topology_request or TopologyRequestWire(), given.topology_assignment
+def _pod_set(item: PodSetSchema, given: PodSetAssignmentSchema) -> PodSet:
+    asked, placed = item.topology_request or TopologyRequestSchema(), given.topology_assignment
     return PodSet(
-        name=intern_text(wire.name),
-        count=1 if wire.count is None else wire.count,
-        requests=tuple(sorted(requests_of(wire.template.spec if wire.template else None).items())),
+        name=intern_text(item.name),
+        count=1 if item.count is None else item.count,
+        requests=tuple(sorted(requests_of(item.template.spec if item.template else None).items())),
         required_topology=intern_text(asked.required),
         flavors=tuple(sorted((given.flavors or {}).items())),
         domains=domains_of(placed),
-        time_limit=wire.template.spec.active_deadline_seconds if wire.template and wire.template.spec else None,
+        time_limit=item.template.spec.active_deadline_seconds if item.template and item.template.spec else None,
     )
 
 
-def _check(wire: CheckStateWire) -> CheckState:
+def _check(item: CheckStateSchema) -> CheckState:
     return CheckState(
-        name=intern_text(wire.name),
-        state=intern_text(wire.state) or "Pending",
-        message=wire.message or "",
+        name=intern_text(item.name),
+        state=intern_text(item.state) or "Pending",
+        message=item.message or "",
     )
 
 
-def _evictions(stats: SchedulingStatsWire | None) -> tuple[tuple[str, int], ...]:
+def _evictions(stats: SchedulingStatsSchema | None) -> tuple[tuple[str, int], ...]:
     counted: Counter[str] = Counter()
     for each in (stats.evictions or ()) if stats else ():
         counted[intern_text(each.reason)] += each.count or 0
     return tuple(counted.items())
 
 
-def parse_workload(wire: WorkloadWire) -> Workload:
-    meta, spec, status = wire.metadata, wire.spec or WorkloadSpecWire(), wire.status or WorkloadStatusWire()
-    owner, admission = controller_of(meta), status.admission or AdmissionWire()
+def parse_workload(item: WorkloadSchema) -> Workload:
+    meta, spec, status = (
+        item.metadata,
+        item.spec or WorkloadSpecSchema(),
+        item.status or WorkloadStatusSchema(),
+    )
+    owner, admission = controller_of(meta), status.admission or AdmissionSchema()
     if owner.kind == "Pod" and not owner.controller:  # all pods of a group own it, which has its name
-        owner = OwnerWire(kind=owner.kind)
-    requeue = status.requeue_state or RequeueStateWire()
+        owner = OwnerSchema(kind=owner.kind)
+    requeue = status.requeue_state or RequeueStateSchema()
     given = {each.name: each for each in admission.pod_set_assignments or ()}
     priority_class = spec.priority_class_ref.name if spec.priority_class_ref else spec.priority_class_name
     return Workload(
@@ -310,7 +314,9 @@ def parse_workload(wire: WorkloadWire) -> Workload:
         owner_kind=intern_text(owner.kind),
         owner_name=intern_text(owner.name),
         owner_uid=intern_text(owner.uid) or labels_of(meta).get(KUEUE + "job-uid", ""),
-        pod_sets=tuple(_pod_set(each, given.get(each.name) or PodSetAssignmentWire()) for each in spec.pod_sets or ()),
+        pod_sets=tuple(
+            _pod_set(each, given.get(each.name) or PodSetAssignmentSchema()) for each in spec.pod_sets or ()
+        ),
         conditions=conditions_of(status.conditions),
         checks=tuple(map(_check, status.admission_checks or ())),
         requeue_at=parse_time(requeue.requeue_at),

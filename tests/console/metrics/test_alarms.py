@@ -231,7 +231,7 @@ async def test_a_bar_that_is_drawn_is_a_sign_of_life(bars: list[bytes]) -> None:
     patrol = cluster.alarm_monitor()
     await rounds(patrol)
     (job,) = patrol.jobs.values()
-    assert job.watch.heard_any == bool(bars)
+    assert job.watch.has_lines == bool(bars)
     await patrol.close()
 
 

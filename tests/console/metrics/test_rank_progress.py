@@ -37,7 +37,7 @@ def test_an_evaluation_in_between_is_no_step_back() -> None:
     pulse.add_line(1, 1.0, " 50%|#####     | 60/120 [00:10<01:30,  1.02it/s]")
     pulse.add_line(1, 2.0, " 10%|#         | 1/12 [00:01<00:30,  1.02it/s]")
     assert (pulse.steps_behind(0), pulse.steps_behind(1)) == (0, 0)
-    assert pulse.heard == {0: 1.0, 1: 2.0}
+    assert pulse.last_line_at == {0: 1.0, 1: 2.0}
 
 
 @pytest.mark.slow(reason="reads a long log with progress bars")
@@ -48,11 +48,11 @@ async def test_a_bar_that_is_drawn_is_a_sign_of_life() -> None:
     session.say(second, "begins", at=100.0)
     heard: list[str] = []
     async with session.measures.open_job("default", "llama") as job:
-        await eventually(lambda: job.ranks.steps == {0: 9} and job.ranks.heard.get(1) == 100.0)
+        await eventually(lambda: job.ranks.steps == {0: 9} and job.ranks.last_line_at.get(1) == 100.0)
         with job.subscribe_lines(lambda now, text, printed: heard.append(text)):
             assert heard == ["step 9", "begins"], "who comes later is told what was printed lately"
             session.draw(second, "Train:   3%|#         | 3/120 [00:10<01:30,  1.02s/it]")
             await eventually(lambda: job.ranks.steps == {0: 9, 1: 3})
         assert job.ranks.steps_behind(1) == 6
-        assert job.ranks.heard[1] > 100.0
+        assert job.ranks.last_line_at[1] > 100.0
         assert len(heard) == 3

@@ -546,7 +546,7 @@ def test_a_message_of_another_time_gives_way_to_what_is_there_now_and_tells_its_
     told = Event("default", "e", object_uid="wl-three", reason="Pending", message=short(32), last=1_000.0)
     found = why(mine, fleet_of(DOOR, queue(64, 40), mine, told))
     assert found.sentence.startswith("needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed")
-    assert (found.short_by, found.agrees, found.differs, found.said_at) == (8, False, True, 1_000.0)
+    assert (found.short_by, found.agrees, found.differs, found.reported_at) == (8, False, True, 1_000.0)
     enough = why(mine, fleet_of(DOOR, queue(64, 24), mine, told))
     assert enough.sentence == "needs 32 GPUs of flavor a4; 64 own - 24 used = 40 free, but Kueue has not assigned them"
     assert (enough.short_by, enough.differs) == (0, True)

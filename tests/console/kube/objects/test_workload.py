@@ -7,11 +7,11 @@ import pytest
 from console.errors import Unreadable
 from console.kube.objects.meta import condition
 from console.kube.objects.workload import (
-    AssignmentWire,
-    IndividualValuesWire,
-    LevelValuesWire,
-    PodCountsWire,
-    SliceWire,
+    AssignmentSchema,
+    IndividualValuesSchema,
+    LevelValuesSchema,
+    PodCountsSchema,
+    SliceSchema,
     TopologyDomain,
     WorkloadState,
     domains_of,
@@ -37,12 +37,14 @@ def test_recorded_workloads_in_both_versions(version: str) -> None:
 
 
 def test_an_assignment_of_several_slices_and_levels() -> None:
-    rack = LevelValuesWire(individual=IndividualValuesWire(prefix="rack-", roots=["1", "2"], suffix="-x"))
-    one = SliceWire(2, [LevelValuesWire(universal="block-1"), rack], PodCountsWire(universal=3))
-    two = SliceWire(
-        1, [LevelValuesWire(universal="block-2"), LevelValuesWire(universal="rack-9")], PodCountsWire(individual=[5])
+    rack = LevelValuesSchema(individual=IndividualValuesSchema(prefix="rack-", roots=["1", "2"], suffix="-x"))
+    one = SliceSchema(2, [LevelValuesSchema(universal="block-1"), rack], PodCountsSchema(universal=3))
+    two = SliceSchema(
+        1,
+        [LevelValuesSchema(universal="block-2"), LevelValuesSchema(universal="rack-9")],
+        PodCountsSchema(individual=[5]),
     )
-    assert domains_of(AssignmentWire(slices=[one, two])) == (
+    assert domains_of(AssignmentSchema(slices=[one, two])) == (
         TopologyDomain(("block-1", "rack-1-x"), 3),
         TopologyDomain(("block-1", "rack-2-x"), 3),
         TopologyDomain(("block-2", "rack-9"), 5),
@@ -50,9 +52,11 @@ def test_an_assignment_of_several_slices_and_levels() -> None:
 
 
 def test_an_assignment_that_contradicts_itself() -> None:
-    wrong = SliceWire(3, [LevelValuesWire(individual=IndividualValuesWire(roots=["1"]))], PodCountsWire(universal=1))
+    wrong = SliceSchema(
+        3, [LevelValuesSchema(individual=IndividualValuesSchema(roots=["1"]))], PodCountsSchema(universal=1)
+    )
     with pytest.raises(Unreadable, match="3 domains"):
-        domains_of(AssignmentWire(slices=[wrong]))
+        domains_of(AssignmentSchema(slices=[wrong]))
 
 
 def test_a_workload_with_one_costs_only_itself() -> None:
@@ -73,9 +77,9 @@ def test_a_workload_with_one_costs_only_itself() -> None:
 
 @pytest.mark.parametrize("counts", [[10**30], [100_001], [60_000] * 2])
 def test_an_assignment_that_speaks_of_domains_without_end_is_not_made(counts: list[int]) -> None:
-    slices = [SliceWire(each, [LevelValuesWire(universal="a")], PodCountsWire(universal=1)) for each in counts]
+    slices = [SliceSchema(each, [LevelValuesSchema(universal="a")], PodCountsSchema(universal=1)) for each in counts]
     with pytest.raises(Unreadable, match="more than any cluster has"):
-        domains_of(AssignmentWire(slices=slices))
+        domains_of(AssignmentSchema(slices=slices))
 
 
 def test_priority_classes_in_both_spellings() -> None:
