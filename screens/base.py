@@ -80,7 +80,8 @@ class FilterLine(SearchLine):
 
     @property
     def _match_count_text(self) -> str:
-        return f"{len(self.table.shown):,} of {len(self.table.listing.rows):,}"
+        so_far = " so far" if self.table.listing.searching and self.table.filter_text else ""
+        return f"{len(self.table.shown):,}{so_far} of {len(self.table.listing.rows):,}"
 
     def tell(self) -> None:
         if self.found.is_mounted:
@@ -389,6 +390,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
 
     def _show_filter(self, table: ResourceTable[Any]) -> AwaitMount:
         self.query(FilterLine).remove()
+        table.expect_filter()
         return self.mount(FilterLine(table))
 
     def on_input_changed(self, event: Input.Changed) -> None:

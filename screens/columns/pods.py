@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from screens.columns.column import COMMAND, CREATED, Column, ListLayout, fact, since
@@ -40,7 +41,7 @@ PODS: ListLayout[Pod] = ListLayout(
     _pods,
     (
         Column("NAMESPACE", lambda pod: pod.namespace, "namespace", "its namespace", most=20, ink="dim", drop=7,
-               sort=lambda pod: (pod.namespace, pod.name)),
+               sort=attrgetter("namespace", "name")),
         Column("NAME", lambda pod: pod.name, "name", "its name", least=16, most=63, sort=True, cut="middle"),
         Column("READY", ready_cell, "ready", "whether all containers are ready", lambda pod: pod.ready, width=5,
                right=True, drop=5),

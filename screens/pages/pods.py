@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import ClassVar, cast
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import ClassVar
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -19,7 +20,6 @@ from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.paned import PanedScreen
-from screens.session_app import SessionApp
 from screens.widgets.pane import Facts, Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.events import EventTable
@@ -88,9 +88,15 @@ class PodTable(ResourceTable["Pod"]):
 
 class AllPods(PodTable):
     SORTED_BY = "JOB"
+    owners: Mapping[Key, str] = MappingProxyType({})  # the words by which owners of jobs are found
 
     def row_text(self, row: Pod) -> str:
-        return f"{super().row_text(row)} {cast(SessionApp, self.app).owner_words(row.namespace, row.jobset)}"
+        return f"{super().row_text(row)} {self.owners.get((row.namespace, row.jobset), '')}"
+
+    def show_owners(self, owners: Mapping[Key, str]) -> None:
+        if owners != self.owners:
+            self.owners = owners
+            self.forget_texts()
 
 
 class PodsScreen(PanedScreen, PodActions):
@@ -109,6 +115,7 @@ class PodsScreen(PanedScreen, PodActions):
         yield from self.beside_pane(AllPods())
 
     def show_fleet(self, fleet: Fleet) -> None:
+        self.table.show_owners({key: self.app.owner_words(*key) for key in fleet.jobsets})
         at_once = AT_ONCE_AMONG_KEYS if key_expected() else AT_ONCE
         self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"), at_once)
         self._tally.take(self.table.listing.changes)

@@ -78,7 +78,11 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
     @property
     def restarts(self) -> int:
-        return sum(each.restarts for each in self.containers if not each.init)
+        restarts = 0
+        for each in self.containers:  # tables sort a hundred thousand pods by it
+            if not each.init:
+                restarts += each.restarts
+        return restarts
 
     @property
     def main(self) -> Container | None:

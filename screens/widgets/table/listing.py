@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from itertools import chain, compress, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import accumulate, chain, compress, count, islice
 from operator import is_not
 from typing import Any, Generic
 
 from screens.columns.column import RowKey, RowT
 
 MANY = 2000
-"""Rows from which on values to sort by are kept of those that have not changed; of fewer all are asked for anew, as
-some change with time."""
+"""Rows from which on values to sort by and texts to search are kept of those that have not changed; of fewer all are
+asked for anew, as some change with time."""
 FEW = 2
 """Of how many rows one may be new where it is quicker to put each in its place than to sort all of them."""
+TEXTS_AT_ONCE = 4000
+"""Rows whose texts are made before others get their turn."""
 
 
 class Listing(Generic[RowT]):
@@ -30,19 +31,23 @@ class Listing(Generic[RowT]):
         self.keys: list[RowKey] = []  # keys of the shown rows, top to bottom
         self.changes: list[tuple[RowT | None, RowT | None]] = []
         """Rows before and after the last update, where they are not the same object; None: there was or is none."""
+        self.searching = False  # whether texts of rows are missing, which then are not shown
         self._given: Mapping[RowKey, RowT] = self.rows
         self._taken: dict[RowKey, RowT] = {}  # `rows` while they are behind
-        self._due: Iterator[tuple[RowKey, RowT | None, RowT]] = iter(())
-        """Of the rows given those that are new or others than before, with what they were before."""
+        self._due: Iterator[tuple[int, RowKey, RowT | None, RowT]] = iter(())
+        """Of the rows given those that are new or others than before: place (-1: not known), and what they were."""
         self._in_place = True  # whether no row that was there before has gone or moved
         self._text = text
         self._sort: Callable[[RowT], Any] | None = None
-        self._values: dict[RowKey, Any] = {}  # what rows are sorted by
-        self._ascending: list[RowKey] = []  # the shown rows of a sorted table, by that value: equal ones are in the
-        self._order: list[Any] = []  # order of `rows`, or in the opposite one if the table is shown descending
         self._descending = False
         self._wanted: list[str] = []
         self._unwanted: list[str] = []
+        self._all: list[RowKey] = []  # keys of `rows` in their order; a row's place in it is that in these:
+        self._values: list[Any] = []  # what rows are sorted by; empty if they are not
+        self._texts: list[str] = []  # what the filter searches: "" where it is missing; empty before the first filter
+        self._order: list[int] = []  # the places of all rows, top to bottom
+        self._found = self._order  # those of the rows that are shown
+        self._missing: Iterator[int] = iter(())  # those of the rows whose text is not made yet
 
     def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
         """Take new rows; returns whether any moved. Rows that are the same objects are not compared.
@@ -57,20 +62,19 @@ class Listing(Generic[RowT]):
         before = self.rows
         touched = list(islice(self._due, at_once))
         self.behind = len(touched) == at_once
-        self.changes = [(old, row) for _, old, row in touched] + [(before[key], None) for key in gone]
+        self.changes = [(old, row) for _, _, old, row in touched] + [(before[key], None) for key in gone]
         if not self.behind:
             self.rows = rows
         else:
             if not going_on:
                 self._taken = {key: row for key, row in before.items() if key not in gone} if gone else dict(before)
-            self._taken.update((key, row) for key, _, row in touched)
+            self._taken.update((key, row) for _, key, _, row in touched)
             self.rows = self._taken
-        moves = (
-            not self._in_place
-            or (touched and touched[-1][1] is None)
-            or any(self._moves(key, old, row) for key, old, row in touched if old is not None)
-        )
-        return bool(moves) and self._arrange_anew(touched, gone)
+        if not touched and not gone and self._in_place:
+            return False
+        if len(self.rows) < MANY or len(touched) > len(self.rows) // FEW:
+            return self._arrange()
+        return self._arrange_anew(touched, gone)
 
     def _compare(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
         """Start to take these rows; returns the keys that are gone."""
@@ -78,110 +82,136 @@ class Listing(Generic[RowT]):
         known = len(before)
         self._in_place = len(rows) >= known and list(islice(rows, known)) == list(before)
         if not self._in_place:
-            self._due = ((key, old, row) for key, row in rows.items() if (old := before.get(key)) is not row)
+            self._due = ((-1, key, old, row) for key, row in rows.items() if (old := before.get(key)) is not row)
             return before.keys() - rows.keys()
         # nothing has gone or moved: no key has to be looked up
         differ = map(is_not, before.values(), rows.values())
-        pairs = zip(rows, before.values(), rows.values(), strict=False)
-        new = ((key, None, row) for key, row in islice(rows.items(), known, None))
+        pairs = zip(count(), rows, before.values(), rows.values(), strict=False)
+        new = ((-1, key, None, row) for key, row in islice(rows.items(), known, None))
         self._due = chain(compress(pairs, differ), new)
         return set()
 
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
         """Sort by that value of a row; None keeps the given order."""
         self._sort, self._descending = sort, descending
-        self._arrange()
+        self._sort_anew()
+        self._search(self._order)
 
     def filter_by(self, text: str) -> None:
         """Show rows that contain every word, and none of the words prefixed with "!"."""
+        wanted, unwanted = self._wanted, self._unwanted
         words = text.casefold().split()
         self._wanted = [word for word in words if not word.startswith("!")]
         self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
-        self._arrange()
+        narrower = all(any(old in new for new in self._wanted) for old in wanted) and {*unwanted} <= {*self._unwanted}
+        if self.filters and (not self._texts or len(self.rows) < MANY):
+            self.read_texts()
+            narrower = False
+        self._search(self._found if narrower and not self.searching else self._order)
+
+    @property
+    def filters(self) -> bool:
+        return bool(self._wanted or self._unwanted)
 
     def index(self, key: RowKey) -> int | None:
         try:
-            if self._sort is None:
-                return self.keys.index(key)
-            value = self._values[key]
-            start = bisect_left(self._order, value)
-            at = self._ascending.index(key, start, bisect_right(self._order, value, start))
-        except (ValueError, KeyError):
+            return self.keys.index(key)
+        except ValueError:
             return None
-        return len(self.keys) - 1 - at if self._descending else at
 
-    def matches(self, row: RowT) -> bool:
-        if not self._wanted and not self._unwanted:
-            return True
-        text = self._text(row).casefold()
-        return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
+    def forget_texts(self) -> None:
+        self._texts, self.searching = [], False
+        if self.filters:
+            self.read_texts()
+            self._search(self._order)
 
-    def _moves(self, key: RowKey, old: RowT, new: RowT) -> bool:
-        if self._sort is not None and self._values.get(key) != self._sort(new):
-            return True
-        return self._filters and self.matches(old) != self.matches(new)
+    def expect_filter(self) -> None:
+        """Begin to make the texts that the filter searches, if they are many and none is there."""
+        if not self._texts and len(self.rows) >= MANY:
+            self.read_texts()
+
+    def read_texts(self) -> None:
+        """Begin to make all texts anew, from the first row shown."""
+        self._texts = texts = [""] * len(self._all)
+        first = self._order[:TEXTS_AT_ONCE]
+        self._missing = (place for place in chain(first, range(len(texts))) if not texts[place])
+        self._make_texts()
+
+    def read_on(self) -> None:
+        """Make the next texts; when all are there, what they let through is shown."""
+        self._make_texts()
+        if not self.searching:
+            self._search(self._order)
+
+    def _make_texts(self) -> None:
+        made = 0
+        for place in islice(self._missing, TEXTS_AT_ONCE):
+            self._texts[place], made = self._text_of(self.rows[self._all[place]]), made + 1
+        self.searching = made == TEXTS_AT_ONCE
+
+    def _text_of(self, row: RowT) -> str:
+        return self._text(row).casefold() or " "
+
+    def _sort_anew(self) -> None:
+        self._order = list(range(len(self._all)))
+        self._values = list(map(self._sort, self.rows.values())) if self._sort is not None else []
+        if self._values:
+            self._order.sort(key=self._values.__getitem__, reverse=self._descending)
 
     def _arrange(self) -> bool:
-        """Filter and sort all rows, as after another filter or order."""
-        rows, sort = self.rows, self._sort
-        keys = [key for key, row in rows.items() if self.matches(row)] if self._filters else list(rows)
-        self._values = values = {key: sort(row) for key, row in rows.items()} if sort is not None else {}
-        if sort is None:
-            return self._show(keys)
-        keys.sort(key=values.__getitem__, reverse=self._descending)
-        if self._descending:
-            keys.reverse()
-        self._ascending, self._order = keys, [values[key] for key in keys]
-        return self._show_sorted()
+        """Filter and sort all rows anew."""
+        self._all, self._texts, self.searching = list(self.rows), [], False
+        self._sort_anew()
+        if self.filters:
+            self.read_texts()
+        return self._search(self._order)
 
-    def _arrange_anew(self, touched: Sequence[tuple[RowKey, RowT | None, RowT]], gone: Set[RowKey]) -> bool:
-        """Filter and sort only the changed rows, if they are few."""
-        if len(self.rows) < MANY or len(touched) > len(self.rows) // FEW:
+    def _arrange_anew(self, touched: Sequence[tuple[int, RowKey, RowT | None, RowT]], gone: Set[RowKey]) -> bool:
+        """Filter and sort only the rows that changed."""
+        sort, texts, known = self._sort, self._texts, len(self._all) - len(gone)
+        new = {key: row for _, key, old, row in touched if old is None}
+        changed = {key: place for place, key, old, row in touched if old is not None}
+        moved = sort is not None and any(sort(old) != sort(row) for _, _, old, row in touched if old is not None)
+        if gone:
+            stay = [key not in gone for key in self._all]
+            at = list(accumulate(stay, initial=0))
+            self._order = [at[place] for place in self._order if stay[place]]
+            self._all, self._values = list(compress(self._all, stay)), list(compress(self._values, stay))
+            self._texts = texts = list(compress(texts, stay))
+            self._missing = (place for place in range(known) if not texts[place])
+        differs = False
+        places: Iterable[int] = changed.values() if moved or texts else ()
+        if -1 in places:
+            places = compress(range(known), map(changed.__contains__, self._all))
+        for place in places:
+            row = self.rows[self._all[place]]
+            if sort is not None:
+                self._values[place] = sort(row)
+            if texts:
+                before, texts[place] = texts[place], self._text_of(row)
+                differs |= self._matches(before) != self._matches(texts[place])
+        self._all += new
+        self._order += range(known, len(self._all))
+        if texts:
+            texts += map(self._text_of, new.values())
+        if not self._in_place and self._all != list(self.rows):
             return self._arrange()
-        if self._sort is None and not self._filters:
-            return self._show(list(self.rows))
-        moved = [(key, row) for key, old, row in touched if old is None or self._moves(key, old, row)]
-        hidden = gone | {key for key, _ in moved}
-        new = [(key, row) for key, row in moved if self.matches(row)]
-        if self._sort is None:
-            shown = set(self.keys).difference(hidden).union(key for key, _ in new)
-            return self._show([key for key in self.rows if key in shown])
-        if not hidden.isdisjoint(self._values):
-            stay = [key not in hidden for key in self._ascending]
-            self._ascending, self._order = list(compress(self._ascending, stay)), list(compress(self._order, stay))
-        for key in gone:
-            self._values.pop(key, None)
-        self._values.update((key, self._sort(row)) for key, row in moved)
-        self._insert([key for key, _ in new])
-        return self._show_sorted()
+        if sort is not None and (moved or new):
+            self._values += map(sort, new.values())
+            self._order.sort(key=self._values.__getitem__, reverse=self._descending)
+        return bool(moved or new or gone or differs) and self._search(self._order)
 
-    def _insert(self, new: list[RowKey]) -> None:
-        """Insert these keys in order: sorting 100,000 rows again takes as long as drawing four frames."""
-        values, keys, order = self._values, self._ascending, self._order
-        new.sort(key=values.__getitem__, reverse=self._descending)
-        if self._descending:
-            new.reverse()
-        place = bisect_left if self._descending else bisect_right
-        self._ascending, self._order, start = [], [], 0
-        for key in new:
-            at = place(order, values[key], start)
-            self._ascending += keys[start:at]
-            self._ascending.append(key)
-            self._order += order[start:at]
-            self._order.append(values[key])
-            start = at
-        self._ascending += keys[start:]
-        self._order += order[start:]
+    def _matches(self, text: str) -> bool:
+        return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
 
-    def _show_sorted(self) -> bool:
-        return self._show(self._ascending[::-1] if self._descending else self._ascending)
-
-    def _show(self, keys: list[RowKey]) -> bool:
-        if keys == self.keys:
-            return False
-        self.keys = keys
-        return True
-
-    @property
-    def _filters(self) -> bool:
-        return bool(self._wanted or self._unwanted)
+    def _search(self, among: list[int]) -> bool:
+        """Show what the filter lets through of the rows at these places; returns whether any row moved."""
+        keys, texts = self._all, self._texts
+        if self.filters and self.searching:
+            among = [place for place in among if texts[place]]
+        for word in self._wanted:
+            among = [place for place in among if word in texts[place]]
+        for word in self._unwanted:
+            among = [place for place in among if word not in texts[place]]
+        self._found, before, self.keys = among, self.keys, [keys[place] for place in among]
+        return self.keys != before

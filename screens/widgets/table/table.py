@@ -29,7 +29,7 @@ from textual.strip import Strip
 from console.config import ListConfig
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import PAGE, Column, RowKey, RowT
-from screens.widgets.line import PaintedLines
+from screens.widgets.line import PaintedLines, call_after
 from screens.widgets.table.listing import Listing
 from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
@@ -99,6 +99,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.filter_text = ""
         self.sorted_by = ""
         self.descending = False
+        self._reading = False  # whether texts for the filter are about to be made
         self._cursor: RowKey | None = None
         self._cursor_index = 0
         self._cursor_before: RowKey | None = None
@@ -171,6 +172,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         grew = self._painter.measure([row for row in new if row is not None])
         if self.marks:
             self.marks &= rows.keys()
+        self._read_texts()
         if moved:
             self._settle()
         if moved and fills:
@@ -228,9 +230,39 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             return
         self.filter_text = text
         self.listing.filter_by(text)
+        self._show_found()
+        self._read_texts()
+
+    def _show_found(self) -> None:
         self._settle()
         self.refresh()
         self.post_message(self.Changed(self))
+
+    def forget_texts(self) -> None:
+        """Filter anew: what rows are found by is other than before, though they are not."""
+        self.listing.forget_texts()
+        if self.filter_text:
+            self._show_found()
+            self._read_texts()
+
+    def expect_filter(self) -> None:
+        """Make the texts that the filter searches: words are likely to be typed."""
+        self.listing.expect_filter()
+        self._read_texts()
+
+    def _read_texts(self) -> None:
+        """Make the texts that are missing, while others have their turns in between."""
+        if self.listing.searching and not self._reading:
+            self._reading = True
+            call_after(self, 0, self._read_on)
+
+    def _read_on(self) -> None:
+        self._reading = False
+        self.listing.read_on()
+        if self.listing.searching:
+            self._read_texts()
+        elif self.filter_text:
+            self._show_found()
 
     def sort_by(self, name: str, *, descending: bool | None = None) -> None:
         """Sort by the column of that name; "" keeps the given order."""
@@ -238,9 +270,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.sorted_by = name if column else ""
         self.descending = (column.down if column else False) if descending is None else descending
         self.listing.sort_by(column.order if column else None, descending=self.descending)
-        self._settle()
-        self.refresh()
-        self.post_message(self.Changed(self))
+        self._show_found()
 
     # keys
 
@@ -340,6 +370,8 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=marked, apart=apart)
 
     def _notice(self) -> Notice:
+        if self.listing.searching and self.filter_text:
+            return Notice(f"Searching for “{self.filter_text}” …", glyph="◐", ink="waits")
         if self.listing.rows and self.filter_text:
             return Notice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
         return self._trouble or notice_for(self._link, self.EMPTY)

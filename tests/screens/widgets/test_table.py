@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from textual.pilot import Pilot
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
-from screens.widgets.table.listing import Listing
+from screens.widgets.table.listing import TEXTS_AT_ONCE, Listing
 from screens.widgets.table.row_painter import SAMPLE, Notice, share
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
@@ -296,6 +297,7 @@ async def test_columns_without_a_title_stand_each_in_its_place() -> None:
 
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.widgets.table.listing.MANY", 0)
+    monkeypatch.setattr("screens.widgets.table.listing.TEXTS_AT_ONCE", 5)
     chance = random.Random(1)
     for number in range(300):
         grown: Listing[Thing] = Listing(lambda thing: thing.name)
@@ -315,11 +317,17 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             anew.filter_by(" ".join(grown._wanted + [f"!{word}" for word in grown._unwanted]))
             anew.sort_by(sort, descending=number % 2 == 0)
             anew.update(rows)
+            while anew.searching:
+                anew.read_on()
             shown = grown.keys
             moved, changes = grown.update(rows, at_once), grown.changes
             while grown.behind:
                 moved |= grown.update(rows, at_once)
                 changes += grown.changes
+            assert set(grown.keys) <= set(anew.keys), "What is not searched yet is not shown"
+            while grown.searching:
+                moved = True
+                grown.read_on()
             assert moved or shown == anew.keys
             assert grown.keys == anew.keys
             assert [grown.index(key) for key in grown.keys] == list(range(len(grown.keys)))
@@ -328,6 +336,40 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             told = Counter(id(new) for _, new in changes if new is not None)
             told.subtract(id(old) for old, _ in changes if old is not None)
             assert told == left, "Counters of nothing are equal"
+            for words in (chance.choice(["", "1", "2 !3"]), chance.choice(["12", "!1 !2", "2 !3"])):
+                grown.filter_by(words)
+                while grown.searching:
+                    grown.read_on()
+                wanted, unwanted = set(words.split()), set(re.findall("!(.)", words))
+                assert set(grown.keys) == {
+                    key for key in rows if all(each in key[1] for each in wanted if each[0] != "!")
+                    and not any(each in key[1] for each in unwanted)
+                }  # fmt: skip
+
+
+def test_a_letter_asks_no_row_for_its_text_again() -> None:
+    asked: list[str] = []
+
+    def text(thing: Thing) -> str:
+        asked.append(thing.name)
+        return thing.name
+
+    listing: Listing[Thing] = Listing(text)
+    names = [f"n{number:05d}" for number in range(TEXTS_AT_ONCE + 2)]
+    rows: dict[tuple[str, ...], Thing] = {(name,): Thing(name) for name in names}
+    listing.update(rows)
+    listing.filter_by("n0")
+    assert listing.searching
+    assert len(listing.keys) == TEXTS_AT_ONCE, "Those that are searched are shown at once"
+    listing.read_on()
+    assert not listing.searching
+    assert len(listing.keys) == TEXTS_AT_ONCE + 2
+    listing.filter_by("n04001")
+    listing.filter_by("n0")
+    assert asked == names
+    listing.update({**rows, ("n00001",): Thing("other"), ("n1",): Thing("n01")})
+    assert asked[len(rows) :] == ["other", "n01"]
+    assert len(listing.keys) == TEXTS_AT_ONCE + 2
 
 
 async def test_a_column_that_tells_no_two_rows_apart_goes_before_a_text_is_cut() -> None:
