@@ -148,6 +148,7 @@ TAIL = 400  # lines at the end of a log that are read first
 POLL_SECONDS = 1.0  # seconds between two looks at a job all of whose log is read
 AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
 QUIET_SECONDS = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
+INSPECTION_PAUSE = 60.0  # seconds after which a job that still hangs is inspected a third time, then twice as many
 BATCH_LINES = 16  # lines that are read before others get their turn
 
 
@@ -204,7 +205,7 @@ class JobMonitor:
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
         self._inspecting: asyncio.Task[None] | None = None
-        self._looked = 0.0  # when that began
+        self._looked, self._look_again = 0.0, 0.0  # when that began, and when another one is due
         self._asking_nccl: asyncio.Task[None] | None = None
         self._storing: asyncio.Task[None] | None = None
         self._slowdown: Slowdown | None = None  # what was stored
@@ -270,8 +271,9 @@ class JobMonitor:
     def _evaluate(self, now: float, look: JobSample) -> None:
         """Evaluate the alarms, and start the inspections that they call for.
 
-        A late job is inspected once, and again if its lateness becomes an alarm and no rank is named by then. Where
-        steps have become slower, NCCL is asked once for each slowdown which rank is late.
+        A late job is inspected at once, when its lateness becomes an alarm, and then after `INSPECTION_PAUSE`, each
+        time twice as late, while no rank is named: a busy pod may answer too late. Where steps have become slower, NCCL
+        is asked once for each slowdown which rank is late.
         """
         self.watch.evaluate(now, look)
         self._store_slowdown(self.measures.track)
@@ -280,7 +282,10 @@ class JobMonitor:
         if not self._thresholds.inspect:
             return
         free = self._inspecting is None or self._inspecting.done()
-        if self._sources.inspect is not None and free and self._looked < since and not self.watch.verdict:
+        first = self._looked < since
+        due = first or (since and now >= self._look_again)
+        if self._sources.inspect is not None and free and due and not self.watch.verdict:
+            self._look_again = now + (INSPECTION_PAUSE if first else 2 * (now - self._looked))
             self._looked = now
             self._inspecting = asyncio.create_task(
                 self._inspect_stalled(self._sources.inspect), name=f"inspect:{self.key[1]}"

@@ -185,9 +185,13 @@ async def test_the_header_of_a_job_of_ones_own_that_hangs_names_the_rank_within_
             assert app.session.watch.whose(app.fleet.jobsets[key].owner) == "you"
             await app.action_quit()
             return
-        await soon(
-            lambda: "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait" in header(), "the verdict"
-        )
+        try:
+            await soon(
+                lambda: "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait" in header(), "the verdict"
+            )
+        except AssertionError as error:
+            error.add_note(f"{header()}\n{line().health}\n{app.session.inspector.reports.get(key)}")
+            raise
         assert monotonic() - last < VERDICT_SECONDS, header()
         assert line().health.verdict == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait"
         assert " left" not in screen_text(app)

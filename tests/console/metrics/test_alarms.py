@@ -23,7 +23,7 @@ from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
 from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmMonitor, AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
-from console.metrics.job_monitor import QUIET_SECONDS, JobMonitor, MonitorSources
+from console.metrics.job_monitor import INSPECTION_PAUSE, QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.progress_reader import NanOnsetFinder
 from console.metrics.seen_time import SpanKind
 from console.metrics.training_run import Slowdown
@@ -324,7 +324,7 @@ async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmMonito
     return patrol
 
 
-async def test_a_job_that_has_stalled_is_inspected_once_by_itself() -> None:
+async def test_a_job_that_has_stalled_is_inspected_by_itself_and_again_after_growing_pauses() -> None:
     asked: list[tuple[str, str]] = []
 
     async def inspect(key: tuple[str, str]) -> None:
@@ -334,10 +334,16 @@ async def test_a_job_that_has_stalled_is_inspected_once_by_itself() -> None:
     assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
     await rounds(patrol)
     assert asked == [("default", "a")]
+    (job,) = patrol.jobs.values()
+    look, begun = job._sample_job({}), job._looked
+    for pauses, number in ((0.9, 1), (1.1, 2), (3.1, 2), (3.4, 3), (7.5, 3), (8.1, 4)):
+        job._evaluate(begun + pauses * INSPECTION_PAUSE, look)
+        await asyncio.sleep(0)
+        assert len(asked) == number
     await patrol.close()
     patrol = await stalled(Cluster("a"), inspect, inspect=False)
     assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
-    assert len(asked) == 1
+    assert len(asked) == 4
     await patrol.close()
 
 
