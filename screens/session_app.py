@@ -58,7 +58,7 @@ class SessionApp(KeyOrderedApp):
         self.launch_wish: LaunchRequest | None = None
         """What the form of the launch screen is to begin from, until it has taken it."""
         self.pane_size = pane_size  # of the panes beside lists, see `screens.paned`
-        self._job_inks = JobColors()
+        self._job_styles = JobColors()
         self.outbox = Outbox()
 
     def alarms_in_corner(self) -> list[Notification]:
@@ -123,13 +123,13 @@ class SessionApp(KeyOrderedApp):
         if session is not None:
             await session.close()
 
-    def job_ink(self, uid: str) -> str:
+    def job_style(self, uid: str) -> str:
         """The colour of a job, the same on every screen; jobs share colours only if there are too many."""
-        return self._job_inks.of(uid)
+        return self._job_styles.of(uid)
 
     def watch_fleet(self) -> None:
         """Release the colours of jobs that have gone."""
-        self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
+        self._job_styles.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
     def open_page(self, page: str, *about: object) -> None:
         self.push_screen(make_page(page, *about))

@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from console.metrics.alarm import Alarm
     from console.scheduling.why_answer import Why
 
-JOB_INKS = 12  # jobs have this many colours; the thirteenth shares one
+JOB_STYLES = 12  # jobs have this many colours; the thirteenth shares one
 
 
 class Span(NamedTuple):
     """Text in one style; styles are defined in widgets/line.py."""
 
     text: str
-    ink: str = ""
+    style: str = ""
 
 
-Cell = str | Span | list[Span]  # what one cell of a table shows: plain text, text in one ink, or several runs
+Cell = str | Span | list[Span]  # what one cell of a table shows: plain text, text in one style, or several runs
 Fact = tuple[str, Cell]  # a name and what it is
 
 
-def runs_of(cell: Cell, ink: str = "") -> list[Span]:
-    """A cell as spans; those without a style get `ink`."""
+def runs_of(cell: Cell, style: str = "") -> list[Span]:
+    """A cell as spans; those without a style get `style`."""
     if isinstance(cell, str):
-        return [Span(cell, ink)]
+        return [Span(cell, style)]
     if isinstance(cell, Span):
-        return [cell if cell.ink else Span(cell.text, ink)]
-    return [run if run.ink else Span(run.text, ink) for run in cell]
+        return [cell if cell.style else Span(cell.text, style)]
+    return [run if run.style else Span(run.text, style) for run in cell]
 
 
 OK = Span("●", "ok")
@@ -153,12 +153,12 @@ def percent(part: float, whole: float) -> str:
     return "< 1 %" if 0 < share <= 0.5 else "99 %" if 99 < share < 100 else f"{share:.0f} %"
 
 
-def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Span]:
+def bar(part: float, whole: float, width: int, style: str = "accent") -> list[Span]:
     """A bar of that width; a small share is visible, and an incomplete one is never full."""
     if whole <= 0 or width <= 0:
         return [Span(" " * max(0, width))]
     filled = bar_columns(part, whole, width)
-    return [Span("█" * filled, ink), Span("░" * (width - filled), "faint")]
+    return [Span("█" * filled, style), Span("░" * (width - filled), "faint")]
 
 
 def bar_columns(part: float, whole: float, width: int) -> int:
@@ -175,10 +175,10 @@ SPARKS = "▁▂▃▄▅▆▇█"
 def heat(share: float, *, low_is_bad: bool) -> Span:
     """A bar for a share from 0 to 1, in a colour for how good it is."""
     if low_is_bad:
-        ink = "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
+        style = "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
     else:
-        ink = "bad" if share > 0.97 else "waits" if share > 0.85 else "ok"
-    return Span(SPARKS[min(len(SPARKS) - 1, int(share * len(SPARKS)))], ink)
+        style = "bad" if share > 0.97 else "waits" if share > 0.85 else "ok"
+    return Span(SPARKS[min(len(SPARKS) - 1, int(share * len(SPARKS)))], style)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -202,8 +202,8 @@ class JobColors:
     def of(self, uid: str) -> str:
         """A job's colour, stable while `keep` includes it: by its uid, or the least used one."""
         if uid not in self._numbers:
-            used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_INKS
-            around = (*range(first, JOB_INKS), *range(first))
+            used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_STYLES
+            around = (*range(first, JOB_STYLES), *range(first))
             self._numbers[uid] = min(around, key=lambda number: used[number])
         return f"job-{self._numbers[uid]}"
 

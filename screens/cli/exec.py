@@ -104,8 +104,8 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
 def show_group(group: OutputGroup, *, bold: bool) -> None:
     title = group.description + (f", exit code {group.code}" if group.code else "")
     mark = "✗ " if group.code else "≠ " if group.differs else ""
-    ink = ";31" if group.code else ";33" if group.differs else ""
-    before, after = (f"\x1b[1{ink}m", "\x1b[0m") if bold else ("", "")
+    style = ";31" if group.code else ";33" if group.differs else ""
+    before, after = (f"\x1b[1{style}m", "\x1b[0m") if bold else ("", "")
     write_to_terminal(sys.stdout, f"{before}{for_terminal(f'{mark}{title}')}:{after}")
     if "\n" in group.output:
         print_line()

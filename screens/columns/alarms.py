@@ -14,5 +14,5 @@ ALARMS: tuple[Column[Alarm], ...] = (
            sort=lambda alarm: alarm.job),
     Column("ALARM", lambda alarm: alarm.kind.label, width=8, sort=True),
     Column("WHAT", lambda alarm: alarm.text + (f" ({alarm.ended_text})" if alarm.over else ""), fill=True, least=20),
-    Column("NAMESPACE", lambda alarm: alarm.namespace, least=9, most=16, drop=2, ink="dim"),
+    Column("NAMESPACE", lambda alarm: alarm.namespace, least=9, most=16, drop=2, style="dim"),
 )  # fmt: skip

@@ -36,7 +36,7 @@ class Column(Struct, Generic[RowT], frozen=True):
     sort: Callable[[RowT], Any] | Literal[True] | None = None  # what `o` sorts by, True: the value; None: never sorted
     down: bool = False  # largest first when first sorted
     cut: Literal["end", "middle", "node"] = "end"  # where a text too long is cut; names differ at their ends
-    ink: str = ""
+    style: str = ""
     drop: int = 0
     """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
     it must, from EXTRA on before another column's text is cut."""

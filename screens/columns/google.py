@@ -73,7 +73,7 @@ CLUSTERS: tuple[Column[ClusterRow], ...] = (
     Column("STATUS", _cluster_status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
     Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=8,
            sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
-    Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=9, ink="dim", sort=True),
+    Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=9, style="dim", sort=True),
     Column("ENTRANCE", _entrance, least=8, most=12, drop=7),
     Column("WHY", _cluster_why, fill=True, least=0, drop=6),
 )  # fmt: skip
@@ -84,19 +84,19 @@ POOL_GLYPHS = {"ok": OK, "busy": UNDER_WAY, "bad": BAD}
 
 def _pool_state(facts: PoolStatus) -> Cell:
     said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
-    ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
-    return [POOL_GLYPHS[facts.state], Span(f" {sentence(said)}", ink)]
+    style = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
+    return [POOL_GLYPHS[facts.state], Span(f" {sentence(said)}", style)]
 
 
 NODE_POOLS: tuple[Column[PoolStatus], ...] = (
-    Column("POOL", lambda row: row.pool.name, least=8, most=40, sort=True, ink="strong"),
+    Column("POOL", lambda row: row.pool.name, least=8, most=40, sort=True, style="strong"),
     Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5, sort=True),
     Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
            right=True, sort=lambda row: row.ready, down=True),
     Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most, down=True),
     Column("PROVISIONING", lambda row: row.how, least=11, most=30, drop=4, sort=True),
-    Column("PLACEMENT", lambda row: row.pool.placement.lower(), width=9, drop=7, ink="dim"),
-    Column("VERSION", lambda row: row.pool.version, most=20, drop=6, sort=True, ink="dim"),
+    Column("PLACEMENT", lambda row: row.pool.placement.lower(), width=9, drop=7, style="dim"),
+    Column("VERSION", lambda row: row.pool.version, most=20, drop=6, sort=True, style="dim"),
     Column("STATE", _pool_state, fill=True, least=34, sort=lambda row: row.state),
 )  # fmt: skip
 
@@ -123,7 +123,7 @@ BUILD_GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT":
 
 def _build_status(build: Build) -> Cell:
     mark = BUILD_GLYPHS.get(build.status, UNDER_WAY)
-    return [mark, Span(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
+    return [mark, Span(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.style == "bad" else "")]
 
 
 def _seconds_of(build: Build) -> float:
@@ -138,21 +138,21 @@ BUILDS: tuple[Column[Build], ...] = (
     Column("TOOK", lambda build: wording.age(_seconds_of(build)) if _seconds_of(build) else "", width=7, right=True,
            sort=_seconds_of, down=True, ages=True),
     since("BEGAN", lambda build: build.created),
-    Column("MACHINE", lambda build: build.machine, least=8, most=16, drop=5, ink="dim"),
-    Column("BUILD", lambda build: build.id[:8], only=PAGE, width=8, drop=6, ink="dim"),
+    Column("MACHINE", lambda build: build.machine, least=8, most=16, drop=5, style="dim"),
+    Column("BUILD", lambda build: build.id[:8], only=PAGE, width=8, drop=6, style="dim"),
     Column("WHY", lambda build: Span(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
 )  # fmt: skip
 
 
 IMAGES: tuple[Column[Image], ...] = (
-    Column("IMAGE", lambda image: image.name, least=10, most=40, sort=True, ink="strong"),
+    Column("IMAGE", lambda image: image.name, least=10, most=40, sort=True, style="strong"),
     Column("TAGS", lambda image: ", ".join(image.tags) or Span("untagged", "dim"), least=8, most=40,
            sort=lambda image: image.tags),
     Column("SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True,
            sort=lambda image: image.bytes),
     since("AGE", lambda image: image.uploaded),
-    Column("DIGEST", lambda image: image.digest.removeprefix("sha256:")[:12], width=12, drop=5, ink="dim"),
-    Column("REPOSITORY", lambda image: image.repository, least=10, fill=True, drop=3, sort=True, ink="dim"),
+    Column("DIGEST", lambda image: image.digest.removeprefix("sha256:")[:12], width=12, drop=5, style="dim"),
+    Column("REPOSITORY", lambda image: image.repository, least=10, fill=True, drop=3, sort=True, style="dim"),
 )  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def _address_cell(place: StoragePlace) -> Cell:
 
 PLACES: tuple[Column[StoragePlace], ...] = (
     Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=True),
-    Column("NAME", lambda place: place.name, least=18, most=50, sort=True, ink="strong"),
+    Column("NAME", lambda place: place.name, least=18, most=50, sort=True, style="strong"),
     Column("LOCATION", lambda place: place.location, least=11, most=18, sort=True),
     Column("STATE", _place_state, least=8, most=14, drop=2),
     Column("REGION", _match_cell, least=13, most=20),

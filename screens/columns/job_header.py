@@ -97,9 +97,9 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
         runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
     sentence, own = reasons(line)
     if first is None and (line.health.kept or not line.health.alarmed) and (sentence or line.health.verdict):
-        ink = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
+        style = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
         found = _verdict_words(line)
-        runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", ink))
+        runs.append(Span(f"{sentence}. {found}" if sentence and found else found or f"{sentence} ", style))
     if own:
         runs.append(Span(own, "dim"))
     if not runs:

@@ -104,7 +104,7 @@ class JobLine:
         return self.slow_rank if self.health.verdict and self.health.state not in NO_STEPS else None
 
     @property
-    def ink(self) -> str:
+    def style(self) -> str:
         return "dim" if self.jobset.finished else ""
 
 
@@ -115,17 +115,17 @@ def slow_rank_words(found: Diagnosis, now: float) -> str:
 
 def state_cell(line: JobLine) -> Cell:
     """The state as glyph and word, glyph first so that narrow columns keep it."""
-    return health_runs(line.health, line.ink)
+    return health_runs(line.health, line.style)
 
 
-def health_runs(health: Health, ink: str = "") -> list[Span]:
+def health_runs(health: Health, style: str = "") -> list[Span]:
     """The health as glyph and word: ▲ during an alarm, ✗ once it is over, ⚠ while a step is late or slow."""
     if health.level is HealthLevel.BAD:
         glyph = wording.BAD if health.over or health.state == JobState.FAILED else wording.ALARM
         return [glyph, Span(f" {health.state}", "bad")]
     if health.level is HealthLevel.LATE:
         return [wording.CARE, Span(f" {health.state}", "waits")]
-    return [wording.job_glyph(health.state), Span(f" {health.state}", ink)]
+    return [wording.job_glyph(health.state), Span(f" {health.state}", style)]
 
 
 def ranks_cell(line: JobLine) -> Cell:
@@ -142,7 +142,7 @@ def attempt_cell(line: JobLine) -> Cell:
     jobset = line.jobset
     if not jobset.restarts and not jobset.max_restarts:
         return Span("1", "dim")
-    return Span(f"{jobset.restarts + 1}/{jobset.max_restarts + 1}", "waits" if jobset.restarts else line.ink)
+    return Span(f"{jobset.restarts + 1}/{jobset.max_restarts + 1}", "waits" if jobset.restarts else line.style)
 
 
 def failure_words(rank: Rank) -> str:
@@ -203,7 +203,7 @@ def last_cell(line: JobLine) -> Cell:
     if health.level in {HealthLevel.BAD, HealthLevel.LATE}:
         return sick
     if told := wording.sentence(health.words or line.why.sentence):
-        return Span(told, line.ink)
+        return Span(told, line.style)
     figures = progress_words(line.job_progress) if line.job_progress else []
     return figures if any(each.text for each in figures) else Span(place_words(line), "dim")
 
@@ -366,14 +366,14 @@ JOBS: ListLayout[JobLine] = ListLayout(
     (*WAIT_KINDS[1:], "topologies"),
     job_lines,
     (
-        Column("JOB", lambda line: Span(line.jobset.name, line.ink or "strong"), "name", "the JobSet",
+        Column("JOB", lambda line: Span(line.jobset.name, line.style or "strong"), "name", "the JobSet",
                lambda line: line.jobset.name, least=12, most=44, sort=True, cut="middle"),
         Column("NAMESPACE", lambda line: line.jobset.namespace, "namespace", "its namespace", least=9, most=16, drop=9,
-               sort=lambda line: line.jobset.key, ink="dim"),
+               sort=lambda line: line.jobset.key, style="dim"),
         Column("OWNER", lambda line: wording.owner(line.owner), "owner", "who launched it",
                lambda line: line.jobset.owner, least=5, most=12, drop=1, sort=lambda line: line.owner),
         fact("mine", "whether that is the account that asks, by its label", lambda line: line.owner == YOU),
-        Column("RECIPE", lambda line: Span(line.jobset.recipe or "─", line.ink or "text"), "recipe",
+        Column("RECIPE", lambda line: Span(line.jobset.recipe or "─", line.style or "text"), "recipe",
                "the recipe it was launched from", lambda line: line.jobset.recipe, least=6, most=20, drop=6, sort=True),
         fact("state", "how it is, by the end of its log too: its phase, or diverged, stalled, late or refused",
              lambda line: line.health.state),
@@ -388,7 +388,7 @@ JOBS: ListLayout[JobLine] = ListLayout(
                _pods_json, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
         fact("ranks", "the same by an older name, with rank for pod_index",
              lambda line: [{"rank": each["pod_index"], **each} for each in _pods_json(line)]),
-        Column("GPUS", lambda line: Span(f"{line.jobset.gpus or ''}", line.ink), "gpus", "GPUs of all its pods",
+        Column("GPUS", lambda line: Span(f"{line.jobset.gpus or ''}", line.style), "gpus", "GPUs of all its pods",
                lambda line: line.jobset.gpus, width=4, right=True, sort=True, down=True),
         Column("ATTEMPT", attempt_cell, "restarts", "restarts of the whole JobSet", lambda line: line.jobset.restarts,
                width=7, right=True, drop=7, sort=True, down=True),
@@ -404,7 +404,8 @@ JOBS: ListLayout[JobLine] = ListLayout(
              "latest, window, bounds, unknown and words as a4 forecast has them; null of any other", _start_json),
         Column("TREND", lambda line: wording.sparkline(line.job_progress.trend) if line.job_progress else "", "trend",
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
-               lambda line: list(line.job_progress.trend) if line.job_progress else [], width=8, drop=5, ink="accent"),
+               lambda line: list(line.job_progress.trend) if line.job_progress else [],
+               width=8, drop=5, style="accent"),
         Column("STATUS", last_cell, "why",
                "why it does not run, what is wrong with it, or what it does before its first step, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True, least=20),

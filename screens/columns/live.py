@@ -118,7 +118,7 @@ def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "
     for state in (WatchState.STALE, WatchState.LISTING, WatchState.FORBIDDEN):
         in_state = [link for link in known if link.state is state]
         if in_state:
-            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_describe_links(state, in_state, known, now)]
+            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].style), *_describe_links(state, in_state, known, now)]
     last_seen = max(link.last_seen for link in known)
     quiet = (now - last_seen) // STEP * STEP if last_seen else 0
     return [Span("● ", "ok"), Span("live", "text"), Span(f", no change for {duration(quiet)}" if quiet else "", "dim")]

@@ -67,7 +67,7 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
     if cordoned:
         runs += [Span(f"‖ {cordoned} cordoned  ", "waits")]
     runs += _google(pool)
-    return [*runs[:-1], Span(runs[-1].text.rstrip(), runs[-1].ink)] if runs else [OK, Span(" ready", "dim")]
+    return [*runs[:-1], Span(runs[-1].text.rstrip(), runs[-1].style)] if runs else [OK, Span(" ready", "dim")]
 
 
 def _google(pool: Pool) -> list[Span]:
@@ -76,11 +76,11 @@ def _google(pool: Pool) -> list[Span]:
         return []  # what failed and is over stands on the pool's page
     facts = pool.facts
     glyph = {"ok": IDLE, "busy": UNDER_WAY, "bad": BAD}[facts.state]
-    ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
+    style = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     said = [sentence(text).rstrip(".") for text in facts.sentences]
     if not pool.nodes and not said:
         said = [_empty(pool)]
-    return [glyph, Span(f" {'; '.join(said)}  ", ink)] if said else []
+    return [glyph, Span(f" {'; '.join(said)}  ", style)] if said else []
 
 
 def _empty(pool: GooglePool) -> str:
@@ -105,16 +105,16 @@ def gpu_bar(pool: Pool, width: int) -> list[Span]:
         return [Span(figures.strip())]
     used = bar_columns(pool.floor.used, total, room)
     out = min(room - used, bar_columns(pool.floor.out_of_use, total, room))
-    ink = "bad" if pool.faults else "waits"
-    return [Span("█" * used, "accent"), Span("▒" * out, ink), Span("░" * (room - used - out), "faint"), Span(figures)]
+    style = "bad" if pool.faults else "waits"
+    return [Span("█" * used, "accent"), Span("▒" * out, style), Span("░" * (room - used - out), "faint"), Span(figures)]
 
 
 def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Span]:
     """Bandwidth (GB/s) of the node's last test with its trend, else of the last health scan."""
     if measured is not None:
         trend = measured.trend
-        ink = "bad" if trend is not None and trend < -FALLEN else "ok" if measured.arrow == "↗" else "dim"
-        return [Span(f"{measured.last:,.0f}"), Span(f" {measured.arrow or ' '}", ink)]
+        style = "bad" if trend is not None and trend < -FALLEN else "ok" if measured.arrow == "↗" else "dim"
+        return [Span(f"{measured.last:,.0f}"), Span(f" {measured.arrow or ' '}", style)]
     return [Span(f"{node.last_busbw:,.0f}  ", "dim")] if node.last_busbw is not None else []
 
 
@@ -128,9 +128,9 @@ def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Span]:
         share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if measured.arrow != "→" else "at"
         words = f" {measured.arrow} {share} its median of {count(len(measured.values) - 1, 'test')} before"
     when = f", {duration(now - measured.at)} ago" if measured.at else ""
-    ink = "bad" if trend is not None and trend < -FALLEN else ""
+    style = "bad" if trend is not None and trend < -FALLEN else ""
     where = f" in {measured.job}{when}" if measured.job else when
-    return [Span(f"{measured.last:,.0f} GB/s{words}", ink), Span(where, "dim")]
+    return [Span(f"{measured.last:,.0f} GB/s{words}", style), Span(where, "dim")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,12 @@ class NodeRow:
     at: float = field(default=0.0, compare=False)  # when it was so: a row that only grew older is the same row
 
 
-def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
+def node_row(
+    each: Host, fleet: Fleet, style_of: Callable[[str], str], measured: NodeBandwidth | None = None
+) -> NodeRow:
     holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
     pips = tuple(
-        Span("■", ink_of(pip.holder.uid)) if pip.holder
+        Span("■", style_of(pip.holder.uid)) if pip.holder
         else Span("·", "text") if pip.state is GpuState.FREE
         else Span("✗", "bad") if each.faults
         else Span("◐", "waits") if each.starting
@@ -195,7 +197,7 @@ POOLS: ListLayout[Pool] = ListLayout(
                "GPUs of machines that take no pods, and lost ones; used + out + free = gpus",
                lambda pool: pool.floor.out_of_use, COMMAND, right=True),
         Column("FREE", lambda pool: f"{pool.floor.free}" if pool.floor.total else "", "free",
-               "GPUs a new pod could have now", lambda pool: pool.floor.free, width=5, right=True, ink="strong",
+               "GPUs a new pod could have now", lambda pool: pool.floor.free, width=5, right=True, style="strong",
                sort=True, down=True),
         fact("free_slots", "hosts with all 8 GPUs free", lambda pool: pool.floor.slots),
         Column("PROVISIONING", lambda pool: Span(str(pool.provisioning), "dim"), "provisioning",
@@ -216,7 +218,7 @@ NODES: ListLayout[NodeRow] = ListLayout(
     ("pods",),
     _nodes,
     (
-        Column("NODE", lambda row: row.node.name, "name", "its name", least=12, most=60, sort=True, ink="strong",
+        Column("NODE", lambda row: row.node.name, "name", "its name", least=12, most=60, sort=True, style="strong",
                cut="node"),
         Column("POOL", lambda row: row.node.pool, "pool", "node pool", only=COMMAND),
         fact("machine_type", "GCE machine type", lambda row: row.node.machine_type),

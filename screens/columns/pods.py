@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def status_cell(pod: Pod) -> Cell:
     status = pod.status
     mark = pod_glyph(status, ready=pod.ready)
-    return [mark, Span(f" {status}", "bad" if mark.ink == "bad" else "")]
+    return [mark, Span(f" {status}", "bad" if mark.style == "bad" else "")]
 
 
 def ready_cell(pod: Pod) -> Cell:
@@ -40,7 +40,7 @@ PODS: ListLayout[Pod] = ListLayout(
     (),
     _pods,
     (
-        Column("NAMESPACE", lambda pod: pod.namespace, "namespace", "its namespace", most=20, ink="dim", drop=7,
+        Column("NAMESPACE", lambda pod: pod.namespace, "namespace", "its namespace", most=20, style="dim", drop=7,
                sort=attrgetter("namespace", "name")),
         Column("NAME", lambda pod: pod.name, "name", "its name", least=16, most=63, sort=True, cut="middle"),
         Column("READY", ready_cell, "ready", "whether all containers are ready", lambda pod: pod.ready, width=5,
@@ -53,7 +53,7 @@ PODS: ListLayout[Pod] = ListLayout(
         Column("GPUS", lambda pod: str(pod.gpus or ""), "gpus", "GPUs it asks for", lambda pod: pod.gpus, width=4,
                right=True, sort=True, down=True),
         Column("JOB", lambda pod: pod.jobset or pod.owner_name, "jobset", "the JobSet it belongs to",
-               lambda pod: pod.jobset, most=40, ink="dim", drop=8, cut="middle",
+               lambda pod: pod.jobset, most=40, style="dim", drop=8, cut="middle",
                sort=lambda pod: (not pod.jobset, pod.jobset or pod.owner_name, pod.name)),
         fact("replicated_job", "its group in the JobSet", lambda pod: pod.replicated_job),
         fact("job_index", "index of its Job in the group; null outside JobSets",
@@ -64,7 +64,7 @@ PODS: ListLayout[Pod] = ListLayout(
         fact("attempt", "restart attempt of the JobSet", lambda pod: pod.attempt),
         Column("NODE", lambda pod: pod.node, "node", "the node it is on", least=12, most=24, cut="node", drop=2,
                sort=True),
-        Column("IP", lambda pod: pod.ip, "ip", "its address", width=15, drop=9, sort=True, ink="dim"),
+        Column("IP", lambda pod: pod.ip, "ip", "its address", width=15, drop=9, sort=True, style="dim"),
         fact("message", "what the API says of it", lambda pod: pod.message or pod.unschedulable),
         since("AGE", lambda pod: pod.created, *CREATED),
     ),

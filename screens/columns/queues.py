@@ -120,8 +120,8 @@ def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
     return [Span("● ", "ok"), Span("active", "dim")]
 
 
-def _amount(amount: int, ink: str = "") -> Cell:
-    return Span(f"{amount:,}", ink) if amount else Span("0", "dim")
+def _amount(amount: int, style: str = "") -> Cell:
+    return Span(f"{amount:,}", style) if amount else Span("0", "dim")
 
 
 def _place(line: WorkloadLine) -> Cell:
@@ -138,11 +138,11 @@ def _reason(line: WorkloadLine) -> Cell:
     if not line.position and state is WorkloadState.ADMITTED:
         if line.health is not None and line.health.level in {HealthLevel.BAD, HealthLevel.LATE}:
             glyph, word = health_runs(line.health)
-            return [glyph, Span(f"{word.text} {_nodes_text(line.workload)}".rstrip(), word.ink)]
+            return [glyph, Span(f"{word.text} {_nodes_text(line.workload)}".rstrip(), word.style)]
         return [Span("● ", "ok"), Span(f"running {_nodes_text(line.workload)}".rstrip(), "dim")]
     told = wording.sentence(line.why.sentence)
     glyph = wording.job_glyph(state)
-    return [Span(f"{glyph.text} ", glyph.ink), Span(told or str(state))]
+    return [Span(f"{glyph.text} ", glyph.style), Span(told or str(state))]
 
 
 def _nodes_text(workload: Workload) -> str:
@@ -245,7 +245,7 @@ QUEUES: ListLayout[QueueLine] = ListLayout(
     queue_lines,
     (
         Column("CLUSTERQUEUE", lambda line: line.queue.name, "name", "the ClusterQueue", least=8, sort=True,
-               ink="strong"),
+               style="strong"),
         Column("COHORT", lambda line: Span(line.queue.cohort or "─", "dim"), "cohort",
                "queues it lends to and borrows from", lambda line: line.queue.cohort, most=16, drop=4),
         fact("nominal", "GPUs of its own", lambda line: line.account.nominal),
@@ -271,7 +271,7 @@ QUEUES: ListLayout[QueueLine] = ListLayout(
         fact("waiting", "what waits in it, in Kueue's order: namespace, job, and expected_start as a4 workloads has it",
              _starts),
         Column("ORDER", lambda line: line.queue.strategy, "strategy", "BestEffortFIFO or StrictFIFO", width=14, drop=5,
-               ink="dim"),
+               style="dim"),
         Column("LOCALQUEUES", lambda line: ", ".join(f"{each.namespace}/{each.name}" for each in line.local_queues),
                "local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped",
                lambda line: as_json(LOCAL_QUEUES, line.local_queues), COMMAND),

@@ -31,7 +31,7 @@ _GLYPHS = {
     Outcome.STOPPED: Span(wording.HELD.text, "dim"),
     Outcome.UNKNOWN: Span("?", "waits"),
 }
-_INKS: dict[str, str] = {
+_STYLES: dict[str, str] = {
     Outcome.FAILED: "bad",
     Outcome.DIVERGED: "bad",
     STALLED: "bad",
@@ -46,7 +46,7 @@ def outcome_cell(run: RunRecord) -> list[Span]:
         return health_runs(run.now)
     over = wording.BAD if run.ended else wording.ALARM
     glyph = over if run.had_problem else _GLYPHS[run.outcome]
-    return [glyph, Span(f" {run.state}", _INKS.get(run.state, ""))]
+    return [glyph, Span(f" {run.state}", _STYLES.get(run.state, ""))]
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
@@ -71,9 +71,9 @@ def run_sentence(run: RunRecord) -> list[Span]:
     glyph, state = outcome_cell(run)
     ringing = run.active_alarms(run.ended)
     why = run.reason or run.nan_words or (ringing[0].text if ringing else "")
-    runs = [glyph, Span(f" {run.name}", "strong"), Span(f"{state.text}{':' if why else ''}", state.ink)]
+    runs = [glyph, Span(f" {run.name}", "strong"), Span(f"{state.text}{':' if why else ''}", state.style)]
     if run.outcome is Outcome.STOPPED and why.startswith(Outcome.STOPPED):
-        runs[-1] = Span(state.text, state.ink)
+        runs[-1] = Span(state.text, state.style)
         runs.append(Span(wording.sentence(why)[len(Outcome.STOPPED) :]))
     elif why:
         runs.append(Span(f" {wording.sentence(why)}"))
@@ -145,7 +145,7 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("RUN", lambda run: Span(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
            down=True, drop=5),
     Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=True, drop=2),
-    Column("NAME", lambda run: run.name, least=10, most=43, sort=True, ink="strong", cut="middle"),
+    Column("NAME", lambda run: run.name, least=10, most=43, sort=True, style="strong", cut="middle"),
     since("WHEN", lambda run: run.launched),
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
     Column("TOOK", lambda run: took_cell(run, CLOCK.now()), width=6, right=True, ages=True, drop=3,
@@ -153,8 +153,8 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("RESULT", measure_cell, least=7, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
     Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
-    Column("CLUSTER", lambda run: run.context, least=7, most=24, sort=True, drop=7, cut="middle", ink="dim"),
-    Column("WHY", lambda run: wording.sentence(run.reason), fill=True, least=0, drop=8, ink="dim"),
+    Column("CLUSTER", lambda run: run.context, least=7, most=24, sort=True, drop=7, cut="middle", style="dim"),
+    Column("WHY", lambda run: wording.sentence(run.reason), fill=True, least=0, drop=8, style="dim"),
 )  # fmt: skip
 
 
@@ -163,7 +163,7 @@ _STATUS_GLYPHS = {"deployed": Span("● ", "ok"), "failed": Span("✗ ", "bad"),
 
 def _status_cell(release: Release) -> list[Span]:
     glyph = _STATUS_GLYPHS.get(release.status, Span("◐ ", "waits"))
-    return [glyph, Span(release.status, glyph.ink)]
+    return [glyph, Span(release.status, glyph.style)]
 
 
 def _updated(release: Release) -> float:
@@ -182,7 +182,7 @@ RELEASES: tuple[Column[Release], ...] = (
     Column("STATUS", _status_cell, least=12, most=20),
     since("AGE", _updated),
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
-    Column("CHART", lambda each: each.chart, least=6, fill=True, ink="dim"),
+    Column("CHART", lambda each: each.chart, least=6, fill=True, style="dim"),
 )  # fmt: skip
 
 
@@ -219,10 +219,10 @@ def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
 
 ORPHANED: tuple[Column[OrphanedResource], ...] = (
     Column("KIND", lambda each: each.kind, least=7, most=24, sort=True),
-    Column("NAMESPACE", lambda each: each.namespace or "─", least=9, most=20, drop=3, ink="dim",
+    Column("NAMESPACE", lambda each: each.namespace or "─", least=9, most=20, drop=3, style="dim",
            sort=lambda each: each.namespace),
-    Column("NAME", lambda each: each.name, least=12, most=50, sort=True, ink="strong"),
+    Column("NAME", lambda each: each.name, least=12, most=50, sort=True, style="strong"),
     Column("DATA", lambda each: "⚠ holds data" if each.holds_data else "⚠ runs" if each.runs else "", width=12,
-           ink="waits", sort=lambda each: (each.holds_data, each.runs), down=True),
-    Column("WHY", lambda each: each.why, least=10, fill=True, ink="dim"),
+           style="waits", sort=lambda each: (each.holds_data, each.runs), down=True),
+    Column("WHY", lambda each: each.why, least=10, fill=True, style="dim"),
 )  # fmt: skip

@@ -16,7 +16,7 @@ GLYPHS = {"ready": OK, "waiting": UNDER_WAY, "lost": BAD, "ended": IDLE}
 
 def _state_cell(tunnel: Tunnel) -> Cell:
     mark = GLYPHS.get(tunnel.state, UNDER_WAY)
-    return [mark, Span(f" {tunnel.state}", "bad" if mark.ink == "bad" else "")]
+    return [mark, Span(f" {tunnel.state}", "bad" if mark.style == "bad" else "")]
 
 
 def ports_cell(tunnel: Tunnel) -> Cell:
@@ -51,7 +51,7 @@ def _connections_cell(tunnel: Tunnel) -> Cell:
 TUNNELS: tuple[Column[Tunnel], ...] = (
     Column("NAME", lambda tunnel: tunnel.name, only=COMMAND),
     Column("STATE", _state_cell, width=9, sort=lambda tunnel: tunnel.state),
-    Column("TARGET", lambda tunnel: str(tunnel.address), least=12, most=48, sort=True, ink="strong"),
+    Column("TARGET", lambda tunnel: str(tunnel.address), least=12, most=48, sort=True, style="strong"),
     Column("PORTS", ports_cell, least=5, most=36),
     Column("OPEN", _connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
     Column("SENT", lambda tunnel: _bytes_cell(_bytes_out(tunnel)), width=9, right=True, sort=_bytes_out,
@@ -60,9 +60,9 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
            down=True, drop=4),
     Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Span("with its program", "dim"),
            least=9, most=16, sort=lambda tunnel: tunnel.kept, drop=6),
-    Column("POD", lambda tunnel: tunnel.pod, least=10, most=50, cut="middle", drop=7, ink="dim"),
-    Column("NAMESPACE", lambda tunnel: tunnel.namespace, most=20, drop=8, ink="dim"),
-    Column("CLUSTER", lambda tunnel: tunnel.context, most=24, drop=9, cut="middle", ink="dim"),
+    Column("POD", lambda tunnel: tunnel.pod, least=10, most=50, cut="middle", drop=7, style="dim"),
+    Column("NAMESPACE", lambda tunnel: tunnel.namespace, most=20, drop=8, style="dim"),
+    Column("CLUSTER", lambda tunnel: tunnel.context, most=24, drop=9, cut="middle", style="dim"),
     since("AGE", lambda tunnel: tunnel.since),
     Column("WHY", lambda tunnel: tunnel.words or tunnel.last_end, only=COMMAND, fill=True),
 )  # fmt: skip

@@ -220,5 +220,5 @@ class WorkDialog(Question[None], metaclass=AbstractWidgetMeta):
         self.busy = False
         self.say("waits", self.stopped_words())
 
-    def say(self, ink: str, words: str) -> None:
-        self.status.runs = (Span(_GLYPHS[ink], ink), Span(words, "" if ink in ("ok", "dim") else ink))
+    def say(self, style: str, words: str) -> None:
+        self.status.runs = (Span(_GLYPHS[style], style), Span(words, "" if style in ("ok", "dim") else style))

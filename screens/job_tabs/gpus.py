@@ -74,7 +74,7 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
     if row.stands_out(gpu):
         return [Span("▼" if row.metric.low_is_bad else "▲", "waits"), Span(f"{number:>{_CELL - 2}}", "waits")]
     mark = heat(share, low_is_bad=row.metric.low_is_bad)
-    return [mark, Span(f"{number:>{_CELL - 2}}", mark.ink if mark.ink == "bad" else "")]
+    return [mark, Span(f"{number:>{_CELL - 2}}", mark.style if mark.style == "bad" else "")]
 
 
 def _rdma(row: GpuRow) -> Cell:

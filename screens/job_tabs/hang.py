@@ -281,9 +281,9 @@ class HangTab(JobTab):
         return found
 
     def _show_slow(self, report: SlowReport) -> None:
-        glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
+        glyph, style = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
         asked = [f"{report.timed}."] if report.timed and not (report.slow or report.no_gpu_slow) else []
-        self._show_summary(ink, glyph, wording.short_nodes(" ".join([*report.words, *asked])))
+        self._show_summary(style, glyph, wording.short_nodes(" ".join([*report.words, *asked])))
         self._show_advice(report.advice)
 
     def _show_slow_rank(self, found: Diagnosis) -> None:
@@ -345,8 +345,8 @@ class HangTab(JobTab):
     def _tell_gone(self) -> None:
         self._show_summary("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
 
-    def _show_summary(self, ink: str, glyph: str, words: str) -> None:
-        self.verdict.runs = (Span(glyph, ink), Span(words, ink if ink == "bad" else ""))
+    def _show_summary(self, style: str, glyph: str, words: str) -> None:
+        self.verdict.runs = (Span(glyph, style), Span(words, style if style == "bad" else ""))
         self.advice.runs = self.more.runs = ()
 
     def _show(self, report: HangReport) -> None:
@@ -355,7 +355,7 @@ class HangTab(JobTab):
         self.verdict.runs = (sign, Span(f" {report.short}", "bad" if report.alarming else "strong"))
         self._show_advice(report.advice)
         told = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
-        self.more.runs = tuple(Span(wording.short_nodes(run.text), run.ink) for run in told)
+        self.more.runs = tuple(Span(wording.short_nodes(run.text), run.style) for run in told)
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
         rows: dict[RowKey, HangGroup] = {_key_of(group): group for group in report.groups}
         self.table.show_rows(rows)

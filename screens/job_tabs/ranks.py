@@ -31,7 +31,7 @@ from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.job_pane import start_lines, waiting_lines
-from screens.widgets.line import CutLines, Inked, wrap
+from screens.widgets.line import CutLines, Styled, wrap
 from screens.widgets.log.lines import printable
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
@@ -51,8 +51,8 @@ def rank_glyph(rank: Rank) -> Span:
 
 
 def _status_cell(rank: Rank) -> Cell:
-    ink = "bad" if rank.failed else "" if rank.pod else "dim"
-    return [rank_glyph(rank), Span(f" {rank.status if rank.pod else 'no pod'}", ink)]
+    style = "bad" if rank.failed else "" if rank.pod else "dim"
+    return [rank_glyph(rank), Span(f" {rank.status if rank.pod else 'no pod'}", style)]
 
 
 def _ended(rank: Rank) -> Cell:
@@ -125,17 +125,17 @@ class PodCell:
 
     def run(self, now: float) -> Span:
         """The pod's mark: brighter for a more recent line; ▼ if it is behind the others."""
-        if self.behind and self.glyph.ink != "bad":
+        if self.behind and self.glyph.style != "bad":
             return Span("▼", "bad")
-        if self.late is not None and self.glyph.ink == "ok":
+        if self.late is not None and self.glyph.style == "ok":
             return self.late
-        if self.glyph.ink != "ok" or not self.last_line_at:
+        if self.glyph.style != "ok" or not self.last_line_at:
             return self.glyph
         quiet = now - self.last_line_at
-        return Span(self.glyph.text, next(ink for limit, ink in FRESH if quiet < limit))
+        return Span(self.glyph.text, next(style for limit, style in FRESH if quiet < limit))
 
 
-class PodMatrix(Inked, can_focus=True):
+class PodMatrix(Styled, can_focus=True):
     """A grid with one cell per pod and a cursor; Enter opens the pod's log."""
 
     DEFAULT_CSS: ClassVar[str] = "PodMatrix { height: auto; }"
@@ -176,11 +176,11 @@ class PodMatrix(Inked, can_focus=True):
         ground, now = self.rich_style, CLOCK.now()
         count = self.ranks_per_line(self.size.width)
         first = y * count
-        segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.ink("dim"))]
+        segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.style_of("dim"))]
         for index, cell in enumerate(self.cells[first : first + count], first):
             back = ground + self.ground("cursor") if self.has_focus and index == self.cursor else ground
             mark = cell.run(now)
-            segments.append(Segment(mark.text, back + self.ink(mark.ink)))
+            segments.append(Segment(mark.text, back + self.style_of(mark.style)))
             segments.append(Segment(" ", ground))
         return Strip(segments).adjust_cell_length(self.size.width, ground)
 

@@ -18,7 +18,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, UNDER_WAY, Span
 
 GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
-INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "dim"}
+STYLES = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "dim"}
 Row = tuple[str, SetupStep | None]  # name of a step, and how it ended; None while it has not
 
 
@@ -29,7 +29,7 @@ def milliseconds(row: Row) -> str:
 
 def said(row: Row) -> Span:
     step = row[1]
-    return Span(step.found, INKS.get(step.state, "")) if step else Span("…", "dim")
+    return Span(step.found, STYLES.get(step.state, "")) if step else Span("…", "dim")
 
 
 class StepTable(ResourceTable[Row]):

@@ -101,7 +101,7 @@ class FleetScreen(PoolsScreen):
         stale = any(link.state is WatchState.STALE for link in self.links(fleet))
         headings = [as_last_known(heading(pool)) if stale else heading(pool) for pool in self._floors]
         floors = [pool.floor for pool in self._floors]
-        self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_ink)
+        self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_style)
 
     _asking = False
     _offered: Mapping[str, object] = {}  # keys that come and go, as they were shown last time
@@ -176,7 +176,7 @@ class FleetScreen(PoolsScreen):
         left = width
         for number, (holder, gpus) in enumerate(holders):
             owner = f"{self.app.whose(holder.owner)}, " if holder.owner else ""
-            entry = [Span(f"{self.map.glyph(holder.uid)} ", self.app.job_ink(holder.uid)), Span(holder.name, "text"),
+            entry = [Span(f"{self.map.glyph(holder.uid)} ", self.app.job_style(holder.uid)), Span(holder.name, "text"),
                      Span(f" ({owner}{gpus})   ", "dim")]  # fmt: skip
             need = cell_width(entry)
             rest = len(holders) - number
@@ -195,8 +195,8 @@ class FleetScreen(PoolsScreen):
         runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
         partly = "" if self.map.zoom is Zoom.GPUS else f"{PARTLY} partly used  "
         runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
-        for glyph, ink, word in marks:
-            runs += [Span(glyph, ink), Span(f" {word}  ", "dim")]
+        for glyph, style, word in marks:
+            runs += [Span(glyph, style), Span(f" {word}  ", "dim")]
         bars = [] if partly else [Span("▒", "waits"), Span(" out of use", "dim")]
         return [*runs, *bars] if cell_width([*runs, *bars]) <= self.size.width - 4 else runs
 
@@ -217,7 +217,7 @@ class FleetScreen(PoolsScreen):
             jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
             if pod.holds_gpus and jobset is not None:
                 number = next((f" pod {each.number}" for each in ranks(jobset, fleet) if each.pod is pod), "")
-                mark = Span(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid))
+                mark = Span(self.map.glyph(jobset.uid), self.app.job_style(jobset.uid))
                 runs += [mark, Span(f" {jobset.name}{number}  ")]
             elif pod.holds_gpus:
                 runs += [Span(f"{pod.name}  ")]

@@ -18,7 +18,7 @@ from textual.widgets import Input, TextArea
 
 from screens.dialogs.question import Question
 from screens.widgets.bars import verb_of
-from screens.widgets.line import Inked, line
+from screens.widgets.line import Styled, line
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.table import ResourceTable
@@ -60,7 +60,7 @@ def _place(node: DOMNode) -> str:
     return "Rows" if isinstance(node, ResourceTable) else "This screen"
 
 
-class KeyLines(Inked):
+class KeyLines(Styled):
     """Groups of keys, each beside what it does, wrapped at the widget's width."""
 
     DEFAULT_CSS = "KeyLines { height: auto; }"

@@ -253,7 +253,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
     def show_fleet(self, fleet: Fleet) -> None:
         pool = next((each for each in pools(fleet) if each.name == self._pool), None)
         measured, nodes = self.bandwidth_of_nodes(), pool.nodes if pool else ()
-        rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]
+        rows = [node_row(host(node, fleet), fleet, self.app.job_style, measured.get(node.name)) for node in nodes]
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
         self.summary.runs = self._pool_details(pool) if pool else ()
         self.renew_pane()

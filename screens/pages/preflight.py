@@ -164,8 +164,8 @@ class PreflightScreen(LiveScreen):
         self.table.show_rows(rows)
         found = tally(self.checks.values())
         about = f"{self.plan.recipe} as {self.plan.name}" if self.plan else "the cluster and its project"
-        ink = "bad" if found.failing else "dim" if found.open else ""
-        self.summary.runs = (Span(f"{about}: ", "strong"), Span(found.sentence, ink))
+        style = "bad" if found.failing else "dim" if found.open else ""
+        self.summary.runs = (Span(f"{about}: ", "strong"), Span(found.sentence, style))
         self._show_details()
 
     @on(ResourceTable.Opened)
@@ -183,7 +183,7 @@ class PreflightScreen(LiveScreen):
 
 def _sentence(check: Check) -> list[Span]:
     runs = [Span(f"{check.title} ", "strong"), Span(f"{check.evidence} ")]
-    runs.append(Span(f"{check.reason} ", SHOWN[check.result][1].ink or "dim"))
+    runs.append(Span(f"{check.reason} ", SHOWN[check.result][1].style or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
         runs += [Span("→ ", "head"), Span(f"{check.fix} "), Span(f"{check.command} ", "dim")]
     return [*runs, Span(f"Checked {wording.clock(check.at)}." if check.over else "", "dim")]
@@ -194,7 +194,7 @@ def _check_spans(check: Check) -> list[Span]:
         return [Span("No request was sent.", "dim")]
     found: list[Span] = []
     for each in check.looks:
-        ink = "dim" if each.outcome == "answered" else "waits"
-        answer = Span(f"{each.outcome} ({each.seconds:.2f} s). ", ink)
+        style = "dim" if each.outcome == "answered" else "waits"
+        answer = Span(f"{each.outcome} ({each.seconds:.2f} s). ", style)
         found += [Span(f"{each.at} ", "dim"), Span(f"{each.what}: "), answer]
     return found

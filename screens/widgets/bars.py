@@ -21,7 +21,7 @@ from textual.widgets import Input, Static
 from console.kube.arrivals import CLOCK
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.live import freshness_runs
-from screens.widgets.line import Inked, cut_name, fit_runs
+from screens.widgets.line import Styled, cut_name, fit_runs
 from screens.wording import Span
 
 
@@ -48,7 +48,7 @@ class TabShape(NamedTuple):
     trail: bool = True  # the whole way to the open page; else its end: where one is matters more than the way there
 
 
-class TitleBar(Inked):
+class TitleBar(Styled):
     DEFAULT_CSS = "TitleBar { dock: top; height: 1; width: 1fr; }"
     NAME: ClassVar[str] = " a4 "
 
@@ -134,7 +134,7 @@ class TitleBar(Inked):
         if brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word
-            fresh = [fresh[0], Span(fresh[1].text[: max(4, width // 3)], fresh[1].ink)]
+            fresh = [fresh[0], Span(fresh[1].text[: max(4, width // 3)], fresh[1].style)]
         return [*runs, Span("  "), *fresh, Span(" ")]
 
 
@@ -172,14 +172,14 @@ def verb_of(active: ActiveBinding) -> str:
     return hidden.get(active.binding.action, active.binding.description)
 
 
-class KeyBar(Inked):
+class KeyBar(Styled):
     DEFAULT_CSS = "KeyBar { dock: bottom; height: 1; width: 1fr; }"
 
     hints: reactive[tuple[KeyHint, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
         bar = self.ground("bar")
-        key, verb = bar + self.ink("key"), bar + self.ink("dim")
+        key, verb = bar + self.style_of("key"), bar + self.style_of("dim")
         segments: list[Segment] = []
         at = 0
         for left, hint in self._places():
@@ -223,7 +223,7 @@ def _key_hint_texts(key: str, title: str, note: str) -> list[tuple[str, str]]:
     return texts if words else [(f" {key}", "key")]
 
 
-class TabStrip(Inked):
+class TabStrip(Styled):
     DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
 
     tabs: reactive[tuple[Tab, ...]] = reactive(())
@@ -247,7 +247,7 @@ class TabStrip(Inked):
         for name, pieces in self._tab_texts():
             here = name == self.here
             back = self.ground("here") if here else self.ground("bar")
-            segments += [Segment(text, back + self.ink("here" if here else ink)) for text, ink in pieces]
+            segments += [Segment(text, back + self.style_of("here" if here else style)) for text, style in pieces]
             segments.append(Segment(" ", self.ground("bar")))
         return Strip(segments).adjust_cell_length(self.size.width, self.ground("bar"))
 

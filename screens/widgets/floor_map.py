@@ -173,7 +173,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._floors: tuple[tuple[tuple[Span, ...], Floor], ...] = ()
-        self._inks: Mapping[str, str] = {}
+        self._job_styles: Mapping[str, str] = {}
         self._held: Mapping[str, Span] = {}
         self._lines: list[FloorLine] = []
         self._spots: list[Spot] = []
@@ -187,10 +187,10 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._starts = [0]
         self._drawn: dict[int, Strip] = {}
 
-    def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], Floor]], ink_of: Callable[[str], str]) -> None:
-        """Show these pools' floors; `ink_of` gives the style for a holder's uid."""
-        self._inks = {holder.uid: ink_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
-        self._held = {uid: Span(self.glyph(uid), ink) for uid, ink in self._inks.items()}
+    def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], Floor]], style_of: Callable[[str], str]) -> None:
+        """Show these pools' floors; `style_of` gives the style for a holder's uid."""
+        self._job_styles = {holder.uid: style_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
+        self._held = {uid: Span(self.glyph(uid), style) for uid, style in self._job_styles.items()}
         self._floors = tuple(floors)
         self._arrange()
         self.repaint_changed()  # a snapshot changes few marks of a large floor
@@ -250,7 +250,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         """The character for a holder; without colours each holder gets its own letter."""
         if not self.app.no_color:
             return "■"
-        order = list(self._inks)
+        order = list(self._job_styles)
         return chr(ord("a") + order.index(uid) % 26) if uid in order else "?"
 
     # where things are
@@ -380,7 +380,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         else:
             runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
             pips = groupby(self.pip(pip, host) for pip in host.pips)  # fewer runs: a thousand hosts are redrawn at once
-            runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.ink) for pip, same in pips)]
+            runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.style) for pip, same in pips)]
         return [*fit_runs(runs, width - GAP, back), *fit_runs([], GAP, self.over(plain))]
 
     def _summed(self, panel: Panel) -> list[Segment]:
@@ -389,9 +389,9 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         cursor = self._spots[index].hosts if index is not None else None
         segments: list[Segment] = []
         marks = ((hosts is cursor, self._mark_of(hosts)) for hosts in panel.marks)
-        for (here, ink), same in groupby(marks, lambda each: (each[0], each[1].ink)):
+        for (here, style), same in groupby(marks, lambda each: (each[0], each[1].style)):
             text = "".join(mark.text for _, mark in same)
-            segments.append(Segment(text, self.over(self.ground("cursor") if here else plain)(ink)))
+            segments.append(Segment(text, self.over(self.ground("cursor") if here else plain)(style)))
         return segments
 
     def _mark_of(self, hosts: tuple[Host, ...]) -> Span:
@@ -405,9 +405,9 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         used = [mark for mark in marks if mark.text not in "·◐‖"]
         if not used:
             return FREE if FREE in marks else Span("◐", "waits")
-        inks = {mark.ink for mark in used}
+        styles = {mark.style for mark in used}
         full = len(used) == len(marks) and all(mark.text != PARTLY for mark in used)
-        return Span("■" if full else PARTLY, inks.pop() if len(inks) == 1 else "text")
+        return Span("■" if full else PARTLY, styles.pop() if len(styles) == 1 else "text")
 
     def _host_mark(self, host: Host) -> Span:
         """One mark for a host. Its pips are in order, those of one job together: the first and the last tell most."""
@@ -419,8 +419,8 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         if first.state is GpuState.FREE:
             return FREE
         alone = all(pip.holder in (first.holder, None) for pip in host.pips)
-        ink = self.pip(first, host).ink if alone else "text"
-        return Span("■" if last.state is GpuState.HELD else PARTLY, ink)
+        style = self.pip(first, host).style if alone else "text"
+        return Span("■" if last.state is GpuState.HELD else PARTLY, style)
 
     # moving
 

@@ -63,8 +63,8 @@ def job_lines(
         found += folded_runs([Span(quoted, "dim")], width)
     if job.health.verdict and not job.health.alarmed:
         words = f"{wording.short_nodes(wording.sentence(job.health.verdict))}."
-        mark, ink = ("▲", "waits") if job.has_trouble else ("○", "")
-        found += folded_runs([Span(f"{mark} {words}", ink)], width)
+        mark, style = ("▲", "waits") if job.has_trouble else ("○", "")
+        found += folded_runs([Span(f"{mark} {words}", style)], width)
     for words in job.told_slow_rank.advice if job.told_slow_rank is not None else ():
         found += folded_runs([Span(f"→ {words}", "accent")], width)
     if job.why.next:

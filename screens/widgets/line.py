@@ -1,6 +1,6 @@
 """Formats runs of styled text into one line of a widget, and defines the named text styles.
 
-Data never carries markup: a theme gives every ink a colour as a variable of its own name. Glyphs say the same as
+Data never carries markup: a theme gives every style a colour as a variable of its own name. Glyphs say the same as
 colours, so a terminal without colours loses nothing.
 """
 
@@ -23,9 +23,9 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from screens.sanitize import one_line
-from screens.wording import JOB_INKS, Span, short_node
+from screens.wording import JOB_STYLES, Span, short_node
 
-InkOf = Callable[[str], Style]
+StyleOf = Callable[[str], Style]
 
 
 def call_after(pump: MessagePump, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
@@ -64,14 +64,16 @@ def beginning(text: str, width: int) -> str:
     return text
 
 
-def fit_runs(runs: Iterable[Span], width: int, ink_of: InkOf, *, right: bool = False, after: int = 0) -> list[Segment]:
+def fit_runs(
+    runs: Iterable[Span], width: int, style_of: StyleOf, *, right: bool = False, after: int = 0
+) -> list[Segment]:
     """Segments padded or cut to exactly that many columns, followed by `after` blanks.
 
     Blanks join the text beside them: a change of colour costs more bytes than most words.
     """
     segments: list[Segment] = []
     left = width
-    for text, ink in runs:
+    for text, style in runs:
         if left <= 0:
             break
         clean = text if text.isascii() and text.isprintable() else one_line(text)
@@ -79,10 +81,10 @@ def fit_runs(runs: Iterable[Span], width: int, ink_of: InkOf, *, right: bool = F
         if length > left:
             clean, length = fit(clean, left), left
         if clean:
-            segments.append(Segment(clean, ink_of(ink)))
+            segments.append(Segment(clean, style_of(style)))
         left -= length
     if not segments:
-        return [Segment(" " * (left + after), ink_of(""))] if left + after > 0 else []
+        return [Segment(" " * (left + after), style_of(""))] if left + after > 0 else []
     if right and left > 0:
         segments[0] = Segment(" " * left + segments[0].text, segments[0].style)
         left = 0
@@ -102,9 +104,9 @@ def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
     if node:
         text = short_node(text)
         if cell_len(text) <= width:
-            return [Span(text, runs[0].ink)]
+            return [Span(text, runs[0].style)]
     tail = beginning(text[::-1], max(1, (width - 1) * 3 // 5))[::-1]
-    return [Span(f"{beginning(text, width - 1 - cell_len(tail))}…{tail}", runs[0].ink)]
+    return [Span(f"{beginning(text, width - 1 - cell_len(tail))}…{tail}", runs[0].style)]
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:
@@ -135,8 +137,8 @@ def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
     return left, max(left, new.cell_length - right)
 
 
-def line(runs: Iterable[Span], width: int, ink_of: InkOf) -> Strip:
-    return Strip(fit_runs(runs, width, ink_of), width)
+def line(runs: Iterable[Span], width: int, style_of: StyleOf) -> Strip:
+    return Strip(fit_runs(runs, width, style_of), width)
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -174,7 +176,7 @@ def folded_at_spaces(text: str, width: int) -> Sequence[str]:
 
 BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
 
-_COLOURS = {  # on dark and on light ground; told from it in 256 colours too, as tests/screens/test_ink.py measures
+_COLOURS = {  # on dark and on light ground; told from it in 256 colours too, as tests/screens/test_styles.py measures
     "ink-text": ("#d5dbe6", "#1d2532"),
     "ink-head": ("#8fa3bf", "#4c5b70"),
     "ink-sorted": ("#7cc7ff", "#0b5cad"),
@@ -206,7 +208,7 @@ _LIGHT_JOBS = ("#0087af", "#d700ff", "#00875f", "#000087", "#5f8700", "#d75faf",
 
 def _variables(ground: int, jobs: tuple[str, ...]) -> dict[str, str]:
     colours = {name: each[ground] for name, each in _COLOURS.items()}
-    numbered = {f"ink-job-{index}": jobs[index % len(jobs)] for index in range(JOB_INKS)}
+    numbered = {f"ink-job-{index}": jobs[index % len(jobs)] for index in range(JOB_STYLES)}
     bars = {"": "ink-faint", "-hover": "ink-dim", "-active": "ink-accent", "-background": "ground-head",
             "-background-hover": "ground-head", "-background-active": "ground-head",
             "-corner-color": "ground-head"}  # fmt: skip
@@ -245,10 +247,10 @@ class FixedHeightView(ScrollView):
         return super()._size_updated(size, virtual_size, container_size, layout)
 
 
-class Inked(Widget):
+class Styled(Widget):
     """A widget that draws its own lines in the named styles of the theme."""
 
-    def ink(self, name: str) -> Style:
+    def style_of(self, name: str) -> Style:
         """The style of that name without a background; plain text for an unknown name."""
         return self._style(name, "ink-")
 
@@ -266,8 +268,8 @@ class Inked(Widget):
         """Mixed of the styles of all that the widget is in, which would cost as much as drawing each of its lines."""
         return self.rich_style
 
-    def over(self, ground: Style) -> InkOf:
-        return lambda ink: ground + self.ink(ink)
+    def over(self, ground: Style) -> StyleOf:
+        return lambda style: ground + self.style_of(style)
 
     def _style(self, name: str, kind: str) -> Style:
         mixed: dict[str, Style] = self.__dict__.setdefault("_mixed", {})
@@ -282,7 +284,7 @@ class Inked(Widget):
         return style
 
 
-class PaintedLines(Inked, metaclass=AbstractWidgetMeta):
+class PaintedLines(Styled, metaclass=AbstractWidgetMeta):
     """A widget of many lines, of which only the columns that are other than what is painted are painted again."""
 
     @cached_property
@@ -307,7 +309,7 @@ class PaintedLines(Inked, metaclass=AbstractWidgetMeta):
                 self.refresh(Region(left, y, end - left, 1))
 
 
-class SnapshotText(Inked):
+class SnapshotText(Styled):
     """What tells of the snapshot, in words. With the class `of-snapshot` it says so where that may be out of date."""
 
     stale: reactive[bool] = reactive(False, layout=True)
@@ -322,7 +324,7 @@ def dimmed(runs: Iterable[Span]) -> list[Span]:
     return [Span(run.text, "dim") for run in runs]
 
 
-class CutLines(Inked):
+class CutLines(Styled):
     """Shows lines, each cut at the widget's width."""
 
     lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())

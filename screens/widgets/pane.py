@@ -56,7 +56,7 @@ class Facts(SnapshotText):
         return (STALE, *((name, dimmed(runs_of(cell))) for name, cell in self.facts))
 
     def lines_at(self, width: int) -> Lines:
-        return fact_lines(self._shown, width - 4, beside=0, ink="head")
+        return fact_lines(self._shown, width - 4, beside=0, style="head")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.lines_at(width))
@@ -77,13 +77,13 @@ def whole_lines(runs: Iterable[Span], width: int) -> Lines:
     """The spans wrapped; a name that is longer than a line goes on in the next, so that all of it can be read."""
     width = max(8, width)
     long = re.compile(rf"\S{{{width}}}(?=\S)")
-    return folded_runs([Span(long.sub(r"\g<0> ", run.text), run.ink) for run in runs], width)
+    return folded_runs([Span(long.sub(r"\g<0> ", run.text), run.style) for run in runs], width)
 
 
-def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, ink: str = "dim") -> Lines:
+def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, style: str = "dim") -> Lines:
     """The names and values, one per line or, from `beside` columns on, several; long ones go on below, empty ones go.
 
-    `ink`: of the names.
+    `style`: of the names.
     """
     found: Lines = []
     lines = arrange(tuple(facts), width if width >= beside else 0)
@@ -92,12 +92,12 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, ink: st
         if len(row) > 1:
             found.append([
                 run for name, cell in row
-                for run in (Span(f"{name:<{NAME}}", ink), *runs_of(cell), Span(" " * (column - _width((name, cell)))))
+                for run in (Span(f"{name:<{NAME}}", style), *runs_of(cell), Span(" " * (column - _width((name, cell)))))
             ])  # fmt: skip
             continue
         name, cell = row[0]
         folded = whole_lines(runs_of(cell), width - NAME)
-        found += [[Span(f"{name if not at else '':<{NAME}}", ink), *runs] for at, runs in enumerate(folded)]
+        found += [[Span(f"{name if not at else '':<{NAME}}", style), *runs] for at, runs in enumerate(folded)]
     return found
 
 

@@ -57,7 +57,7 @@ def _split_words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
             if fresh:
                 words.append((gap, []))
                 gap, fresh = 0, False
-            words[-1][1].append(Span(part, run.ink))
+            words[-1][1].append(Span(part, run.style))
     return words
 
 
@@ -106,7 +106,7 @@ class SentenceLine(Heading):
         shown = lines[y]
         if y == self.size.height - 1 and len(lines) > self.size.height:
             shown = cut_runs(shown, width, self.cut)
-        segments = joined(Segment(run.text, ground + self.ink(run.ink)) for run in shown)
+        segments = joined(Segment(run.text, ground + self.style_of(run.style)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)
 
 

@@ -13,7 +13,7 @@ from textual.widgets import TextArea
 
 from console.logs.text import MemoryText
 from screens.widgets.form.editors import kept_bindings
-from screens.widgets.line import FixedHeightView, Inked, folded_at_spaces
+from screens.widgets.line import FixedHeightView, Styled, folded_at_spaces
 from screens.widgets.log.lines import LIMIT, LogLines
 from screens.wording import Span
 
@@ -28,8 +28,8 @@ def yaml_runs(text: str) -> list[Span]:
     if found is None:
         return [Span(text)]
     lead, key, rest = found["lead"], found["key"] or "", found["rest"]
-    ink = "waits" if _PLAIN_WORD.fullmatch(rest) else ""
-    return [run for run in (Span(lead, "dim"), Span(key, "accent"), Span(rest, ink)) if run.text]
+    style = "waits" if _PLAIN_WORD.fullmatch(rest) else ""
+    return [run for run in (Span(lead, "dim"), Span(key, "accent"), Span(rest, style)) if run.text]
 
 
 class YamlText(LogLines, FixedHeightView):
@@ -63,7 +63,7 @@ class YamlText(LogLines, FixedHeightView):
 WRONG = Style(underline=True, bold=True)
 
 
-class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
+class YamlEditor(TextArea, FixedHeightView, Styled, inherit_bindings=False):
     """A YAML editor; Tab indents, Esc leaves."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -99,15 +99,15 @@ class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
         text = super().get_line(line_index)
         at = 0
         for run in yaml_runs(text.plain):
-            text.stylize(self.ink(run.ink), at, at + len(run.text))
+            text.stylize(self.style_of(run.style), at, at + len(run.text))
             at += len(run.text)
         if line_index + 1 in self._wrong:
-            text.stylize(WRONG + self.ink("bad"))
+            text.stylize(WRONG + self.style_of("bad"))
         return text
 
 
 RULE = "── "
-_INKS = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits", "●": "ok", "○": "dim"}
+_STYLES = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits", "●": "ok", "○": "dim"}
 
 
 class OutputText(YamlText):
@@ -119,7 +119,7 @@ class OutputText(YamlText):
         if not text.startswith(RULE):
             return [Span(text)]
         glyph, _, words = text.removeprefix(RULE).partition(" ")
-        ink = _INKS.get(glyph, "head")
+        style = _STYLES.get(glyph, "head")
         title, colon, rest = words.partition(": ")
-        return [Span(RULE, "faint"), Span(f"{glyph} ", ink), Span(title, "bad" if ink == "bad" else "strong"),
-                Span(f"{colon}{rest}", "" if ink in ("bad", "waits") else "dim")]  # fmt: skip
+        return [Span(RULE, "faint"), Span(f"{glyph} ", style), Span(title, "bad" if style == "bad" else "strong"),
+                Span(f"{colon}{rest}", "" if style in ("bad", "waits") else "dim")]  # fmt: skip

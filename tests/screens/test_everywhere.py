@@ -132,12 +132,12 @@ async def test_without_colours_what_is_bad_is_no_dark_grey(monkeypatch: pytest.M
     monkeypatch.setenv("NO_COLOR", "1")
     async with console() as (app, _, _session):
         bar = app.screen.query_one(KeyBar)
-        assert (bar.ink("bad").color, bar.ink("bad").underline) == (bar.ink("strong").color, True)
+        assert (bar.style_of("bad").color, bar.style_of("bad").underline) == (bar.style_of("strong").color, True)
     monkeypatch.delenv("NO_COLOR")
     async with console() as (app, _, _session):
         bar = app.screen.query_one(KeyBar)
-        assert bar.ink("bad").color != bar.ink("strong").color
-        assert not bar.ink("bad").underline
+        assert bar.style_of("bad").color != bar.style_of("strong").color
+        assert not bar.style_of("bad").underline
 
 
 def test_a_terminal_that_cannot_be_drawn_on_is_told_what_can_be_done(

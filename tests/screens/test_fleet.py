@@ -203,12 +203,12 @@ def test_a_health_scan_says_when_it_was_and_what_it_is_held_against() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "ink"), [({"ready": False, "not_ready_since": NOW - 59}, "waits"), ({"cordoned": True}, "waits"),
+    ("more", "style"), [({"ready": False, "not_ready_since": NOW - 59}, "waits"), ({"cordoned": True}, "waits"),
                       ({"ready": False, "not_ready_reason": "NodeNotReady"}, "bad")],
 )  # fmt: skip
-def test_gpus_out_of_use_are_red_only_where_a_machine_has_a_fault(more: dict[str, object], ink: str) -> None:
+def test_gpus_out_of_use_are_red_only_where_a_machine_has_a_fault(more: dict[str, object], style: str) -> None:
     pool = pools(fleet_of(a4(0), structs.replace(a4(1), created=NOW - 60, **more)))[0]
-    assert [run.ink for run in gpu_bar(pool, 30) if "▒" in run.text] == [ink]
+    assert [run.style for run in gpu_bar(pool, 30) if "▒" in run.text] == [style]
 
 
 def test_the_facts_of_a_node_say_maintenance_once() -> None:

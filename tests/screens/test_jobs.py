@@ -473,8 +473,8 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
         await until(pilot, lambda: all(cell.last_line_at for cell in matrix.cells))
         marks = [cell.run(time.time()) for cell in matrix.cells]
         assert (marks[7].text, matrix.cells[7].behind) == ("▼", 49)
-        assert marks[9].ink == "faint"
-        assert {mark.ink for number, mark in enumerate(marks) if number not in {7, 9}} == {"ok"}
+        assert marks[9].style == "faint"
+        assert {mark.style for number, mark in enumerate(marks) if number not in {7, 9}} == {"ok"}
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

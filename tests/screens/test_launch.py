@@ -803,7 +803,7 @@ def test_the_fit_light_fades_while_the_server_is_away() -> None:
     away = fit_words(replace(fleet, links={**fleet.links, "clusterqueues": link}), ask)
     assert away[0].text == "◌ " != live[0].text
     assert away[1].text == live[1].text, "what was known last"
-    assert away[1].ink == "dim"
+    assert away[1].style == "dim"
     assert "reconnecting" in "".join(run.text for run in away)
     assert "reconnecting" not in "".join(run.text for run in live)
 

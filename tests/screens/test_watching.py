@@ -209,7 +209,7 @@ async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
             pilot, lambda: "✗ Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run" in screen_text(app)
         )
         tab = cast("HangTab", screen.here)
-        assert tab.verdict.runs[0].ink == "bad"
+        assert tab.verdict.runs[0].style == "bad"
         assert list(tab.table.shown) == [
             ("compiled", "all_reduce_perf, behind", "suspect"), ("compiled", "all_reduce_perf", ""),
         ]  # fmt: skip
@@ -223,7 +223,7 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: "○ An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
         tab = cast("HangTab", screen.here)
-        assert all(run.ink != "bad" for run in (*tab.verdict.runs, *tab.advice.runs, *tab.more.runs))
+        assert all(run.style != "bad" for run in (*tab.verdict.runs, *tab.advice.runs, *tab.more.runs))
         assert (tab.check_action("record", ()), tab.check_action("install", ())) == (False, False)
         assert tab.check_action("facts", ())
         await until(

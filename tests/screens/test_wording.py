@@ -99,13 +99,15 @@ def test_nothing_moves_the_cursor() -> None:
 
 
 def test_jobs_differ_in_ink_until_there_are_too_many() -> None:
-    inks = JobColors()
-    first = {str(number): inks.of(str(number)) for number in range(12)}
+    styles = JobColors()
+    first = {str(number): styles.of(str(number)) for number in range(12)}
     assert len(set(first.values())) == 12
-    assert inks.of("12") in first.values()
-    assert {uid: inks.of(uid) for uid in first} == first, "an ink does not change while its job lives"
-    inks.keep({"12"})
-    assert len({inks.of("12"), *(inks.of(f"new {number}") for number in range(11))}) == 12, "old ones are free again"
+    assert styles.of("12") in first.values()
+    assert {uid: styles.of(uid) for uid in first} == first, "a style does not change while its job lives"
+    styles.keep({"12"})
+    assert len({styles.of("12"), *(styles.of(f"new {number}") for number in range(11))}) == 12, (
+        "old ones are free again"
+    )
 
 
 def test_a_share_is_never_more_nor_nothing_where_there_is_something() -> None:

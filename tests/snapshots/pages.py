@@ -93,8 +93,8 @@ def states(still: Still) -> set[WatchState]:
 
 def shown(still: Still) -> str:
     """The screen as it is kept."""
-    inks = inked(still.app)
-    told = [f"{ink}: {'  |  '.join(inks[ink])}" for ink in SAYS if ink in inks]
+    styles = inked(still.app)
+    told = [f"{style}: {'  |  '.join(styles[style])}" for style in SAYS if style in styles]
     return "\n".join([*part(still.app, still.text().split("\n")), "", "── colours", *told, ""])
 
 
@@ -109,17 +109,17 @@ def part(app: ConsoleApp, lines: list[str]) -> list[str]:
 
 
 def inked(app: ConsoleApp) -> dict[str, list[str]]:
-    """The words in each of the inks that say something, in the order in which they are first seen."""
-    names = {app.theme_variables[f"ink-{ink}"].lower(): ink for ink in SAYS}
+    """The words in each of the styles that say something, in the order in which they are first seen."""
+    names = {app.theme_variables[f"ink-{style}"].lower(): style for style in SAYS}
     found: dict[str, list[str]] = {}
     strips: Any = app.screen._compositor
     for strip in strips.render_strips():
         for segment in strip:
             colour = segment.style.color if segment.style else None
-            ink = names.get(colour.get_truecolor().hex) if colour is not None else None
+            style = names.get(colour.get_truecolor().hex) if colour is not None else None
             words = segment.text.strip()
-            if ink and words and words not in found.setdefault(ink, []):
-                found[ink].append(words)
+            if style and words and words not in found.setdefault(style, []):
+                found[style].append(words)
     return found
 
 

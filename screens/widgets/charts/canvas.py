@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens import wording
-from screens.widgets.line import AbstractWidgetMeta, Inked
+from screens.widgets.line import AbstractWidgetMeta, Styled
 from screens.wording import Span
 from trainlog import UnparsedLines
 
@@ -53,44 +53,44 @@ class Canvas:
         self.height = max(0, height)
         cells = self.width * self.height
         self._dots = bytearray(cells)
-        self._dot_inks = [""] * cells
+        self._dot_styles = [""] * cells
         self._shades: list[dict[int, Span]] = [{} for _ in range(self.height)]
         self._marks: list[dict[int, Span]] = [{} for _ in range(self.height)]
 
-    def text(self, x: int, y: int, text: str, ink: str = "") -> None:
+    def text(self, x: int, y: int, text: str, style: str = "") -> None:
         for offset, letter in enumerate(text):
-            self.mark(x + offset, y, letter, ink)
+            self.mark(x + offset, y, letter, style)
 
-    def mark(self, x: int, y: int, letter: str, ink: str = "") -> None:
+    def mark(self, x: int, y: int, letter: str, style: str = "") -> None:
         if 0 <= x < self.width and 0 <= y < self.height:
-            self._marks[y][x] = Span(letter, ink)
+            self._marks[y][x] = Span(letter, style)
 
     def letter(self, x: int, y: int) -> str:
         found = self._marks[y].get(x) if 0 <= y < self.height else None
         return found.text if found else ""
 
-    def shade(self, x: int, y: int, ink: str = "faint", letter: str = SHADE) -> None:
+    def shade(self, x: int, y: int, style: str = "faint", letter: str = SHADE) -> None:
         """Put a character behind whatever is drawn in that cell."""
         if 0 <= x < self.width and 0 <= y < self.height:
-            self._shades[y][x] = Span(letter, ink)
+            self._shades[y][x] = Span(letter, style)
 
-    def dot(self, x: int, y: int, ink: str = "") -> None:
+    def dot(self, x: int, y: int, style: str = "") -> None:
         """Set one braille dot; dots count from the top left, two per cell across and four down."""
         column, row = x // DOTS_WIDE, y // DOTS_HIGH
         if 0 <= column < self.width and 0 <= row < self.height:
             cell = row * self.width + column
             self._dots[cell] |= _BITS[y % DOTS_HIGH][x % DOTS_WIDE]
-            self._dot_inks[cell] = ink
+            self._dot_styles[cell] = style
 
-    def upright(self, x: int, top: int, bottom: int, ink: str = "", *, sparse: bool = False) -> None:
+    def upright(self, x: int, top: int, bottom: int, style: str = "", *, sparse: bool = False) -> None:
         column, height = x // DOTS_WIDE, self.height * DOTS_HIGH
         top, bottom = max(0, top), min(height - 1, bottom)
         if not 0 <= column < self.width or top > bottom:
             return
         side = x % DOTS_WIDE
-        ranges, dots, inks, width = _RANGES[sparse][side], self._dots, self._dot_inks, self.width
+        ranges, dots, styles, width = _RANGES[sparse][side], self._dots, self._dot_styles, self.width
         first, last = top // DOTS_HIGH * width + column, bottom // DOTS_HIGH * width + column
-        inks[first] = inks[last] = ink
+        styles[first] = styles[last] = style
         if first == last:
             dots[first] |= ranges[top % DOTS_HIGH][bottom % DOTS_HIGH]
             return
@@ -99,18 +99,18 @@ class Canvas:
         whole = _SPARSE[side] if sparse else ranges[0][DOTS_HIGH - 1]
         for cell in range(first + width, last, width):
             dots[cell] |= whole
-            inks[cell] = ink
+            styles[cell] = style
 
-    def line(self, start: tuple[int, int], end: tuple[int, int], ink: str = "", *, every: int = 1) -> None:
+    def line(self, start: tuple[int, int], end: tuple[int, int], style: str = "", *, every: int = 1) -> None:
         across, down = end[0] - start[0], end[1] - start[1]
         if not across and every == 1:
-            self.upright(start[0], min(start[1], end[1]), max(start[1], end[1]), ink)
+            self.upright(start[0], min(start[1], end[1]), max(start[1], end[1]), style)
             return
         steps = max(abs(across), abs(down), 1)
         for step in range(0, steps + 1, every):
-            self.dot(start[0] + round(across * step / steps), start[1] + round(down * step / steps), ink)
+            self.dot(start[0] + round(across * step / steps), start[1] + round(down * step / steps), style)
 
-    def path(self, dots: Sequence[tuple[int, int]], ink: str = "") -> None:
+    def path(self, dots: Sequence[tuple[int, int]], style: str = "") -> None:
         """Draw a line through these dots, replacing what was drawn in its cells."""
         width, cells = self.width, set()
         for (_, y), (to_x, to_y) in pairwise(dots):
@@ -125,9 +125,9 @@ class Canvas:
         for (x, y), (to_x, to_y) in pairwise(dots):
             if to_x - x == 1:
                 top, bottom = (y + 1, to_y) if to_y > y else (to_y, y - 1) if to_y < y else (y, y)
-                self.upright(to_x, top, bottom, ink)
+                self.upright(to_x, top, bottom, style)
             else:
-                self.line((x, y), (to_x, to_y), ink)
+                self.line((x, y), (to_x, to_y), style)
 
     def rows(self) -> list[list[Span]]:
         """The drawing as lines of spans; neighbours of one style are joined."""
@@ -135,17 +135,17 @@ class Canvas:
 
     def _row(self, y: int) -> list[Span]:
         start, end = y * self.width, (y + 1) * self.width
-        dots, inks = self._dots[start:end], self._dot_inks[start:end]
+        dots, styles = self._dots[start:end], self._dot_styles[start:end]
         letters = [_LETTERS[bits] for bits in dots]
-        for x, (letter, ink) in self._shades[y].items():
+        for x, (letter, style) in self._shades[y].items():
             if not dots[x]:
-                letters[x], inks[x] = letter, ink
-        for x, (letter, ink) in self._marks[y].items():
-            letters[x], inks[x] = letter, ink
+                letters[x], styles[x] = letter, style
+        for x, (letter, style) in self._marks[y].items():
+            letters[x], styles[x] = letter, style
         runs, at = [], 0
-        for ink, same in groupby(inks):
+        for style, same in groupby(styles):
             upto = at + len(list(same))
-            runs.append(Span("".join(letters[at:upto]), ink))
+            runs.append(Span("".join(letters[at:upto]), style))
             at = upto
         return runs
 
@@ -251,9 +251,9 @@ class PlotFrame:
     def dots(self) -> int:
         return self.columns * DOTS_WIDE
 
-    def upright(self, canvas: Canvas, x: int, ink: str, letter: str) -> None:
+    def upright(self, canvas: Canvas, x: int, style: str, letter: str) -> None:
         for y in range(self.top, self.base):
-            canvas.shade(x, y, ink, letter)
+            canvas.shade(x, y, style, letter)
 
     def draw(self, canvas: Canvas, along: Iterable[tuple[int, str]] | None) -> None:
         for y in range(self.top, self.base):
@@ -275,7 +275,7 @@ class PlotFrame:
                 taken = start + len(words)
 
 
-class Plot(Inked, metaclass=AbstractWidgetMeta):
+class Plot(Styled, metaclass=AbstractWidgetMeta):
     """A widget that draws a canvas of its own size, once per change."""
 
     _rows: list[Strip] | None = None
@@ -296,7 +296,7 @@ class Plot(Inked, metaclass=AbstractWidgetMeta):
         if self._rows is None or self._drawn_at != size:
             rows = self.plot(*size).rows()
             self._rows = [
-                Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], size[0]) for row in rows
+                Strip([Segment(run.text, ground + self.style_of(run.style)) for run in row], size[0]) for row in rows
             ]
             self._drawn_at = size
         return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], ground)

@@ -39,7 +39,7 @@ from trainlog import (
 )
 
 OUT, IN, BOTH = "●", "○", "◉"
-OUT_INK, IN_INK = "accent", "waits"
+OUT_STYLE, IN_STYLE = "accent", "waits"
 
 
 class Point(NamedTuple):
@@ -63,7 +63,7 @@ class Overlay(NamedTuple):
 
     name: str
     letter: str
-    ink: str
+    style: str
     points: tuple[tuple[int, float], ...]
 
 
@@ -132,11 +132,11 @@ def draw(
     shown = [point for point in points if point.size > 0]
     for each in overlays:
         inside = [(size, value) for size, value in each.points if frame.first <= size <= frame.last]
-        _draw_half(canvas, frame, inside, each.ink, every=4)
+        _draw_half(canvas, frame, inside, each.style, every=4)
         for size, value in inside:
-            canvas.mark(*frame.cell(size, value), each.letter, each.ink)
-    _draw_half(canvas, frame, [(each.size, each.in_place) for each in shown], IN_INK, every=3)
-    _draw_half(canvas, frame, [(each.size, each.out_of_place) for each in shown], OUT_INK, every=1)
+            canvas.mark(*frame.cell(size, value), each.letter, each.style)
+    _draw_half(canvas, frame, [(each.size, each.in_place) for each in shown], IN_STYLE, every=3)
+    _draw_half(canvas, frame, [(each.size, each.out_of_place) for each in shown], OUT_STYLE, every=1)
     both = _draw_marks(canvas, frame, shown)
     _draw_legend(canvas, both=both, with_band=bool(band), overlays=overlays)
     return canvas
@@ -156,11 +156,11 @@ def _shade_band(canvas: Canvas, frame: SizeFrame, band: Sequence[Band]) -> None:
 
 
 def _draw_half(
-    canvas: Canvas, frame: SizeFrame, values: Sequence[tuple[int, float | None]], ink: str, *, every: int
+    canvas: Canvas, frame: SizeFrame, values: Sequence[tuple[int, float | None]], style: str, *, every: int
 ) -> None:
     dots = [frame.dot(size, value) for size, value in values if value is not None]
     for start, end in pairwise(dots):
-        canvas.line(start, end, ink, every=every)
+        canvas.line(start, end, style, every=every)
 
 
 def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bool:
@@ -175,30 +175,30 @@ def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bo
             apart = abs(frame.dot(point.size, below)[1] - frame.dot(point.size, above)[1])
             below = above if apart < DOTS_HIGH // 2 else below
         if below is not None:
-            canvas.mark(*frame.cell(point.size, below), IN, IN_INK)
+            canvas.mark(*frame.cell(point.size, below), IN, IN_STYLE)
         if above is not None:
             x, y = frame.cell(point.size, above)
             here = canvas.letter(x, y) == IN
             both |= here
-            canvas.mark(x, y, BOTH if here else OUT, OUT_INK)
+            canvas.mark(x, y, BOTH if here else OUT, OUT_STYLE)
     return both
 
 
 def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Sequence[Overlay]) -> None:
     canvas.text(0, 0, "busbw GB/s", "dim")
     room = canvas.width - 12
-    entries = [(OUT, OUT_INK, "out-of-place"), (IN, IN_INK, "in-place")]
-    entries += [(BOTH, OUT_INK, "both")] if both else []
+    entries = [(OUT, OUT_STYLE, "out-of-place"), (IN, IN_STYLE, "in-place")]
+    entries += [(BOTH, OUT_STYLE, "both")] if both else []
     if with_band:
         entries.append(("░", "faint", "A4 reference"))
-    entries += [(each.letter, each.ink, each.name) for each in overlays]
+    entries += [(each.letter, each.style, each.name) for each in overlays]
     if sum(len(text) + 4 for _, _, text in entries) > room:
-        entries = [(sign, ink, _SHORT.get(text, text.partition(" (")[0])) for sign, ink, text in entries]
+        entries = [(sign, style, _SHORT.get(text, text.partition(" (")[0])) for sign, style, text in entries]
     while entries and sum(len(text) + 4 for _, _, text in entries) > room:
         entries.pop()
     x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
-    for sign, ink, text in entries:
-        canvas.mark(x, 0, sign, ink)
+    for sign, style, text in entries:
+        canvas.mark(x, 0, sign, style)
         canvas.text(x + 2, 0, text, "dim")
         x += len(text) + 4
 
@@ -286,27 +286,33 @@ def summary(
     verdict = judge_test(test, pass_line, accelerator)
     mark = _PASSED[verdict.passing]
     why = f"; {wording.sentence(verdict.why)}" if verdict.why and (test.error or not wrong) else ""
-    runs = [mark, Span("  "), Span(words), end, Span(why, "dim" if verdict.passing is NcclResult.RUNNING else mark.ink)]
+    runs = [
+        mark,
+        Span("  "),
+        Span(words),
+        end,
+        Span(why, "dim" if verdict.passing is NcclResult.RUNNING else mark.style),
+    ]
     if other is not None and (share := mean_speedup(other.test, test)) is not None:
         faster = f"{100 * abs(share):.0f} % {'faster' if share > 0 else 'slower'}"
         text = faster if abs(share) >= NOTABLE else "not notably faster or slower"
-        runs.append(Span(f"; {text} than {other.job}", difference_ink(share)))
+        runs.append(Span(f"; {text} than {other.job}", difference_style(share)))
     return runs
 
 
-def difference_ink(share: float) -> str:
+def difference_style(share: float) -> str:
     return "bad" if share < -0.1 else "waits" if share < -NOTABLE else "ok" if share > NOTABLE else "dim"
 
 
 # cells
 
 
-def value_cell(half: str, name: str, ink: str = "") -> Callable[[NcclLine], Cell]:
+def value_cell(half: str, name: str, style: str = "") -> Callable[[NcclLine], Cell]:
     """A cell function for a figure of one half, in GB/s or microseconds."""
 
     def cell(line: NcclLine) -> Cell:
         value: float | None = getattr(getattr(line.row, half), name, None)
-        return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", ink)
+        return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", style)
 
     return cell
 
@@ -334,7 +340,7 @@ def share_cell(line: NcclLine, of: float | None, *, change: bool = False) -> Cel
     if not of or best is None:
         return ""
     share = best / of
-    return Span(f"{100 * (share - 1):+.1f} %" if change else f"{100 * share:.0f} %", difference_ink(share - 1))
+    return Span(f"{100 * (share - 1):+.1f} %" if change else f"{100 * share:.0f} %", difference_style(share - 1))
 
 
 _USUAL, _OTHER = "USUAL", "EARLIER"
@@ -347,10 +353,10 @@ class NcclTable(ResourceTable[NcclLine]):
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
         Column("µs", value_cell("out_of_place", "time_us", "dim"), width=9, right=True, drop=3),
         Column("ALGBW", value_cell("out_of_place", "algbw"), width=7, right=True, drop=5),
-        Column("● BUSBW", value_cell("out_of_place", "busbw", "accent"), width=7, right=True, ink="accent"),
+        Column("● BUSBW", value_cell("out_of_place", "busbw", "accent"), width=7, right=True, style="accent"),
         Column("µs", value_cell("in_place", "time_us", "dim"), width=9, right=True, drop=4),
         Column("ALGBW", value_cell("in_place", "algbw"), width=7, right=True, drop=6),
-        Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, ink="waits"),
+        Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, style="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
         Column("% OF A4", verdict_cell, width=12),
         Column(_USUAL, lambda line: share_cell(line, line.usual), width=6, right=True, drop=2),

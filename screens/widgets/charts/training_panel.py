@@ -73,7 +73,7 @@ def summary(
     ):
         if words:
             runs.append(Span(f"; {words}"))
-    return [*runs, Span(f"; {late.words}", glyph.ink)] if late else runs
+    return [*runs, Span(f"; {late.words}", glyph.style)] if late else runs
 
 
 def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
@@ -111,11 +111,11 @@ def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
     kinds = [kind for kind in SIGNS if any(mark.kind is kind for mark in marks)]
     for kind in kinds[:TOLD]:
         every = [mark for mark in marks if mark.kind is kind]
-        letter, ink = SIGNS[kind]
+        letter, style = SIGNS[kind]
         one, several = ("NaN", "NaN") if kind is RunEventKind.NAN else (kind, f"{kind}s")
         what = f"{len(every)} {several}, the last" if len(every) > 1 else one
         words = f" {what}: {every[-1].words}  "
-        runs += [Span(letter, ink), Span(words, "" if kind is not RunEventKind.CHECKPOINT else "dim")]
+        runs += [Span(letter, style), Span(words, "" if kind is not RunEventKind.CHECKPOINT else "dim")]
     return runs
 
 

@@ -61,7 +61,7 @@ _LINES = frozenset(
 """Kinds that get a line down through the chart."""
 SMOOTHED = 40  # the smoothed value is the mean of this fraction of the steps in sight
 LETTERS = "abc"
-EARLIER_INKS = ("job-1", "job-3", "job-5")
+EARLIER_STYLES = ("job-1", "job-3", "job-5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def widen_speed_axis(low: float, high: float) -> tuple[float, float]:
 
 def _draw_raw(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Sequence[int], *, smooth: bool) -> None:
     """Draw each dot column from its lowest to its highest value, joined to the next; sparse beside a smooth line."""
-    ink, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
+    style, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
     left = frame.left * DOTS_WIDE
     before: tuple[int, int, int, int | None] | None = None
     for at, low, high, first, last in column.column_ranges(edges):
@@ -184,10 +184,10 @@ def _draw_raw(canvas: Canvas, frame: PlotFrame, column: MetricColumn, edges: Seq
         own_top, own_bottom = top, bottom
         if before is not None and at - before[0] > 1:
             if before[3] is not None and (begin := row(first)) is not None:
-                canvas.line((left + before[0], before[3]), (left + at, begin), ink, every=every)
+                canvas.line((left + before[0], before[3]), (left + at, begin), style, every=every)
         elif before is not None:  # beside each other: as far as they do not overlap, this one reaches up or down to it
             top, bottom = min(top, before[2]), max(bottom, before[1])
-        canvas.upright(left + at, top, bottom, ink, sparse=smooth)
+        canvas.upright(left + at, top, bottom, style, sparse=smooth)
         before = at, own_top, own_bottom, (own_bottom if low == high else row(last))
 
 
@@ -211,13 +211,13 @@ def _draw_earlier(
 ) -> None:
     edges = _edges(track, sight, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHED)
-    left, ink = frame.left * DOTS_WIDE, EARLIER_INKS[number % len(EARLIER_INKS)]
+    left, style = frame.left * DOTS_WIDE, EARLIER_STYLES[number % len(EARLIER_STYLES)]
     dots = [(left + at, y) for at, mean in column.smoothed(edges, width) if (y := frame.row(mean)) is not None]
     for start, end in pairwise(dots):
-        canvas.line(start, end, ink, every=3)
+        canvas.line(start, end, style, every=3)
     if dots:
         x, y = dots[-1]
-        canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], ink)
+        canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], style)
 
 
 def _axis_labels(frame: PlotFrame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
@@ -243,8 +243,8 @@ def _draw_marks(
         if x not in best or _WEIGHT[mark.kind] < _WEIGHT[best[x].kind]:
             best[x] = mark
     for x, mark in best.items():
-        letter, ink = SIGNS[mark.kind]
+        letter, style = SIGNS[mark.kind]
         if mark.kind in _LINES:
-            frame.upright(canvas, x, ink, "┊")
+            frame.upright(canvas, x, style, "┊")
         if large:
-            canvas.mark(x, frame.base, letter, ink)
+            canvas.mark(x, frame.base, letter, style)

@@ -21,7 +21,7 @@ from textual.widgets import Input, TextArea
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.lines import YES_OR_NO, picked_pieces
-from screens.widgets.line import Inked, fit, line
+from screens.widgets.line import Styled, fit, line
 from screens.wording import Span
 
 EDITS = frozenset({"left", "right", "shift+left", "shift+right"})
@@ -67,7 +67,7 @@ class FormActions(Protocol):
     def leave_search(self, *, drop: bool) -> None: ...
 
 
-class Line(Input, Inked, inherit_bindings=False):
+class Line(Input, Styled, inherit_bindings=False):
     """The editor of one form line: text with completion, a choice of few words, or no value but a cursor.
 
     One widget for all three, because moving the focus to another one repaints the whole screen.
@@ -207,11 +207,11 @@ class Line(Input, Inked, inherit_bindings=False):
         ground, width = self.rich_style, self.size.width
         if self._handle is not None:
             under = self.ground("cursor")
-            return line(self._handle, width, lambda ink: under + self.ink(ink))
+            return line(self._handle, width, lambda style: under + self.style_of(style))
         if not self._words:
             return super().render_line(y)
         pieces = picked_pieces(self.value, self._words, width)
-        segments = [Segment(run.text, ground + self.ink(run.ink)) for run in pieces]
+        segments = [Segment(run.text, ground + self.style_of(run.style)) for run in pieces]
         return Strip(segments).adjust_cell_length(width, ground)
 
 
@@ -267,7 +267,7 @@ Editor = Line | Lines
 TALLEST = 8  # names in view at once
 
 
-class ChoiceList(Inked):
+class ChoiceList(Styled):
     """A list of names that match the typed text, with a cursor; if empty, it says why."""
 
     DEFAULT_CSS: ClassVar[str] = "ChoiceList { display: none; position: absolute; height: 1; background: $panel; }"
@@ -338,7 +338,9 @@ class ChoiceList(Inked):
         width, ground = self.size.width, self.rich_style
         if not self._names or self._offer is None:
             lines = self._reason_lines(width)
-            return Strip([Segment(fit(f" {lines[y]}" if y < len(lines) else "", width), ground + self.ink("waits"))])
+            return Strip(
+                [Segment(fit(f" {lines[y]}" if y < len(lines) else "", width), ground + self.style_of("waits"))]
+            )
         at = self._top + y
         if at >= len(self._names):
             return Strip.blank(width, ground)
@@ -349,8 +351,8 @@ class ChoiceList(Inked):
         mark = "▸" if at == self._at else " "
         return Strip(
             [
-                Segment(fit(f"{mark}{name}", left), ground + self.ink("strong" if at == self._at else "text")),
-                Segment(fit(f" {about}", width - left) if about else "", ground + self.ink("dim")),
+                Segment(fit(f"{mark}{name}", left), ground + self.style_of("strong" if at == self._at else "text")),
+                Segment(fit(f" {about}", width - left) if about else "", ground + self.style_of("dim")),
             ]
         ).adjust_cell_length(width, ground)
 

@@ -35,7 +35,7 @@ from screens.wording import BAD, CARE, OK, Span, sentence
 
 Planned = tuple[LaunchPlan, tuple[FieldProblem, ...]]  # a plan as typed, and all its problems
 VIEWS = (("preview", "f2", "Preview"), ("yaml", "f3", "YAML"), ("diff", "f4", "Diff"), ("command", "f5", "Command"))
-_DIFF_INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
+_DIFF_STYLES = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
 class DiffText(YamlText):
@@ -47,8 +47,8 @@ class DiffText(YamlText):
     ]  # fmt: skip
 
     def paint(self, text: str, whole: str) -> list[Span]:
-        ink = _DIFF_INKS.get(whole[:1], "")
-        return [Span(text, ink)] if ink else yaml_runs(text)
+        style = _DIFF_STYLES.get(whole[:1], "")
+        return [Span(text, style)] if style else yaml_runs(text)
 
     def show_diffs(self, diffs: Sequence[ObjectDiff]) -> None:
         lines = []

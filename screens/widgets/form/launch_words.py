@@ -190,7 +190,7 @@ _LIGHTS = {
 def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = None) -> list[Span]:
     """The forecast of launching now, with the reason; `start`: when it starts if it waits, if that was asked."""
     found = forecast(fleet, ask)
-    light, word, ink = _LIGHTS[found.verdict]
+    light, word, style = _LIGHTS[found.verdict]
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
@@ -204,7 +204,7 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
     if since:
         about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
         return [Span("◌ ", "waits"), Span(word, "dim"), Span(about, "waits"), Span(f"{reason}.", "dim")]
-    return [light, Span(word, ink), Span(f" ({CHECK}): ", "dim"), Span(f"{reason}.")]
+    return [light, Span(word, style), Span(f" ({CHECK}): ", "dim"), Span(f"{reason}.")]
 
 
 def alternative_words(others: Sequence[Alternative]) -> list[Span]:

@@ -119,21 +119,21 @@ def row_spans(
     runs = [*_title_runs(model, row, columns, here=here), *value, pad]
     left = width - columns.value - room - 2
     note = note_run(model, field, offers, left)
-    return [*runs, Span("  "), Span(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
+    return [*runs, Span("  "), Span(fit(note.text, left), note.style)] if note.text and left > 0 else runs
 
 
 def _title_runs(model: FormModel, row: FormRow, columns: Columns, *, here: bool) -> list[Span]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
     cursor = Span("▸" if here else " ", "accent")
     mark = Span("✗", "bad") if problem else Span("•" if changed else " ", "accent")
-    ink = "strong" if here or changed else "dim"
-    return [cursor, mark, Span(" "), Span(fit(model.by_path[row.path].title, columns.value - 4), ink), Span(" ")]
+    style = "strong" if here or changed else "dim"
+    return [cursor, mark, Span(" "), Span(fit(model.by_path[row.path].title, columns.value - 4), style), Span(" ")]
 
 
 def _value_runs(model: FormModel, row: FormRow, field: Field, room: int) -> list[Span]:
     if field.kind in PICKED:
         pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
-        return [Span(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
+        return [Span(run.text, run.style or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
     if row.kind is RowKind.TEXT:
         lines = model.texts[row.path].split("\n")
         if row.number == TALLEST - 1 and len(lines) > TALLEST:
@@ -205,7 +205,7 @@ def _cut(runs: Sequence[Span], width: int) -> list[Span]:
         if cell_len(text) > left:
             text = fit(text, left)
         if text:
-            kept.append(Span(text, run.ink))
+            kept.append(Span(text, run.style))
         left -= cell_len(text)
     return kept
 
@@ -274,7 +274,7 @@ class FormLines(FixedHeightView, PaintedLines):
         """A style with the form's background; cached, since mixing colours is slow."""
         name = name or "text"
         if name not in self._mixes:
-            self._mixes[name] = self.rich_style + self.ink(name)
+            self._mixes[name] = self.rich_style + self.style_of(name)
         return self._mixes[name]
 
     def notify_style_update(self) -> None:

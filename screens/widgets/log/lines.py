@@ -21,12 +21,12 @@ from textual.strip import Strip
 from console.logs.text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.log_search import SAME_MOMENT, names_number
 from screens.sanitize import one_line
-from screens.widgets.line import Inked, call_after
+from screens.widgets.line import Styled, call_after
 from screens.wording import Span
 from trainlog import SEVERITY_HEAD, detect_level, shorten_iteration_line
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_INKS = {"error": "bad", "warn": "waits"}
+_STYLES = {"error": "bad", "warn": "waits"}
 _STAGE = re.compile(r"step \d+ .*?: (?:run|skip|done)")
 
 
@@ -38,11 +38,11 @@ def printable(text: str) -> str:
     return one_line(plain.rpartition("\r")[2].expandtabs(8))
 
 
-def line_ink(text: str) -> str:
+def line_style(text: str) -> str:
     head = text[:SEVERITY_HEAD]
     if _STAGE.search(head):
         return "strong"
-    serious = _INKS.get(detect_level(head.encode()), "")
+    serious = _STYLES.get(detect_level(head.encode()), "")
     return serious or ("dim" if head.startswith("#") else "")
 
 
@@ -66,18 +66,18 @@ def byte_pattern(query: str) -> re.Pattern[bytes] | None:
     return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
 
 
-def marked(text: str, ink: str, wanted: re.Pattern[str] | None) -> list[Span]:
+def marked(text: str, style: str, wanted: re.Pattern[str] | None) -> list[Span]:
     """The line as spans, with every match highlighted."""
     if wanted is None:
-        return [Span(text, ink)]
+        return [Span(text, style)]
     runs: list[Span] = []
     last = 0
     for match in wanted.finditer(text):
         if match.start() == match.end():
             continue
-        runs += [Span(text[last : match.start()], ink), Span(match.group(), "found")]
+        runs += [Span(text[last : match.start()], style), Span(match.group(), "found")]
         last = match.end()
-    return [run for run in (*runs, Span(text[last:], ink)) if run.text]
+    return [run for run in (*runs, Span(text[last:], style)) if run.text]
 
 
 def folded(text: str, width: int) -> Sequence[str]:
@@ -97,7 +97,7 @@ LABEL = 34  # columns of the longest label that is shown
 LETTERS_A_CELL = 5  # at most, with the accents that one letter may carry
 
 
-class LogLines(ScrollView, Inked, can_focus=True):
+class LogLines(ScrollView, Styled, can_focus=True):
     """The lines of its own text or of one given by `show_text`; the scroll bar counts lines, wrapped or not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -303,7 +303,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         left = 0 if self.wrap or row.text != row.whole else round(self.scroll_x)
         in_view = (left + width) * LETTERS_A_CELL  # of a line of 64 KiB only what can be seen is measured and painted
         runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
-        body = Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs])
+        body = Strip([Segment(run.text, ground + self.style_of(run.style)) for run in runs])
         body = body.crop(left, left + width - self._margin())
         return Strip.join([self._render_margin(row, ground, first=first), body]).adjust_cell_length(width, ground)
 
@@ -311,16 +311,16 @@ class LogLines(ScrollView, Inked, can_focus=True):
         head = []
         if self.times:
             stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
-            head.append(Segment(stamp, ground + self.ink("dim")))
+            head.append(Segment(stamp, ground + self.style_of("dim")))
         if self._label_width:
             label = row.label[:LABEL] if first else ""
-            ink = "waits" if row.dissent else "accent"
-            head.append(Segment(f"{label:>{self._label_width - 1}} ", ground + self.ink(ink)))
+            style = "waits" if row.dissent else "accent"
+            head.append(Segment(f"{label:>{self._label_width - 1}} ", ground + self.style_of(style)))
         return Strip(head)
 
     def paint(self, text: str, whole: str) -> list[Span]:
         """Style a piece of a line; the severity is that of the whole line."""
-        return marked(text, line_ink(whole), self.marks)
+        return marked(text, line_style(whole), self.marks)
 
     def on_resize(self, event: events.Resize) -> None:
         self._page = (0, [])

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowKey, RowT
-from screens.widgets.line import Inked, InkOf, cut_name, fit_runs, joined, line, wrap
+from screens.widgets.line import Styled, StyleOf, cut_name, fit_runs, joined, line, wrap
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
@@ -126,7 +126,7 @@ class _DrawnRow(Generic[RowT]):
 class RowPainter(Generic[RowT]):
     """Draws rows as columns, in the width and styles of a widget."""
 
-    def __init__(self, widget: Inked) -> None:
+    def __init__(self, widget: Styled) -> None:
         self._widget = widget
         self.columns: tuple[Column[Any], ...] = ()
         self.stale = False  # whether what is drawn may be out of date: it is drawn dim
@@ -221,39 +221,39 @@ class RowPainter(Generic[RowT]):
             self.lay_out()
             self._widget.refresh()
             layout, known = self.columns_now(), None
-        ink_of = self._inks_on(ground)
+        style_of = self._styles_on(ground)
         glyph = cursor if here else Span(" "), Span("▌" if marked else " ", "found")
-        segments = fit_runs(glyph, MARGIN, ink_of)
+        segments = fit_runs(glyph, MARGIN, style_of)
         room = self._widget.size.width - MARGIN
         cells: list[list[Segment]] = []
         for number, (column, width) in enumerate(layout):
             room -= width
             after = max(0, room) if column is layout[-1][0] else GAP
             if known is None or column.ages:
-                runs = runs_of(column.at(row, width), column.ink)
+                runs = runs_of(column.at(row, width), column.style)
                 runs = cut_name(runs, width, node=column.cut == "node") if column.cut != "end" else runs
-                cells.append(fit_runs(runs, width, ink_of, right=column.right, after=after))
+                cells.append(fit_runs(runs, width, style_of, right=column.right, after=after))
             else:
                 cells.append(known.cells[number])
             segments += cells[-1]
             room -= GAP
-        strip = Strip(joined(segments)).adjust_cell_length(self._widget.size.width, ink_of(""))
+        strip = Strip(joined(segments)).adjust_cell_length(self._widget.size.width, style_of(""))
         if len(self._drawn) >= DRAWN:
             self._drawn.clear()
         self._drawn[key] = _DrawnRow(row, look, ages, cells, strip)
         return strip
 
     def titles(self, sorted_by: str, *, descending: bool) -> Strip:
-        ink_of = self._inks_on("head")
-        segments = [Segment(" " * MARGIN, ink_of("head"))]
+        style_of = self._styles_on("head")
+        segments = [Segment(" " * MARGIN, style_of("head"))]
         for number, (column, width) in enumerate(self.columns_now()):
             mine = column.name == sorted_by and column.sort is not None
             arrow = ("▼" if descending else "▲") if mine else ""
             title = column.title[: max(0, width - len(arrow))] + arrow
             if number:
-                segments.append(Segment(" " * GAP, ink_of("head")))
-            segments += fit_runs([Span(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
-        return Strip(segments).adjust_cell_length(self._widget.size.width, ink_of("head"))
+                segments.append(Segment(" " * GAP, style_of("head")))
+            segments += fit_runs([Span(title, "sorted" if mine else "head")], width, style_of, right=column.right)
+        return Strip(segments).adjust_cell_length(self._widget.size.width, style_of("head"))
 
     def notice_lines(self, notice: Notice) -> list[list[Span]]:
         return notice.lines(max(1, self._widget.size.width - 2 * MARGIN))
@@ -262,7 +262,7 @@ class RowPainter(Generic[RowT]):
         """A line of the notice shown when there are no rows."""
         lines = self.notice_lines(notice)
         return line(
-            [Span(" " * MARGIN), *(lines[y] if y < len(lines) else [])], self._widget.size.width, self._inks_on("")
+            [Span(" " * MARGIN), *(lines[y] if y < len(lines) else [])], self._widget.size.width, self._styles_on("")
         )
 
     def forget(self) -> None:
@@ -270,18 +270,18 @@ class RowPainter(Generic[RowT]):
         self._mixes = {}
         self._drawn = {}
 
-    def _inks_on(self, ground: str) -> InkOf:
+    def _styles_on(self, ground: str) -> StyleOf:
         widget, mixes, stale = self._widget, self._mixes, self.stale
 
-        def ink_of(name: str) -> Style:
-            ink = "dim" if stale and name not in {"head", "sorted", "faint", "accent"} else name or "text"
-            style = mixes.get((ink, ground))
-            if style is None:
+        def style_of(name: str) -> Style:
+            style = "dim" if stale and name not in {"head", "sorted", "faint", "accent"} else name or "text"
+            mixed = mixes.get((style, ground))
+            if mixed is None:
                 back = widget.ground(ground) if ground else widget.rich_style.background_style
-                style = mixes[ink, ground] = back + widget.ink(ink)
-            return style
+                mixed = mixes[style, ground] = back + widget.style_of(style)
+            return mixed
 
-        return ink_of
+        return style_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +291,13 @@ class Notice:
     text: str
     hint: str = ""
     glyph: str = "○"
-    ink: str = "dim"
+    style: str = "dim"
 
     def lines(self, width: int) -> list[list[Span]]:
         """A blank line, then the sentence and the hint."""
         inner = max(1, width - 2)
         found: list[list[Span]] = [[]]
-        found += [[Span(f"{self.glyph if not number else ' '} ", self.ink), Span(text, "text")]
+        found += [[Span(f"{self.glyph if not number else ' '} ", self.style), Span(text, "text")]
                   for number, text in enumerate(wrap(self.text, inner))]  # fmt: skip
         return found + [[Span("  "), Span(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
 
@@ -309,9 +309,9 @@ def notice_for(link: WatchStatus | None, empty: Notice) -> Notice:
         return Notice(f"Listing {kind} …" if kind else "Connecting …", sentence(link.why) if link else "", "◐", "waits")
     if link.state is WatchState.LIVE:
         return empty
-    glyph, ink = {
+    glyph, style = {
         WatchState.STALE: ("◐", "waits"),
         WatchState.FORBIDDEN: ("✗", "bad"),
         WatchState.ABSENT: ("○", "dim"),
     }[link.state]
-    return Notice(sentence(f"{link.kind}: {link.why or link.state}"), sentence(link.hint), glyph, ink)
+    return Notice(sentence(f"{link.kind}: {link.why or link.state}"), sentence(link.hint), glyph, style)

@@ -371,7 +371,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
 
     def _notice(self) -> Notice:
         if self.listing.searching and self.filter_text:
-            return Notice(f"Searching for “{self.filter_text}” …", glyph="◐", ink="waits")
+            return Notice(f"Searching for “{self.filter_text}” …", glyph="◐", style="waits")
         if self.listing.rows and self.filter_text:
             return Notice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
         return self._trouble or notice_for(self._link, self.EMPTY)

@@ -11,15 +11,15 @@ from screens.wording import Span
 RED, BLUE, ON_BLUE = Style(color="red"), Style(color="blue"), Style(bgcolor="blue")
 
 
-def ink_of(name: str) -> Style:
+def style_of(name: str) -> Style:
     return {"red": RED, "blue": BLUE}.get(name, Style())
 
 
 def test_blanks_join_the_text_beside_them() -> None:
-    assert fit_runs([Span("ab", "red")], 4, ink_of, after=2) == [Segment("ab    ", RED)]
-    assert fit_runs([Span("ab", "red")], 4, ink_of, right=True, after=1) == [Segment("  ab ", RED)]
-    assert fit_runs([], 3, ink_of, after=2) == [Segment("     ", Style())]
-    assert [each.text for each in fit_runs([Span("abc", "red"), Span("def", "blue")], 5, ink_of)] == ["abc", "d…"]
+    assert fit_runs([Span("ab", "red")], 4, style_of, after=2) == [Segment("ab    ", RED)]
+    assert fit_runs([Span("ab", "red")], 4, style_of, right=True, after=1) == [Segment("  ab ", RED)]
+    assert fit_runs([], 3, style_of, after=2) == [Segment("     ", Style())]
+    assert [each.text for each in fit_runs([Span("abc", "red"), Span("def", "blue")], 5, style_of)] == ["abc", "d…"]
 
 
 def test_joined_lines_look_the_same() -> None:

@@ -12,7 +12,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from screens.widgets.line import DARK, folded_at_spaces
-from screens.widgets.log.lines import LIMIT, LogLines, folded, line_ink, marked, pattern, printable
+from screens.widgets.log.lines import LIMIT, LogLines, folded, line_style, marked, pattern, printable
 from screens.widgets.log.view import LogView, StatusNote, fit_status_line
 from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until
@@ -189,12 +189,12 @@ def test_printable_leaves_nothing_that_moves_the_cursor() -> None:
     assert printable("\x1b]0;title\x07done\x00") == "done·"
 
 
-def test_ink_of_a_line() -> None:
-    assert line_ink("Traceback (most recent call last):") == "bad"
-    assert line_ink("warning: old") == "waits"
-    assert line_ink("#   size   count") == "dim"
-    assert line_ink("step 3 all-reduce: done in 4 s") == "strong"
-    assert line_ink("iteration 12 loss 2.1") == ""
+def test_style_of_a_line() -> None:
+    assert line_style("Traceback (most recent call last):") == "bad"
+    assert line_style("warning: old") == "waits"
+    assert line_style("#   size   count") == "dim"
+    assert line_style("step 3 all-reduce: done in 4 s") == "strong"
+    assert line_style("iteration 12 loss 2.1") == ""
 
 
 def test_a_broken_pattern_is_taken_as_text() -> None:

@@ -10,7 +10,7 @@ from rich.color import Color, ColorSystem
 from textual.theme import Theme
 
 from screens.widgets.line import DARK, LIGHT
-from screens.wording import JOB_INKS
+from screens.wording import JOB_STYLES
 
 APART = 24.0
 """Distance in CIE L*a*b* (1976) of colours that nobody takes for each other; 2.3 is just to be seen."""
@@ -39,13 +39,13 @@ def test_text_is_read_on_every_ground_and_what_is_drawn_is_seen(theme: Theme, sy
     colours = theme.variables
     plain = [str(each) for each in (theme.background, theme.surface, theme.panel)]
     every = [*plain, *(colours[f"ground-{name}"] for name in GROUNDS)]
-    pairs = [(f"ink-{ink}", ground, 4.5) for ink in TEXT for ground in every]
+    pairs = [(f"ink-{style}", ground, 4.5) for style in TEXT for ground in every]
     pairs += [("ink-tab", colours["ground-bar"], 4.5), ("ink-here", colours["ground-here"], 4.5)]
     pairs += [("ink-faint", ground, 3.0) for ground in every]
-    pairs += [(f"ink-job-{number}", plain[0], 3.0) for number in range(JOB_INKS)]
+    pairs += [(f"ink-job-{number}", plain[0], 3.0) for number in range(JOB_STYLES)]
     weak = {
-        f"{ink} on {ground}": round(found, 2) for ink, ground, least in pairs
-        if (found := contrast(colours[ink], ground, system)) < least
+        f"{style} on {ground}": round(found, 2) for style, ground, least in pairs
+        if (found := contrast(colours[style], ground, system)) < least
     }  # fmt: skip
     assert not weak
     named = {name for name in colours if name.startswith(("ink-", "ground-")) and "-job-" not in name}
@@ -70,7 +70,7 @@ def seen(colour: str, system: ColorSystem) -> tuple[float, float, float]:
 @pytest.mark.parametrize("theme", [DARK, LIGHT], ids=["dark", "light"])
 def test_jobs_look_like_each_other_and_like_states_nowhere(theme: Theme, system: ColorSystem) -> None:
     variables = theme.variables
-    jobs = [seen(variables[f"ink-job-{number}"], system) for number in range(JOB_INKS)]
+    jobs = [seen(variables[f"ink-job-{number}"], system) for number in range(JOB_STYLES)]
     assert min(dist(one, other) for one, other in combinations(jobs, 2)) > APART
     states = [seen(variables[f"ink-{name}"], system) for name in ("bad", "waits")]
     assert min(dist(job, state) for job in jobs for state in states) > FROM_STATES
