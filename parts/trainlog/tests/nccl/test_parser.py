@@ -49,9 +49,6 @@ def row(text: str, head: str = HEAD) -> NcclRow:
     return found
 
 
-# whole recordings
-
-
 @pytest.mark.parametrize(
     ("name", "average", "last"),
     [
@@ -68,6 +65,9 @@ def test_recordings_of_8_gpus(name: str, average: float, last: float) -> None:
     assert (test.ok, test.finished, test.error) == (True, True, None)
     assert test.rows[-1].in_place is not None
     assert test.rows[-1].in_place.busbw == last
+    values = [half.busbw or 0.0 for each in test.rows for half in (each.out_of_place, each.in_place) if half]
+    assert test.avg_busbw == pytest.approx(sum(values) / len(values), abs=0.01)
+    assert name != "all_gather" or [each.size for each in test.rows[:3]] == [0, 0, 128]
 
 
 def test_every_number_of_a_recording() -> None:
@@ -79,18 +79,6 @@ def test_every_number_of_a_recording() -> None:
     )
     assert test.rows[-1].out_of_place == NcclHalf(70539.0, 243.55, 365.33, 0)
     assert test.peak_busbw == 366.97
-
-
-def test_the_footer_is_the_mean_of_rows_and_halves() -> None:
-    for name in ("all_gather", "alltoall", "reduce_scatter", "sendrecv"):
-        (test,) = parse_nccl(fixture(name))
-        values = [half.busbw or 0.0 for each in test.rows for half in (each.out_of_place, each.in_place) if half]
-        assert test.avg_busbw == pytest.approx(sum(values) / len(values), abs=0.01)
-
-
-def test_sizes_of_zero_are_kept_each() -> None:
-    (test,) = parse_nccl(fixture("all_gather"))
-    assert [each.size for each in test.rows[:3]] == [0, 0, 128]
 
 
 def test_no_check_in_place() -> None:
@@ -112,25 +100,6 @@ mpirun -np 8 ./build/all_reduce_perf -b 8 -e 8G
     assert (test.program, test.ranks, test.rows, test.avg_busbw) == ("all_reduce_perf", 2, (FIRST,), 74.86)
     assert one(text).ranks == 2
     assert parse_nccl(b"he said that Rank 3 Pid 7 on node-7 was late\n") == ()
-
-
-def test_quotes_and_escapes_are_not_part_of_a_name() -> None:
-    start = '{"log":"# nccl-tests version 2.19.6\\n","n":1}\n{"log":"# Collective test starting: all_reduce_perf\\n",'
-    test = one(start + '"n":2}\n' + FOOT)
-    assert (test.version, test.program) == ("2.19.6", "all_reduce_perf")
-
-
-def test_nothing_is_said_to_be_well_where_rows_were_not_read() -> None:
-    assert one(HEAD + FOOT).ok is None
-    assert one(HEAD + ROW + FOOT).ok is True
-    bad = NEXT.replace("37.96", "37..96")
-    assert one(HEAD + ROW + bad + FOOT).ok is None
-    assert one(HEAD + FOOT.replace("0 OK", "4 FAILED")).ok is False
-
-
-def test_a_failure_as_it_was_told_in_2018() -> None:
-    test = one("NCCL failure common.cu:921 'unhandled system error'\n")
-    assert (test.ok, test.error) == (False, "NCCL failure common.cu:921 'unhandled system error'")
 
 
 @pytest.mark.parametrize(
@@ -167,90 +136,6 @@ def test_an_odd_row_is_read_among_others_as_it_is_by_itself(old: str, new: str, 
     assert parse_nccl(text.encode()) == parser.tests
 
 
-# rows
-
-
-def test_old_tables_have_an_integer_time_where_new_ones_have_the_root() -> None:
-    head = "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error\n"
-    found = row(
-        "  1073741808      22369621   float    13744   71.61   71.61  1e+00   8837.0  111.38  111.38  0e+00", head
-    )
-    assert (found.redop, found.root) == (None, None)
-    assert found.out_of_place == NcclHalf(13744.0, 71.61, 71.61, None)
-
-
-def test_old_tables_with_a_root_and_without_an_operation() -> None:
-    head = (
-        "#       size         count    type    root     time   algbw   busbw  error     time   algbw   busbw  error\n"
-    )
-    found = row(
-        "        1024           256   float       3    13744   71.61   71.61  0e+00   8837.0  111.38  111.38  0e+00",
-        head,
-    )
-    assert (found.redop, found.root, found.out_of_place and found.out_of_place.time_us) == (None, 3, 13744.0)
-
-
-def test_the_first_tables_are_in_milliseconds() -> None:
-    head = (
-        "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res\n"
-    )
-    found = row(
-        "    10000000      10000000    char     sum    1.628   6.14   9.21    0e+00    1.932   5.18   7.77    N/A", head
-    )
-    assert found.out_of_place is not None
-    assert found.out_of_place.time_us == pytest.approx(1628)
-    assert found.out_of_place.wrong is None
-
-
-def test_wrong_elements_too_many_for_the_column() -> None:
-    found = row(
-        "     8388608       2097152     float     sum      -1   1248.3    6.72    6.72  2.68435e+08"
-        "   1189.1    7.05    7.05  1e+06"
-    )
-    assert [half.wrong for half in (found.out_of_place, found.in_place) if half] == [268435000, 1000000]
-
-
-def test_a_date_behind_the_row() -> None:
-    assert row(ROW.rstrip() + " 2026-03-01 12:30:59") == FIRST
-
-
-def test_per_iteration_columns_are_passed_over() -> None:
-    extra = "    33.10    36.20    35.90    1.20"
-    words = ROW.split()
-    torn = "  ".join([*words[:9], extra, *words[9:], extra])
-    assert row(torn) == FIRST
-
-
-def test_a_column_of_bit_differences() -> None:
-    words = ROW.split()
-    assert row("  ".join([*words[:9], "0", *words[9:], "0"])) == FIRST
-
-
-def test_a_retyped_table_with_one_half() -> None:
-    found = row("1048576 262144 float sum -1 34.65 30.26 52.96 0")
-    assert (found.out_of_place, found.in_place) == (FIRST.out_of_place, None)
-
-
-def test_a_retyped_table_without_a_check() -> None:
-    found = row("1048576 262144 float sum 34.65 30.26 52.96")
-    assert found.out_of_place == NcclHalf(34.65, 30.26, 52.96, None)
-
-
-def test_a_row_somebody_commented_out() -> None:
-    assert row("# " + ROW.strip()) == FIRST
-
-
-def test_placeholders_are_no_row() -> None:
-    test = one(HEAD + "  8589934592  2147483648  float  sum  -1  ...  ...  ...  0  ...  ...  ...  0\n" + FOOT)
-    assert (test.rows, test.finished) == ((), True)
-
-
-def test_prose_is_no_row() -> None:
-    assert parse_nccl(b"sum of 3 4 floats\nloss 2.104 1 2 float values were seen, then 3\n") == ()
-
-
-# what stands in front of rows
-
 LABELS = [
     "[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", " 0: ", "node-7: ", "x3005c0s13b0n0.hsn.cm 0: ", "[pod/train-0/main] ",
     "> ", "    ", "\t", "2026-03-01T12:30:59.123456789Z ", "[+  12.3] ", "\x1b[32m", "train-0 main ",
@@ -274,53 +159,12 @@ def test_a_torn_row_under_a_label(label: str) -> None:
     assert test.rows == (FIRST, SECOND)
 
 
-def test_colours_are_not_text() -> None:
-    assert one(HEAD + "\x1b[1m\x1b[31m" + ROW.rstrip() + "\x1b[0m\n").rows == (FIRST,)
-
-
 def test_processes_told_apart_by_label_do_not_mix() -> None:
     lines = [HEAD, ROW, NEXT, FOOT.splitlines()[0] + "\n", FOOT.splitlines()[1] + "\n"]
     both = "".join(f"[1,{rank}]<stdout>:{line}" for line in lines for rank in (0, 1))
     tests = parse_nccl(both.encode())
     assert [test.rows for test in tests] == [(FIRST, SECOND), (FIRST, SECOND)]
     assert all(test.finished for test in tests)
-
-
-# lines of libnccl in the middle of a row
-
-
-def test_a_line_glued_behind_the_root() -> None:
-    assert one(HEAD + ROW[:TORN] + INFO + ROW[TORN:] + NEXT).rows == (FIRST, SECOND)
-
-
-def test_a_line_glued_behind_the_first_half() -> None:
-    cut = ROW.index("    34.35")
-    assert one(HEAD + ROW[:cut] + INFO + ROW[cut:] + NEXT).rows == (FIRST, SECOND)
-
-
-def test_a_row_torn_twice() -> None:
-    cut = ROW.index("    34.35")
-    assert one(HEAD + ROW[:TORN] + INFO + ROW[TORN:cut] + INFO + INFO + ROW[cut:] + NEXT).rows == (FIRST, SECOND)
-
-
-def test_half_a_row_is_kept_when_the_rest_never_comes() -> None:
-    cut = ROW.index("    34.35")
-    assert one(HEAD + ROW[:cut] + INFO + NEXT).rows == (structs.replace(FIRST, in_place=None), SECOND)
-
-
-def test_values_without_a_row_are_nobodys() -> None:
-    assert one(HEAD + ROW + "     72481.1   25.16   44.02       0  72469.2   25.16   44.03       0\n" + FOOT).rows == (
-        FIRST,
-    )
-
-
-# several tests in one log
-
-
-def test_one_after_another() -> None:
-    tests = parse_nccl(fixture("all_gather") + fixture("alltoall") + fixture("sendrecv"))
-    assert [test.program for test in tests] == ["all_gather_perf", "alltoall_perf", "sendrecv_perf"]
-    assert [len(test.rows) for test in tests] == [15, 15, 15]
 
 
 def test_one_that_was_killed_and_the_next() -> None:
@@ -347,83 +191,6 @@ def test_two_that_print_into_each_other() -> None:
     assert (second.rows, second.avg_busbw, second.ranks) == ((FIRST, SECOND), 75.01, 1)
 
 
-def test_two_that_print_row_by_row() -> None:
-    start = "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 2097152 step: 2(factor) validation: 1\n"
-    tests = parse_nccl((start + start + HEAD + HEAD + ROW + ROW + NEXT + NEXT + FOOT + FOOT).encode())
-    assert [test.rows for test in tests] == [(FIRST, SECOND), (FIRST, SECOND)]
-    assert [test.finished for test in tests] == [True, True]
-
-
-def test_sizes_repeated_in_one_table_stay_together() -> None:
-    test = one("# nThread 1 nGpus 8\n" + HEAD + ROW + NEXT + ROW + NEXT + FOOT)
-    assert (len(test.rows), test.finished) == (4, True)
-
-
-def test_an_old_program_is_named_by_the_command_before_it() -> None:
-    text = "+ mpirun -np 2 ./build/all_reduce_perf -b 1M -e 2M\n# nThread 1 nGpus 8 minBytes 8\n" + HEAD + ROW
-    assert one(text).program == "all_reduce_perf"
-
-
-# ends
-
-
-def test_a_table_without_a_footer_is_not_finished() -> None:
-    test = one(HEAD + ROW)
-    assert (test.finished, test.ok, test.avg_busbw, test.out_of_bounds) == (False, None, None, None)
-
-
-def test_wrong_values_fail_the_test_before_its_footer() -> None:
-    assert one(HEAD + ROW.replace("       0 ", "      96 ", 1)).ok is False
-
-
-def test_failed_checks_fail_the_test() -> None:
-    test = one(HEAD + ROW + FOOT.replace("0 OK", "4 FAILED"))
-    assert (test.ok, test.out_of_bounds, test.finished) == (False, 4, True)
-
-
-def test_too_slow_is_failed() -> None:
-    test = one(HEAD + ROW + FOOT.replace("74.86 ", "74.86 FAILED"))
-    assert (test.ok, test.avg_busbw) == (False, 74.86)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("390.79 GB/s", 390.79), ("nan", None), ("-nan", None), ("XXX.XX", None), ("0", 0.0)]
-)
-def test_averages_as_they_are_found(text: str, value: float | None) -> None:
-    test = one(HEAD + ROW + f"Avg bus bandwidth: {text}\n")
-    assert (test.avg_busbw, test.finished) == (value, True)
-
-
-def test_a_failure_says_what_failed() -> None:
-    text = "\n".join(
-        (
-            "n7: Test NCCL failure common.cu:392 'unhandled cuda error'",
-            " .. n7 pid 5068: Test failure common.cu:590",
-        )
-    )
-    test = one("# nThread 1 nGpus 2\n" + HEAD + ROW + text + "\n")
-    assert (test.error, test.ok) == ("Test NCCL failure common.cu:392 'unhandled cuda error'", False)
-    assert (test.rows, test.finished) == ((FIRST,), False)
-
-
-def test_a_failure_of_another_process_is_a_failure_of_the_test() -> None:
-    text = f"[1,0]<stdout>:{HEAD}[1,0]<stdout>:{ROW}[1,3]<stderr>:n7: Test CUDA failure common.cu:5 'out of memory'\n"
-    assert one(text).error == "Test CUDA failure common.cu:5 'out of memory'"
-
-
-def test_a_failure_before_any_table_is_a_test_that_failed() -> None:
-    test = one("n7: Test CUDA failure common.cu:516 'no device'\n")
-    assert (test.rows, test.ok) == ((), False)
-
-
-def test_an_error_under_the_footer() -> None:
-    test = one(HEAD + ROW + FOOT + "# Collective test concluded: all_reduce_perf\n#\n# error: remote process exited\n")
-    assert (test.error, test.program, test.ok) == ("remote process exited", "all_reduce_perf", False)
-
-
-# pieces
-
-
 def test_a_row_is_there_as_soon_as_its_line_has_ended() -> None:
     parser = NcclParser()
     assert parser.feed((HEAD + ROW[:-1]).encode())[0].rows == ()
@@ -446,11 +213,6 @@ def test_a_line_without_an_end_does_not_grow_for_ever() -> None:
         parser.feed(b"x" * LONGEST)
     parser.feed(b"\n" + (HEAD + ROW).encode())
     assert parser.tests[0].rows == (FIRST,)
-
-
-def test_windows_line_ends_and_bytes_that_are_no_text() -> None:
-    assert one((HEAD + ROW).replace("\n", "\r\n")).rows == (FIRST,)
-    assert parse_nccl(b"\xff\xfe\x00\n" + (HEAD + ROW).encode())[0].rows == (FIRST,)
 
 
 MIXED = (
@@ -487,17 +249,163 @@ def test_no_text_like_a_table_breaks_it(text: str) -> None:
         assert all(each.size >= 0 for each in test.rows)
 
 
-def test_a_value_beyond_all_numbers_is_none() -> None:
-    found = row("1048576 262144 float sum -1 34.65 30.26 1e999 1e999 34.35 30.52 53.41 0")
-    assert found.out_of_place == NcclHalf(34.65, 30.26, None, None)
-
-
-def test_rows_of_rare_types_after_a_header() -> None:
-    rows = "".join(ROW.replace("   float", f"{kind:>8}") for kind in ("int8", "uint8", "int32", "double", "fp8_e4m3"))
-    assert [each.type for each in one(HEAD + rows + FOOT).rows] == ["int8", "uint8", "int32", "double", "fp8_e4m3"]
-
-
 def test_a_table_begins_in_the_middle_of_a_large_piece() -> None:
     quiet = INFO * 2000
     tests = parse_nccl((quiet + HEAD + ROW.replace("float", " int8") + quiet + NEXT + FOOT + quiet).encode())
     assert [[each.type for each in test.rows] for test in tests] == [["int8", "float"]]
+
+
+CUT = ROW.index("    34.35")
+HALF, BOTH, WORDS = structs.replace(FIRST, in_place=None), (FIRST, SECOND), ROW.split()
+EACH = "    33.10    36.20    35.90    1.20"
+OLD = "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error\n"
+ROWS: dict[str, tuple[str, tuple[NcclRow, ...]]] = {
+    "a date behind it": (ROW.rstrip() + " 2026-03-01 12:30:59\n", (FIRST,)),
+    "columns of each iteration": ("  ".join([*WORDS[:9], EACH, *WORDS[9:], EACH]) + "\n", (FIRST,)),
+    "columns of bit differences": ("  ".join([*WORDS[:9], "0", *WORDS[9:], "0"]) + "\n", (FIRST,)),
+    "one half retyped": ("1048576 262144 float sum -1 34.65 30.26 52.96 0\n", (HALF,)),
+    "retyped without a check": (
+        "1048576 262144 float sum 34.65 30.26 52.96\n",
+        (structs.replace(HALF, root=None, out_of_place=NcclHalf(34.65, 30.26, 52.96, None)),),
+    ),
+    "commented out": ("# " + ROW.strip() + "\n", (FIRST,)),
+    "in colours": ("\x1b[1m\x1b[31m" + ROW.rstrip() + "\x1b[0m\n", (FIRST,)),
+    "ends of lines of Windows": (ROW.replace("\n", "\r\n"), (FIRST,)),
+    "torn behind the root": (ROW[:TORN] + INFO + ROW[TORN:] + NEXT, BOTH),
+    "torn behind the first half": (ROW[:CUT] + INFO + ROW[CUT:] + NEXT, BOTH),
+    "torn twice": (ROW[:TORN] + INFO + ROW[TORN:CUT] + INFO + INFO + ROW[CUT:] + NEXT, BOTH),
+    "torn, and the rest never comes": (ROW[:CUT] + INFO + NEXT, (HALF, SECOND)),
+    "values of no row": (ROW + "     72481.1   25.16   44.02       0  72469.2   25.16   44.03       0\n", (FIRST,)),
+    "sizes that come again": (ROW + NEXT + ROW + NEXT + FOOT, BOTH * 2),
+    "placeholders": ("  8589934592  2147483648  float  sum  -1  ...  ...  ...  0  ...  ...  ...  0\n" + FOOT, ()),
+    "a value beyond all numbers": (
+        "1048576 262144 float sum -1 34.65 30.26 1e999 1e999 34.35 30.52 53.41 0\n",
+        (structs.replace(FIRST, out_of_place=NcclHalf(34.65, 30.26, None, None)),),
+    ),
+    "more wrong elements than fit": (
+        ROW.replace("52.96       0", "52.96  2.68435e+08").replace("53.41       0", "53.41  1e+06"),
+        (
+            structs.replace(
+                FIRST,
+                out_of_place=NcclHalf(34.65, 30.26, 52.96, 268435000),
+                in_place=NcclHalf(34.35, 30.52, 53.41, 1000000),
+            ),
+        ),
+    ),
+    "an old table, whole microseconds": (
+        OLD + "  1073741808      22369621   float    13744   71.61   71.61  1e+00   8837.0  111.38  111.38  0e+00\n",
+        (
+            NcclRow(
+                1073741808,
+                22369621,
+                "float",
+                None,
+                None,
+                NcclHalf(13744.0, 71.61, 71.61, None),
+                NcclHalf(8837.0, 111.38, 111.38, None),
+            ),
+        ),
+    ),
+    "an old table with a root and no operation": (
+        OLD.replace("type ", "type    root ")
+        + "   1024  256   float       3    13744   71.61   71.61  0e+00   8837.0  111.38  111.38  0e+00\n",
+        (
+            NcclRow(
+                1024,
+                256,
+                "float",
+                None,
+                3,
+                NcclHalf(13744.0, 71.61, 71.61, None),
+                NcclHalf(8837.0, 111.38, 111.38, None),
+            ),
+        ),
+    ),
+    "the first tables, in milliseconds": (
+        "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res\n"
+        "    10000000      10000000    char     sum    1.628   6.14   9.21    0e+00    1.932   5.18   7.77    N/A\n",
+        (
+            NcclRow(
+                10000000,
+                10000000,
+                "char",
+                "sum",
+                None,
+                NcclHalf(1628.0, 6.14, 9.21, None),
+                NcclHalf(1932.0, 5.18, 7.77, None),
+            ),
+        ),
+    ),
+    **{
+        f"a row of {kind}": (ROW.replace("   float", f"{kind:>8}"), (structs.replace(FIRST, type=kind),))
+        for kind in ("int8", "uint8", "int32", "double", "fp8_e4m3")
+    },
+}
+
+
+@pytest.mark.parametrize("what", ROWS)
+def test_rows_of_a_table(what: str) -> None:
+    text, rows = ROWS[what]
+    assert one(("" if text.startswith("#  ") else HEAD) + text).rows == rows
+
+
+@pytest.mark.parametrize(
+    "data", [b"sum of 3 4 floats\nloss 2.104 1 2 float values were seen, then 3\n", b"\xff\xfe\0\n"]
+)
+def test_what_is_no_row(data: bytes) -> None:
+    assert parse_nccl(data) == ()
+    assert parse_nccl(data + (HEAD + ROW).encode())[0].rows == (FIRST,)
+
+
+START = "# nThread 1 nGpus 2\n"
+FAILURE = "Test NCCL failure common.cu:392 'unhandled cuda error'"
+FACTS: dict[str, tuple[str, dict[str, object]]] = {
+    "no footer": (HEAD + ROW, {"finished": False, "ok": None, "avg_busbw": None, "out_of_bounds": None}),
+    "well": (HEAD + ROW + FOOT, {"ok": True}),
+    "no row was read": (HEAD + FOOT, {"ok": None}),
+    "no row was read and it failed": (HEAD + FOOT.replace("0 OK", "4 FAILED"), {"ok": False}),
+    "a row that was not read": (HEAD + ROW + NEXT.replace("37.96", "37..96") + FOOT, {"ok": None}),
+    "wrong values": (HEAD + ROW.replace("       0 ", "      96 ", 1), {"ok": False}),
+    "a check failed": (
+        HEAD + ROW + FOOT.replace("0 OK", "4 FAILED"),
+        {"ok": False, "out_of_bounds": 4, "finished": True},
+    ),
+    "too slow": (HEAD + ROW + FOOT.replace("74.86 ", "74.86 FAILED"), {"ok": False, "avg_busbw": 74.86}),
+    **{
+        f"an average of {text}": (HEAD + ROW + f"Avg bus bandwidth: {text}\n", {"avg_busbw": value, "finished": True})
+        for text, value in (("390.79 GB/s", 390.79), ("nan", None), ("-nan", None), ("XXX.XX", None), ("0", 0.0))
+    },
+    "a failure of 2018": (
+        "NCCL failure common.cu:921 'unhandled system error'\n",
+        {"ok": False, "error": "NCCL failure common.cu:921 'unhandled system error'"},
+    ),
+    "a failure": (
+        f"{START}{HEAD}{ROW}n7: {FAILURE}\n .. n7 pid 5068: Test failure common.cu:590\n",
+        {"error": FAILURE, "ok": False, "rows": (FIRST,), "finished": False},
+    ),
+    "a failure of another process": (
+        f"[1,0]<stdout>:{HEAD}[1,0]<stdout>:{ROW}[1,3]<stderr>:n7: Test CUDA failure common.cu:5 'out of memory'\n",
+        {"error": "Test CUDA failure common.cu:5 'out of memory'"},
+    ),
+    "a failure before any table": ("n7: Test CUDA failure common.cu:516 'no device'\n", {"rows": (), "ok": False}),
+    "an error under the footer": (
+        HEAD + ROW + FOOT + "# Collective test concluded: all_reduce_perf\n#\n# error: remote process exited\n",
+        {"error": "remote process exited", "program": "all_reduce_perf", "ok": False},
+    ),
+    "a command before it": (
+        f"+ mpirun -np 2 ./build/all_reduce_perf -b 1M -e 2M\n{START}{HEAD}{ROW}",
+        {"program": "all_reduce_perf"},
+    ),
+    "quotes and escapes about it": (
+        '{"log":"# nccl-tests version 2.19.6\\n","n":1}\n{"log":"# Collective test starting: all_reduce_perf\\n",'
+        '"n":2}\n' + FOOT,
+        {"version": "2.19.6", "program": "all_reduce_perf"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FACTS)
+def test_what_a_table_says_of_its_test(what: str) -> None:
+    text, facts = FACTS[what]
+    test = one(text)
+    assert {name: getattr(test, name) for name in facts} == facts

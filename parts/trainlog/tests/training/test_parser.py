@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -41,26 +40,6 @@ def iteration(at: int, loss: str = "lm loss: 2.5E+00 |", more: str = "") -> str:
     )
 
 
-# Megatron and its relatives
-
-
-def test_an_iteration() -> None:
-    assert step(iteration(7)) == Step(
-        step=7, total=100, loss=2.5, grad_norm=0.5, lr=1e-4, step_time_s=1.5005, tflops_per_gpu=612.0, skipped=0,
-        warm_up=True, extra={"consumed samples": 56.0, "global batch size": 8.0, "loss scale": 1.0},
-    )  # fmt: skip
-
-
-def test_the_first_version() -> None:
-    text = (
-        " iteration      100/  320000 | elapsed time per iteration (ms): 250.8 | learning rate 1.5E-06 |"
-        " lm loss 9.1E+00 | loss scale 131072.0 |\n"
-        " iteration      200/  320000 | elapsed time per iteration (ms): 250.8 | learning rate: 1.5E-06 |"
-        " lm loss: 9.1E+00 | loss scale: 131072.0 |\n"
-    )
-    assert (one(text).steps[1].step, one(text).steps[1].loss) == (200, 9.1)
-
-
 def test_a_missing_loss_is_an_alarm_unless_the_iteration_was_skipped() -> None:
     run = one(iteration(1) + iteration(2, "") + iteration(3, "", "1") + iteration(4))
     assert [(each.loss, each.nan, each.skipped) for each in run.steps] == [
@@ -68,76 +47,6 @@ def test_a_missing_loss_is_an_alarm_unless_the_iteration_was_skipped() -> None:
     ]  # fmt: skip
     assert not find_run_position(run.steps).nan
     assert find_run_position(one(iteration(1) + iteration(2, "")).steps).nan_from == 2
-
-
-def test_infinity_is_an_alarm_and_keeps_its_value() -> None:
-    found = step(iteration(1, "lm loss: INF |"))
-    assert (found.loss, found.nan) == (math.inf, True)
-
-
-def test_losses_beside_the_loss_do_not_stand_for_it() -> None:
-    found = step(iteration(1, "load_balancing_loss: 1.0E+00 | z_loss: 3.0E+00 | mtp_1 loss: 2.0E+00 |"))
-    assert (found.loss, found.nan) == (None, True)
-
-
-def test_validation_is_no_training() -> None:
-    assert (
-        parse_training(b" validation loss at iteration 100 | lm loss value: 2.4E+00 | lm loss PPL: 1.1E+01 | \n") == ()
-    )
-
-
-def test_two_iterations_in_one_line() -> None:
-    assert numbers(iteration(1).rstrip("\n") + iteration(2)) == [1, 2]
-
-
-def test_swift_with_its_own_fields() -> None:
-    text = (
-        " [2025-10-01 10:00:00] iteration        5/     100 | consumed samples:           80 | elapsed time per "
-        "iteration (ms): 5000.0 | memory(GiB): 61.33 | elapsed time: 1m 3s | remaining time: 1h 44m 10s | "
-        "learning rate: 1.0E-05 |"
-        " global batch size: 16 | loss: -3.5E-01 | loss scale: 1.0 | grad norm: 1.0 | number of skipped iterations: 0 |"
-        " number of nan iterations: 0 |\n"
-    )
-    found = one(text)
-    assert (found.format, found.steps[0].loss, found.steps[0].nan) == ("ms-swift", -0.35, False)
-
-
-def test_figures_beside_their_averages() -> None:
-    found = step(
-        " iteration 5/ 50 | consumed samples: 640 | elapsed time per iteration (ms): 4000.5/4100.2 |"
-        " throughput per GPU (TFLOP/s/GPU): 550.1/540.2 | tokens per GPU (tokens/s/GPU): 8000.1/7900.2 |"
-        " lm loss: 1.1E+01 |\n"
-    )
-    assert (found.step_time_s, found.tflops_per_gpu, found.tokens_per_s) == (4.0005, 550.1, 8000.1)
-
-
-def test_seconds_instead_of_milliseconds() -> None:
-    found = step(
-        " iteration        1/   95367 | consumed samples: 16 | consumed tokens: 32768 |"
-        " elapsed time per iteration (s): 54.39 | lm loss: 1.2E+01 | grad norm: 50.3 |"
-        " samples per second: 0.294 | TFLOPs: 2.26 |\n"
-    )
-    assert (found.step_time_s, found.tflops_per_gpu, found.extra["samples per second"]) == (54.39, 2.26, 0.294)
-
-
-def test_validation_of_verl_is_no_step() -> None:
-    assert parse_training(b"step:0 - val-core/math/acc:0.5 - val-aux/num_turns/mean:2.0 - val/loss:1\n") == ()
-
-
-def test_bridge_on_the_first_rank_only() -> None:
-    run = one("Step Time : 14.18s GPU utilization: 1265.0MODEL_TFLOP/s/GPU\n" * 2)
-    assert run.format == "megatron-bridge"
-    assert [(each.step, each.step_time_s, each.tflops_per_gpu) for each in run.steps] == [(None, 14.18, 1265.0)] * 2
-
-
-def test_megatron_deepspeed_told_twice() -> None:
-    text = "[2025-01-01 00:00:00,000] [INFO] [logging.py:96:log_dist] [Rank 0] step={0}, skipped=1, lr=[0.1], mom=[0]\n"
-    run = one(text.replace("{0}", "1") + iteration(1) + text.replace("{0}", "2") + iteration(2))
-    assert [(each.step, each.loss, each.skipped) for each in run.steps] == [(1, 2.5, 1), (2, 2.5, 0)]
-    assert run.format == "megatron"
-
-
-# the others
 
 
 @pytest.mark.parametrize(("again", "steps"), [
@@ -149,81 +58,216 @@ def test_a_step_of_hugging_face_is_printed_again_if_all_its_figures_agree(again:
     assert len(one("{'loss': 2.084, 'grad_norm': 1.0312, 'epoch': 0.01}\n" + again).steps) == steps
 
 
-def test_torchtitan_in_colours() -> None:
-    found = step(
+STEPS: dict[str, tuple[str, Step]] = {
+    "an iteration of Megatron": (
+        iteration(7),
+        Step(
+            step=7, total=100, loss=2.5, grad_norm=0.5, lr=1e-4, step_time_s=1.5005, tflops_per_gpu=612.0, skipped=0,
+            warm_up=True, extra={"consumed samples": 56.0, "global batch size": 8.0, "loss scale": 1.0},
+        ),
+    ),
+    "TorchTitan in colours": (
         "[rank0]:[titan] 2026-01-01 00:00:00,000 - root - INFO - \x1b[31mstep:  5  \x1b[32mloss:  7.37200  "
         "\x1b[38;2;180;60;0mgrad_norm: 496.6781  \x1b[36mmemory: 103.01GiB(73.72%)  \x1b[34mtps: 1,541,366  "
-        "\x1b[35mtflops: 1,021.50  \x1b[33mmfu: N/A\x1b[39m\n"
-    )
-    assert found == Step(
-        step=5, loss=7.372, grad_norm=496.6781, tflops_per_gpu=1021.5, tokens_per_s=1541366.0, warm_up=True,
-        extra={"memory_gib": 103.01, "memory_percent": 73.72},
-    )  # fmt: skip
+        "\x1b[35mtflops: 1,021.50  \x1b[33mmfu: N/A\x1b[39m\n",
+        Step(
+            step=5, loss=7.372, grad_norm=496.6781, tflops_per_gpu=1021.5, tokens_per_s=1541366.0, warm_up=True,
+            extra={"memory_gib": 103.01, "memory_percent": 73.72},
+        ),
+    ),
+}  # fmt: skip
 
 
-def test_every_rank_of_torchtitan() -> None:
-    line = "[rank{0}]:[titan] 2026-01-01 00:00:00,000 - root - INFO - step:  {1}  loss:  7.3  grad_norm:  1.0\n"
-    order = [(0, 1), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4)]
-    run = one("".join(line.format(*each) for each in order))
-    assert ([each.step for each in run.steps], run.rewinds) == ([1, 2, 3, 4], ())
+@pytest.mark.parametrize("what", STEPS)
+def test_every_figure_of_a_step(what: str) -> None:
+    text, expected = STEPS[what]
+    assert step(text) == expected
 
 
-def test_maxtext() -> None:
-    found = step(
+FIGURES: dict[str, tuple[str, dict[str, object]]] = {
+    "infinity": (iteration(1, "lm loss: INF |"), {"loss": math.inf, "nan": True}),
+    "losses beside the loss": (
+        iteration(1, "load_balancing_loss: 1.0E+00 | z_loss: 3.0E+00 | mtp_1 loss: 2.0E+00 |"),
+        {"loss": None, "nan": True},
+    ),
+    "swift with its own fields": (
+        " [2025-10-01 10:00:00] iteration        5/     100 | consumed samples:           80 | elapsed time per "
+        "iteration (ms): 5000.0 | memory(GiB): 61.33 | elapsed time: 1m 3s | remaining time: 1h 44m 10s | "
+        "learning rate: 1.0E-05 | global batch size: 16 | loss: -3.5E-01 | loss scale: 1.0 | grad norm: 1.0 | "
+        "number of skipped iterations: 0 | number of nan iterations: 0 |\n",
+        {"loss": -0.35, "nan": False},
+    ),
+    "figures beside their averages": (
+        " iteration 5/ 50 | consumed samples: 640 | elapsed time per iteration (ms): 4000.5/4100.2 |"
+        " throughput per GPU (TFLOP/s/GPU): 550.1/540.2 | tokens per GPU (tokens/s/GPU): 8000.1/7900.2 |"
+        " lm loss: 1.1E+01 |\n",
+        {"step_time_s": 4.0005, "tflops_per_gpu": 550.1, "tokens_per_s": 8000.1},
+    ),
+    "seconds instead of milliseconds": (
+        " iteration        1/   95367 | consumed samples: 16 | consumed tokens: 32768 |"
+        " elapsed time per iteration (s): 54.39 | lm loss: 1.2E+01 | grad norm: 50.3 |"
+        " samples per second: 0.294 | TFLOPs: 2.26 |\n",
+        {"step_time_s": 54.39, "tflops_per_gpu": 2.26, "samples per second": 0.294},
+    ),
+    "MaxText": (
         "completed step: 0, seconds: 10.518, TFLOP/s/device: 400.251, Tokens/s/device: 1947.100, total_weights: 8192, "
-        "loss: 12.038, main_model_loss: 11.9, moe_lb_loss: 0.01\n"
-    )
-    assert (found.step, found.loss, found.step_time_s, found.tflops_per_gpu, found.tokens_per_s) == (
-        0, 12.038, 10.518, 400.251, 1947.1,
-    )  # fmt: skip
-    assert found.extra["main_model_loss"] == 11.9
-    assert (
-        parse_training(b"Completed eval after train step 9, loss=2.1\nCompleted eval after train step 19, loss=2\n")
-        == ()
-    )
-
-
-def test_nemo_bar() -> None:
-    bar = "Epoch {0}:   3%|3         | {1}/1000 [5:28:58<171:22:21,  2.00it/s, loss=2.52, v_num=, reduced_train_loss=2.510, global_step=3.1e+4]"  # noqa: E501
-    run = one(bar.format(0, 999) + "\r" + bar.format(1, 1) + "\r")
-    assert [(each.step, each.loss, each.step_time_s) for each in run.steps] == [(999, 2.51, 0.5), (1001, 2.51, 0.5)]
-
-
-def test_nemo_counts_steps_over_epochs() -> None:
-    line = "Training epoch {0}, iteration {1}/9 | lr: 0.0001 | global_step: {2} | reduced_train_loss: 0.5 | train_step_timing in s: 4.0\n"  # noqa: E501
-    run = one(line.format(0, 9, 9) + line.format(1, 0, 10))
-    assert [(each.step, each.total) for each in run.steps] == [(9, 10), (10, None)]
-
-
-def test_dllogger() -> None:
-    data = {"reduced_train_loss": 2.5, "lr": 0.1, "grad_norm": 1.0, "train_step_timing in s": 0.5, "global_step": 12}
-    line = "DLLL " + json.dumps({"type": "LOG", "step": "PARAMETER", "data": {"lr": 1}})
-    found = step(f"{line}\n:::DLLL " + json.dumps({"type": "LOG", "step": 12, "data": data}) + "\n")
-    assert (found.step, found.loss, found.lr, found.step_time_s) == (12, 2.5, 0.1, 0.5)
-
-
-def test_deep_json_is_no_trap() -> None:
-    assert parse_training(b'DLLL {"loss": ' + b"[" * 15000 + b"\n") == ()
-
-
-def test_picotron_has_letters_for_thousands() -> None:
-    found = step("[rank 2] Step: 1 | Loss: 10.9062 | Global batch size:  64 | Tokens/s: 10.61K | MFU: 0.43% |\n")
-    assert (found.step, found.loss, found.tokens_per_s) == (1, 10.9062, 10610.0)
-
-
-def test_verl_on_one_line() -> None:
-    found = step(
+        "loss: 12.038, main_model_loss: 11.9, moe_lb_loss: 0.01\n",
+        {"step": 0, "loss": 12.038, "step_time_s": 10.518, "tflops_per_gpu": 400.251, "tokens_per_s": 1947.1,
+         "main_model_loss": 11.9},
+    ),
+    "DLLogger": (
+        'DLLL {"type": "LOG", "step": "PARAMETER", "data": {"lr": 1}}\n:::DLLL {"type": "LOG", "step": 12, "data": '
+        '{"reduced_train_loss": 2.5, "lr": 0.1, "grad_norm": 1.0, "train_step_timing in s": 0.5, "global_step": 12}}\n',
+        {"step": 12, "loss": 2.5, "lr": 0.1, "step_time_s": 0.5},
+    ),
+    "Picotron, letters for thousands": (
+        "[rank 2] Step: 1 | Loss: 10.9062 | Global batch size:  64 | Tokens/s: 10.61K | MFU: 0.43% |\n",
+        {"step": 1, "loss": 10.9062, "tokens_per_s": 10610.0},
+    ),
+    "verl on one line": (
         "(TaskRunner pid=1) step:12 - actor/pg_loss:np.float64(-0.25) - actor/grad_norm:1.5 - actor/lr:1e-06"
-        " - timing_s/step:30.5 - perf/throughput:1200.5\n"
-    )
-    assert (found.step, found.loss, found.grad_norm, found.lr, found.step_time_s, found.tokens_per_s) == (
-        12, -0.25, 1.5, 1e-06, 30.5, 1200.5,
-    )  # fmt: skip
+        " - timing_s/step:30.5 - perf/throughput:1200.5\n",
+        {"step": 12, "loss": -0.25, "grad_norm": 1.5, "lr": 1e-06, "step_time_s": 30.5, "tokens_per_s": 1200.5},
+    ),
+    "the sample of FSDP": (
+        "Batch 90 Loss: 7.24, Speed: 9.41 samples/sec, lr: 0.0003\n",
+        {"step": 90, "loss": 7.24, "lr": 0.0003, "extra": {"samples_per_s": 9.41}},
+    ),
+    "a copy in JSON": (
+        '{"loss": 1.5, "grad_norm": 0.5, "learning_rate": 1e-05, "global_step/max_steps": "5/94"}\n',
+        {"step": 5, "total": 94, "loss": 1.5},
+    ),
+    "a dictionary that is not closed": ("{'loss': 1.5, 'grad_norm': 0.5,\n 'learning_rate': 1e-05,\n", {"lr": 1e-05}),
+    "a step time beside the average since the start": (
+        "{'loss': 1.5, 'iteration': '5/100', 'train_speed(s/it)': 35.9, 'step_time': 1.578}\n", {"step_time_s": 1.578},
+    ),
+    "the average seconds since the start": (
+        "{'loss': 1.5, 'global_step/max_steps': '5/100', 'train_speed(s/it)': 35.9}\n",
+        {"step_time_s": None, "extra": {"train_speed(s/it)": 35.9}},
+    ),
+    "the average speed since the start": (
+        "{'loss': 1.5, 'global_step/max_steps': '5/100', 'train_speed(iter/s)': 0.128}\n",
+        {"step_time_s": None, "extra": {"train_speed(iter/s)": 0.128}},
+    ),
+    "bars of other things": (
+        "Map: 100%|####| 500/500 [00:01<00:00, 80.0it/s]\rLoading shards:  50%|##  | 1/2 [00:01<00:01, 1.0it/s]\n"
+        "{'loss': 2.0, 'grad_norm': 1.0}\n",
+        {"step": None},
+    ),
+}  # fmt: skip
 
 
-def test_the_fsdp_sample() -> None:
-    found = step("Batch 90 Loss: 7.24, Speed: 9.41 samples/sec, lr: 0.0003\n")
-    assert (found.step, found.loss, found.lr, found.extra) == (90, 7.24, 0.0003, {"samples_per_s": 9.41})
+@pytest.mark.parametrize("what", FIGURES)
+def test_figures_of_a_step(what: str) -> None:
+    text, expected = FIGURES[what]
+    found = step(text)
+    assert {name: getattr(found, name, found.extra.get(name)) for name in expected} == expected
+
+
+NO_TRAINING = {
+    "validation of Megatron": " validation loss at iteration 100 | lm loss value: 2.4E+00 | lm loss PPL: 1.1E+01 | \n",
+    "validation of verl": "step:0 - val-core/math/acc:0.5 - val-aux/num_turns/mean:2.0 - val/loss:1\n",
+    "evaluation of MaxText": "Completed eval after train step 9, loss=2.1\n" * 2,
+    "evaluation of Hugging Face": "{'eval_loss': 2.0, 'eval_runtime': 3.0, 'epoch': 1.0}\n",
+    "deep JSON": 'DLLL {"loss": ' + "[" * 15000 + "\n",
+    "prose": "step 5: train loss 2.6395, val loss 2.2629\nvalidate step:  5  loss:  7.3\nthe loss at step 5 was high\n"
+    * 3,
+}
+
+
+@pytest.mark.parametrize("what", NO_TRAINING)
+def test_what_is_no_training(what: str) -> None:
+    assert parse_training(NO_TRAINING[what].encode()) == ()
+
+
+EPOCH, SAMPLES = "Epoch {0} | Iter {1} | Loss 2.5\n", "Train Epoch: {0} [{1}/60000 (1%)]\tLoss: 2.123456\n"
+NEMO = "Epoch {0}:   3%|3         | {1}/1000 [5:28:58<171:22:21,  2.00it/s, loss=2.52, v_num=, reduced_train_loss=2.510, global_step=3.1e+4]\r"  # noqa: E501
+LATER = "Training epoch {0}, iteration {1}/9 | lr: 0.0001 | global_step: {2} | reduced_train_loss: 0.5 | train_step_timing in s: 4.0\n"  # noqa: E501
+TITAN = "[rank{0}]:[titan] 2026-01-01 00:00:00,000 - root - INFO - step:  {1}  loss:  7.3  grad_norm:  1.0\n"
+BAR = "Epoch 0:  {0:2}%|#   | {0}/18 [00:08<02:29,  8.77s/it, loss={1}, v_num=19]\r"
+DEEPSPEED = "[2025-01-01 00:00:00,000] [INFO] [logging.py:96:log_dist] [Rank 0] step={0}, skipped=1, lr=[1], mom=[0]\n"
+NAN = math.nan
+SERIES: dict[str, tuple[str, str, list[tuple[object, ...]]]] = {
+    "two iterations in one line": (iteration(1).rstrip("\n") + iteration(2), "step", [(1,), (2,)]),
+    "the first version of Megatron": (
+        " iteration      100/  320000 | elapsed time per iteration (ms): 250.8 | learning rate 1.5E-06 |"
+        " lm loss 9.1E+00 | loss scale 131072.0 |\n"
+        " iteration      200/  320000 | elapsed time per iteration (ms): 250.8 | learning rate: 1.5E-06 |"
+        " lm loss: 9.1E+00 | loss scale: 131072.0 |\n",
+        "step loss", [(100, None), (200, 9.1)],
+    ),
+    "Bridge on the first rank only": (
+        "Step Time : 14.18s GPU utilization: 1265.0MODEL_TFLOP/s/GPU\n" * 2, "step step_time_s tflops_per_gpu",
+        [(None, 14.18, 1265.0)] * 2,
+    ),
+    "DeepSpeed and Megatron of one step": (
+        DEEPSPEED.replace("{0}", "1") + iteration(1) + DEEPSPEED.replace("{0}", "2") + iteration(2),
+        "step loss skipped", [(1, 2.5, 1), (2, 2.5, 0)],
+    ),
+    "every rank of TorchTitan": (
+        "".join(TITAN.format(*at) for at in ((0, 1), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4))),
+        "step", [(1,), (2,), (3,), (4,)],
+    ),
+    "every rank of any program": (
+        "".join(f"step {at} loss 2.5\n" for at in (1, 1, 1, 2, 2, 3, 2, 3, 3)), "step", [(1,), (2,), (3,)],
+    ),
+    "a bar of NeMo": (NEMO.format(0, 999) + NEMO.format(1, 1), "step loss step_time_s",
+                      [(999, 2.51, 0.5), (1001, 2.51, 0.5)]),
+    "steps of NeMo over epochs": (LATER.format(0, 9, 9) + LATER.format(1, 0, 10), "step total", [(9, 10), (10, None)]),
+    "epochs in brackets": (
+        "[1,  2000] loss: 2.2\n[1,  4000] loss: 2.1\n[2,  2000] loss: 1.9\n", "step", [(2000,), (4000,), (6000,)],
+    ),
+    "a label in brackets": ("[pod/a/b] [2,  2400] loss: 2.2\n", "step", [(2400,)]),
+    "iterations of an epoch": (
+        EPOCH.format(0, 10) + EPOCH.format(0, 20) + EPOCH.format(1, 10), "step", [(10,), (20,), (30,)],
+    ),
+    "samples of an epoch": (SAMPLES.format(1, 640) + SAMPLES.format(2, 640), "step", [(640,), (60640,)]),
+    "a total before a bar": ("iteration 5/ 10 | loss 3\niteration 6/  10 | loss 3\n", "step", [(5,), (6,)]),
+    "a bar redrawn after a dictionary": (
+        "  2%|#         | 1/60 [00:00<00:22,  2.60it/s]\r{'loss': '6.567', 'epoch': '0.1'}\n"
+        "  8%|#         | 5/60 [00:00<00:21,  2.60it/s]\r 17%|##        | 10/60 [00:05<00:01, 25.75it/s]\r"
+        "{'loss': '5.2', 'epoch': '0.2'}\n 25%|##        | 15/60 [00:09<00:01, 25.75it/s]\r",
+        "step total", [(5, 60), (None, None)],  # 25 steps a second: late
+    ),
+    "bars out of phase with the reports": (
+        "".join(f" {at}%|#  | {bar}/900 [10:00<10:00,  2.00s/it]\n{{'loss': 2.5, 'epoch': {at * 0.1:.4f}}}\n"
+                for at, bar in enumerate((100, 140, 180, 600, 800), 1)),
+        "step loss", [(None, 2.5)] * 5,
+    ),
+    "a bar of fast steps": (
+        "100%|##| 13792/13792 [05:12<00:00, 44.14it/s]\n{'loss': 2.0, 'epoch': 1.74}\n{'loss': 1.0, 'epoch': 3.47}\n",
+        "step", [(None,), (None,)],
+    ),
+    "a bar drawn twice for a step, first with the loss of the step before": (
+        "".join(BAR.format(at, loss) for at, loss in ((1, 10.5), (2, 10.5), (2, 10.25), (3, 10.25), (3, 10.1))),
+        "step loss", [(1, 10.5), (2, 10.25), (3, 10.1)],
+    ),
+    "several iterations of a step": (
+        "".join(f"step {at // 3} iter {at} loss {loss}\n" for at, loss in enumerate((3.0, 2.9, 2.8, 2.5, NAN, 2.4))),
+        "step loss", [(0, 2.8), (1, NAN)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SERIES)
+def test_steps_that_follow_each_other(what: str) -> None:
+    text, names, expected = SERIES[what]
+    run = one(text)
+    assert repr([tuple(getattr(each, name) for name in names.split()) for each in run.steps]) == repr(expected)
+    assert run.rewinds == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "format_"),
+    [
+        (FIGURES["swift with its own fields"][0], "ms-swift"),
+        (SERIES["Bridge on the first rank only"][0], "megatron-bridge"),
+        (SERIES["DeepSpeed and Megatron of one step"][0], "megatron"),
+        ((DATA / "train_ddp.txt").read_text(), "key-value"),
+    ],
+)
+def test_the_program_that_printed_it(text: str, format_: str) -> None:
+    assert one(text).format == format_
 
 
 @pytest.mark.parametrize(
@@ -254,15 +298,6 @@ def test_unknown_programs(line: str, expected: tuple[int, int | None, float, flo
     assert repr((found.step, found.total, found.loss, found.step_time_s)) == repr(expected)
 
 
-def test_steps_that_begin_anew_in_each_epoch_go_on() -> None:
-    assert numbers("[1,  2000] loss: 2.2\n[1,  4000] loss: 2.1\n[2,  2000] loss: 1.9\n") == [2000, 4000, 6000]
-    assert numbers("[pod/a/b] [2,  2400] loss: 2.2\n") == [2400]
-    text = "Epoch {0} | Iter {1} | Loss 2.5\n"
-    assert numbers(text.format(0, 10) + text.format(0, 20) + text.format(1, 10)) == [10, 20, 30]
-    text = "Train Epoch: {0} [{1}/60000 (1%)]\tLoss: 2.123456\n"
-    assert numbers(text.format(1, 640) + text.format(2, 640)) == [640, 60640]
-
-
 def test_an_unknown_line_is_learned_when_it_comes_again() -> None:
     text = "progress of worker: at step {0} the loss={1} after all\n"
     assert parse_training(text.format(1, 2.5).encode()) == ()
@@ -278,86 +313,10 @@ def test_numbers_in_brackets_and_speeds_before_their_number() -> None:
         assert [each.tokens_per_s for each in one(line.format(5) + line.format(6)).steps] == [1234, 1234]
 
 
-def test_a_total_before_a_bar_is_no_step() -> None:
-    assert numbers("iteration 5/ 10 | loss 3\niteration 6/  10 | loss 3\n") == [5, 6]
-
-
-def test_evaluation_and_prose_are_no_training() -> None:
-    prose = "step 5: train loss 2.6395, val loss 2.2629\nvalidate step:  5  loss:  7.3\nthe loss at step 5 was high\n"
-    assert parse_training((prose * 3).encode()) == ()
-
-
-# dictionaries and bars
-
-
-def test_a_bar_redrawn_after_a_dictionary_says_its_step() -> None:
-    text = (
-        "  2%|#         | 1/60 [00:00<00:22,  2.60it/s]\r{'loss': '6.567', 'epoch': '0.1'}\n"
-        "  8%|#         | 5/60 [00:00<00:21,  2.60it/s]\r 17%|##        | 10/60 [00:05<00:01, 25.75it/s]\r"
-        "{'loss': '5.2', 'epoch': '0.2'}\n 25%|##        | 15/60 [00:09<00:01, 25.75it/s]\r"
-    )
-    assert [(each.step, each.total) for each in one(text).steps] == [(5, 60), (None, None)]  # 25 steps a second: late
-
-
-def test_bars_out_of_phase_with_the_reports_say_no_step() -> None:
-    text = "".join(
-        f" {at}%|#  | {bar}/900 [10:00<10:00,  2.00s/it]\n{{'loss': 2.5, 'epoch': {at * 0.1:.4f}}}\n"
-        for at, bar in enumerate((100, 140, 180, 600, 800), 1)
-    )
-    assert [(each.step, each.loss) for each in one(text).steps] == [(None, 2.5)] * 5
-
-
-def test_a_bar_of_fast_steps_before_a_dictionary_does_not_say_its_step() -> None:
-    text = "100%|##| 13792/13792 [05:12<00:00, 44.14it/s]\n{'loss': 2.0, 'epoch': 1.74}\n{'loss': 1.0, 'epoch': 3.47}\n"
-    assert numbers(text) == [None, None]
-
-
-def test_an_average_speed_since_the_start_is_not_that_of_a_step() -> None:
-    text = "{'loss': 1.5, 'iteration': '5/100', 'train_speed(s/it)': 35.9, 'step_time': 1.578}\n"
-    assert step(text).step_time_s == 1.578
-    for speed in ("'train_speed(s/it)': 35.9", "'train_speed(iter/s)': 0.128"):
-        found = step(f"{{'loss': 1.5, 'global_step/max_steps': '5/100', {speed}}}\n")
-        assert (found.step_time_s, list(found.extra)) == (None, [speed.split("'")[1]])
-
-
-def test_a_bar_drawn_twice_for_a_step_tells_the_loss_of_the_step_before_first() -> None:
-    bar = "Epoch 0:  {0:2}%|#   | {0}/18 [00:08<02:29,  8.77s/it, loss={1}, v_num=19]\r"
-    text = "".join(bar.format(at, loss) for at, loss in ((1, 10.5), (2, 10.5), (2, 10.25), (3, 10.25), (3, 10.1)))
-    assert [(each.step, each.loss) for each in one(text).steps] == [(1, 10.5), (2, 10.25), (3, 10.1)]
-
-
-def test_of_several_iterations_of_a_step_the_last_loss_counts() -> None:
-    text = "".join(
-        f"step {at // 3} iter {at} loss {loss}\n" for at, loss in enumerate((3.0, 2.9, 2.8, 2.5, math.nan, 2.4))
-    )
-    assert repr([(each.step, each.loss) for each in one(text).steps]) == repr([(0, 2.8), (1, math.nan)])
-
-
-def test_bars_of_other_things_say_nothing() -> None:
-    text = "Map: 100%|####| 500/500 [00:01<00:00, 80.0it/s]\rLoading shards:  50%|##  | 1/2 [00:01<00:01, 1.0it/s]\n"
-    assert step(text + "{'loss': 2.0, 'grad_norm': 1.0}\n").step is None
-
-
 def test_the_end_of_a_run_and_the_next() -> None:
     text = "{'loss': 2.0, 'epoch': 0.5}\n{'train_runtime': 10.0, 'train_loss': 2.0}\n{'loss': 3.0, 'epoch': 0.5}\n"
     first, second = parse_training(text.encode())
     assert [(each.finished, len(each.steps)) for each in (first, second)] == [(True, 1), (False, 1)]
-
-
-def test_evaluation_is_no_step() -> None:
-    assert parse_training(b"{'eval_loss': 2.0, 'eval_runtime': 3.0, 'epoch': 1.0}\n") == ()
-
-
-def test_a_json_copy() -> None:
-    found = step('{"loss": 1.5, "grad_norm": 0.5, "learning_rate": 1e-05, "global_step/max_steps": "5/94"}\n')
-    assert (found.step, found.total, found.loss) == (5, 94, 1.5)
-
-
-def test_a_dictionary_that_is_not_closed_is_kept_at_the_end() -> None:
-    assert step("{'loss': 1.5, 'grad_norm': 0.5,\n 'learning_rate': 1e-05,\n").lr == 1e-05
-
-
-# repetitions, restarts, warm-up
 
 
 def test_a_restart_from_a_checkpoint_does_steps_again() -> None:
@@ -375,13 +334,6 @@ def test_a_start_from_the_beginning_is_another_run() -> None:
     runs = parse_training("".join(iteration(at) for at in (1, 2, 3, 1, 2)).encode())
     assert [[each.step for each in run.steps] for run in runs] == [[1, 2, 3], [1, 2]]
 
-
-def test_the_same_step_by_all_ranks_is_one() -> None:
-    run = one("".join(f"step {at} loss 2.5\n" for at in (1, 1, 1, 2, 2, 3, 2, 3, 3)))
-    assert ([each.step for each in run.steps], run.rewinds) == ([1, 2, 3], ())
-
-
-# any bytes
 
 LINES = [
     iteration(3), iteration(4, ""), "{'loss': 2.0, 'grad_norm': nan,\n", " 'epoch': 0.5}\n", "step:1\n",
@@ -437,12 +389,6 @@ def test_a_line_of_50_megabytes_takes_no_memory_and_no_time(word: bytes) -> None
         parser.feed(word * (1_000_000 // len(word)))
     parser.feed(b"\n" + iteration(7).encode())
     assert [each.step for run in parser.runs for each in run.steps] == [7]
-
-
-def test_the_practice_run() -> None:
-    run = one((DATA / "train_ddp.txt").read_text())
-    assert (run.format, [each.step for each in run.steps]) == ("key-value", list(range(1, 41)))
-    assert (run.steps[0].loss, run.steps[-1].loss, run.steps[0].step_time_s) == (2.330987, 0.000702, 0.6474)
 
 
 def test_lines_that_are_text_are_told_apart_by_who_printed_them() -> None:
