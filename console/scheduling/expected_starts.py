@@ -220,6 +220,8 @@ class _StartSimulation:
         if first:
             names = ", ".join(job_name(self._fleet.workloads[key]) for key in first[:_NAMED])
             return f"others start before it ({names}), and how long they will run is not known"
+        if self._blocking_flavors(workload):  # nodes are shared with queues that have no cohort in common
+            return "nothing ends in its own cohort, by which Kueue would try it again, and when it does is not known"
         return "it has no room even when all that runs has ended"
 
     def _endless_before(self, workload: SnapshotWorkload) -> list[ClusterWorkload]:

@@ -170,6 +170,10 @@ def _queue(queue: ClusterQueue, flavors: tuple[str, ...]) -> QueueNode:
         within_queue=rules.within_queue,
         reclaim=rules.reclaim_within_cohort,
         borrow_within=threshold if rules.borrow_within_cohort != "Never" else None,
+        next_if_preempting=queue.next_if_preempting,
+        next_if_borrowing=queue.next_if_borrowing,
+        preempts_before_borrowing=queue.preempts_before_borrowing,
+        provisioned=frozenset(flavors) if queue.checks else frozenset(),  # which of the checks brings nodes is not kept
     )
 
 
@@ -195,7 +199,12 @@ def kueue_workload(workload: Workload, fleet: Fleet, flavors: tuple[str, ...], *
                     group.count,
                     {GPU: group.total(GPU)},
                     {GPU: gpus},
-                    topology=TopologyRequest(required=group.required_topology),
+                    topology=TopologyRequest(
+                        required=group.required_topology,
+                        slice_level=group.slices[0],
+                        slice_size=group.slices[1],
+                        group=group.group,
+                    ),
                     tolerations=ANY_TAINT,
                     flavors={GPU: held} if held else {},
                     places=tuple((each.values, each.count) for each in group.domains),

@@ -266,10 +266,10 @@ def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDema
     """The nodes that it could use, or why there are none (unknown, or created on demand)."""
     if why := unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
         return None, why
-    found = _eligible_nodes(fleet, flavor, demand)
-    made = queue.checks and found.total < demand.pods
-    why = f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
-    return (None, why) if made else (found, "")
+    if queue.checks:
+        named = ", ".join(queue.checks)
+        return None, f"nodes are provisioned when the admission check {named} requests them, and when is not known"
+    return _eligible_nodes(fleet, flavor, demand), ""
 
 
 def _eligible_nodes(fleet: Fleet, flavor: str, demand: LaunchDemand) -> EligibleNodes:

@@ -288,6 +288,12 @@ class _Comparison:
                     f"flavor {', '.join(plain)} has no topology, so Kueue counts quota alone and not machines: whether "
                     "machines are left for its jobs is not known"
                 )
+        for queue in self._fleet.cluster_queues.values():
+            if queue.checks and any(each.cluster_queue == queue.name for each in (*self._new, *self._moved)):
+                self._notes.append(
+                    f"queue {queue.name} has the admission check {', '.join(queue.checks)}: what starts there has its "
+                    "quota; then machines are provisioned, and when is not known"
+                )
         for name, tried in tried_of(self._fleet).items():
             if (waiting := len(queue_order(self._fleet, name).pending)) > len(tried):
                 self._notes.append(f"{waiting} jobs wait in queue {name}; the first {len(tried)} are tried")

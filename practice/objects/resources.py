@@ -96,6 +96,7 @@ SECRETS = _core_resource("secrets", "Secret")
 SERVICEACCOUNTS = _core_resource("serviceaccounts", "ServiceAccount", "sa")
 PERSISTENTVOLUMES = _core_resource("persistentvolumes", "PersistentVolume", "pv", namespaced=False, status=True)
 PERSISTENTVOLUMECLAIMS = _core_resource("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", status=True)
+LIMITRANGES = _core_resource("limitranges", "LimitRange", "limits")
 RESOURCEQUOTAS = _core_resource("resourcequotas", "ResourceQuota", "quota", status=True)
 
 JOBS = _generated_resource("batch", "v1", "jobs", "Job", custom=False)

@@ -64,6 +64,9 @@ class ClusterQueue(ClusterObject, frozen=True):
     strategy: str = "BestEffortFIFO"
     stop_policy: str = "None"
     preemption: Preemption = Preemption()
+    next_if_preempting: bool = True  # whether the next flavor is tried where this one needs preemption
+    next_if_borrowing: bool = False
+    preempts_before_borrowing: bool = False
     weight: float = 1.0  # in fair sharing
     shares_fairly: bool = False  # whether Kueue writes its weighted share, as it does where fair sharing is on
     quotas: tuple[Quota, ...] = ()
@@ -190,6 +193,12 @@ class PreemptionSchema(ApiSchema):
     borrow_within_cohort: BorrowWithinCohortSchema | None = None
 
 
+class FungibilitySchema(ApiSchema):
+    when_can_borrow: str | None = None
+    when_can_preempt: str | None = None
+    preference: str | None = None
+
+
 class ChecksStrategySchema(ApiSchema):
     admission_checks: list[NamedSchema] | None = None
 
@@ -223,6 +232,7 @@ class ClusterQueueSpecSchema(ApiSchema):
     namespace_selector: SelectorSchema | None = None
     stop_policy: str | None = None
     preemption: PreemptionSchema | None = None
+    flavor_fungibility: FungibilitySchema | None = None
     fair_sharing: FairSharingSchema | None = None
     resource_groups: list[ResourceGroupSchema] | None = None
     admission_checks: list[str] | None = None
@@ -276,12 +286,16 @@ def parse_cluster_queue(item: ClusterQueueSchema) -> ClusterQueue:
         item.spec or ClusterQueueSpecSchema(),
         item.status or QueueStatusSchema(),
     )
+    turns = spec.flavor_fungibility or FungibilitySchema()
     return ClusterQueue(
         **identity_of(meta),
         cohort=intern_text(spec.cohort_name or spec.cohort),
         strategy=intern_text(spec.queueing_strategy) or "BestEffortFIFO",
         stop_policy=intern_text(spec.stop_policy) or "None",
         preemption=_preemption(spec.preemption),
+        next_if_preempting=(turns.when_can_preempt or "TryNextFlavor") == "TryNextFlavor",
+        next_if_borrowing=turns.when_can_borrow == "TryNextFlavor",
+        preempts_before_borrowing=turns.preference == "PreemptionOverBorrowing",
         weight=_weight(spec.fair_sharing),
         shares_fairly=status.fair_sharing is not None and status.fair_sharing.weighted_share is not None,
         quotas=quotas_of(spec.resource_groups),

@@ -51,6 +51,8 @@ class PodSet(Struct, frozen=True):
     count: int = 1
     requests: tuple[tuple[str, int], ...] = ()  # resource -> amount per pod
     required_topology: str = ""  # Node label whose single value all pods must share
+    slices: tuple[str, int] = ("", 1)  # the Node label that so many pods at a time must share
+    group: str = ""  # of two pod sets whose pods are placed together
     flavors: tuple[tuple[str, str], ...] = ()  # resource -> flavor, once quota is reserved
     domains: tuple[TopologyDomain, ...] = ()
     time_limit: float | None = None  # seconds after which each of its pods is ended, from its start
@@ -161,9 +163,12 @@ class AssignmentSchema(ApiSchema):
 
 
 class TopologyRequestSchema(ApiSchema):
-    """A pod set's topologyRequest; only a required level is read, as a preferred one keeps no workload waiting."""
+    """A pod set's topologyRequest; a preferred level is not read, as it keeps no workload waiting."""
 
     required: str | None = None
+    pod_set_slice_required_topology: str | None = None
+    pod_set_slice_size: int | None = None
+    pod_set_group_name: str | None = None
 
 
 class PodSetSchema(ApiSchema):
@@ -271,6 +276,8 @@ def _pod_set(item: PodSetSchema, given: PodSetAssignmentSchema) -> PodSet:
         count=1 if item.count is None else item.count,
         requests=tuple(sorted(requests_of(item.template.spec if item.template else None).items())),
         required_topology=intern_text(asked.required),
+        slices=(intern_text(asked.pod_set_slice_required_topology), asked.pod_set_slice_size or 1),
+        group=intern_text(asked.pod_set_group_name),
         flavors=tuple(sorted((given.flavors or {}).items())),
         domains=domains_of(placed),
         time_limit=item.template.spec.active_deadline_seconds if item.template and item.template.spec else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueue_rules import KueueRelease, SnapshotWorkload, open_checks, unadmitted_words
 from practice.clock import format_timestamp, parse_timestamp
-from practice.controllers.kueue.info import admission_checks, has_quota
+from practice.controllers.kueue.info import admission_checks, has_quota, lacks_places
 from practice.controllers.objects import Object, find_condition, is_true, set_condition
 from practice.controllers.quantity import format_quantity
 
@@ -24,7 +24,8 @@ def reserve_quota(
 ) -> None:
     """Reserve quota; the Workload is admitted if it needs no checks or all are ready."""
     workload.setdefault("status", {})["admission"] = admission
-    workload["status"].pop("resourceRequests", None)
+    for each in ("resourceRequests", "unhealthyNodes"):
+        workload["status"].pop(each, None)
     text = f"Quota reserved in ClusterQueue {admission['clusterQueue']}"
     set_workload_condition(workload, "QuotaReserved", True, "QuotaReserved", text, now)
     for kind in ("Evicted", "Preempted"):
@@ -38,7 +39,7 @@ def reserve_quota(
 def sync_admitted(workload: Object, now: float, release: KueueRelease) -> None:
     """Update the Admitted condition from quota reservation and admission checks."""
     reserved, admitted = has_quota(workload), is_true(workload, "Admitted")
-    ready = not open_checks(admission_checks(workload))
+    ready = not open_checks(admission_checks(workload)) and not lacks_places(workload)
     if (reserved and ready) == admitted:
         return
     if reserved and ready:

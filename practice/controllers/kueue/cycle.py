@@ -68,7 +68,7 @@ class Admission(Controller):
         decisions = admission_cycle(heads, snapshot)
         moved = [self._apply_decision(each, snapshot) for each in decisions]
         for each in decisions:
-            if each.verdict is CycleVerdict.SKIP:
+            if each.verdict is CycleVerdict.SKIP and not each.workload.second_pass:
                 self._record_reason(each)
                 if not any(moved):  # trying again at once would find the same
                     self._set_aside(each, hopeless=False)
@@ -98,6 +98,8 @@ class Admission(Controller):
 
     def _apply_decision(self, decision: Decision, snapshot: Snapshot) -> bool:
         """Apply a decision; return whether it admitted or evicted a Workload."""
+        if decision.workload.second_pass and decision.verdict is not CycleVerdict.ADMIT:
+            return self._leave_without_nodes(decision)
         left = decision.verdict is CycleVerdict.HOPELESS and decision.choice.flavors_left
         again = self.queues.turns.note(decision.workload, decision.message, decision.choice if left else None)
         match decision.verdict:
@@ -112,6 +114,20 @@ class Admission(Controller):
                 if not again:
                     self._set_aside(decision, hopeless=decision.verdict is CycleVerdict.HOPELESS and not left)
         return False
+
+    def _leave_without_nodes(self, decision: Decision) -> bool:
+        """It keeps its quota, and is tried again once something changes; or it gives it back for a node that failed."""
+        workload = decision.workload
+        obj = self.storage.get(WORKLOADS, *workload.key)
+        if decision.verdict is not CycleVerdict.EVICT:
+            self.queues.set_aside(obj, workload.cluster_queue, strict=False, hopeless=False)
+            return False
+        now, text = self.clock.now(), decision.message
+        self.storage.modify(
+            WORKLOADS, *workload.key, lambda draft: status.evict(draft, "NodeFailures", text, now), subresource="status"
+        )
+        self._record_event(obj, "Normal", "EvictedDueToNodeFailures", text)
+        return True
 
     def _admit(self, decision: Decision, snapshot: Snapshot) -> None:
         now, key, name = self.clock.now(), decision.workload.key, decision.workload.cluster_queue
@@ -128,9 +144,10 @@ class Admission(Controller):
         self.queues.remove(key)
         text = f"Quota reserved in ClusterQueue {name}, wait time since queued was {waited:.0f}s"
         considered = decision.choice.considered()
-        self._record_event(
-            obj, "Normal", "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else "")
-        )
+        if not decision.workload.second_pass:
+            self._record_event(
+                obj, "Normal", "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else "")
+            )
         if is_true(obj, "Admitted"):
             self._record_event(
                 obj, "Normal", "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s"
@@ -201,7 +218,10 @@ def _assignments(choice: FlavorChoice, snapshot: Snapshot) -> list[Object]:
             "count": one.pod_set.count,
         }
         if one.places:
-            item["topologyAssignment"] = encode_assignment(snapshot.trees[one.tree].assigned_levels, one.places)
+            tree = next(snapshot.trees[name] for name in one.flavors.values() if name in snapshot.trees)
+            item["topologyAssignment"] = encode_assignment(tree.assigned_levels, one.places)
+        if one.delayed or (choice.holds_quota and one.tree):
+            item["delayedTopologyRequest"] = "Pending" if one.delayed else "Ready"
         found.append(item)
     return found
 

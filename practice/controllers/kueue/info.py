@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 
 from kueue_rules import (
     BACK_OF_QUEUE,
     AdmissionCheck,
+    AdmissionVerdict,
     Requirement,
     SnapshotPodSet,
     SnapshotWorkload,
     Toleration,
     TopologyRequest,
+    open_checks,
 )
 from practice.clock import parse_timestamp
 from practice.controllers.kueue.assignment import decode_domains
 from practice.controllers.objects import Object, find_condition, is_true, key_of
-from practice.controllers.quantity import parse_amounts, pod_requests
+from practice.controllers.quantity import Amounts, parse_amounts, pod_requests
 
 
-def read_workload(obj: Object, cluster_queue: str = "") -> SnapshotWorkload:
-    """A Workload with its total requests: from its admission if it has one, else from its pod sets."""
-    admission = obj.get("status", {}).get("admission")
+def read_workload(obj: Object, cluster_queue: str = "", *, layers: bool = False) -> SnapshotWorkload:
+    """A Workload with its total requests: from its admission if it has one, else from its pod sets.
+
+    `layers`: whether slices within slices count, as the gate TASMultiLayerTopology says.
+    """
+    status = obj.get("status", {})
+    admission = status.get("admission")
+    failed = tuple(each["name"] for each in status.get("unhealthyNodes") or ())
     reserved = find_condition(obj, "QuotaReserved")
     return SnapshotWorkload(
         key=key_of(obj),
@@ -29,55 +37,137 @@ def read_workload(obj: Object, cluster_queue: str = "") -> SnapshotWorkload:
         cluster_queue=admission["clusterQueue"] if admission else cluster_queue,
         priority=int(obj["spec"].get("priority") or 0),
         queued=parse_timestamp(_queue_time(obj)),
-        pod_sets=_pod_sets(obj, admission),
+        pod_sets=_pod_sets(obj, admission, layers=layers),
         reserved=parse_timestamp(reserved["lastTransitionTime"]) if reserved else 0.0,
         evicted=is_true(obj, "Evicted"),
+        second_pass=needs_second_pass(obj),
+        failed_nodes=failed,
     )
 
 
-def _pod_sets(obj: Object, admission: Object | None) -> list[SnapshotPodSet]:
+def needs_second_pass(obj: Object) -> bool:
+    """Whether a Workload with quota is tried again for nodes: its checks are ready only now, or a node of it failed."""
+    if not has_quota(obj) or any(is_true(obj, each) for each in ("Finished", "Evicted")):
+        return False
+    status = obj["status"]
+    assigned, checks = status["admission"]["podSetAssignments"], admission_checks(obj)
+    if not is_true(obj, "Admitted"):
+        return lacks_places(obj) and bool(checks) and not open_checks(checks)
+    failed = {each["name"] for each in status.get("unhealthyNodes") or ()}
+    held = (each["topologyAssignment"] for each in assigned if each.get("topologyAssignment"))
+    return any(values[-1] in failed for one in held for values, _ in decode_domains(one))
+
+
+def lacks_places(obj: Object) -> bool:
+    """Whether a Workload has quota, and its nodes are still to be chosen."""
+    return has_quota(obj) and any(
+        each.get("delayedTopologyRequest") == "Pending" and not each.get("topologyAssignment")
+        for each in obj["status"]["admission"]["podSetAssignments"]
+    )
+
+
+def refusal(obj: Object, ranges: Iterable[Object]) -> str:
+    """Why Kueue does not try a Workload, by its own limits and by LimitRanges of its namespace; empty: nothing."""
+    most: Amounts = {}
+    least: Amounts = {}
+    for limit in (each for one in ranges for each in one["spec"].get("limits") or () if each["type"] == "Container"):
+        for name, value in parse_amounts(limit.get("max")).items():
+            most[name] = min(value, most.get(name, value))
+        for name, value in parse_amounts(limit.get("min")).items():
+            least[name] = max(value, least.get(name, value))
+    over, outside = [], []
+    for path, container in _containers(obj):
+        resources = container.get("resources") or {}
+        wanted, limits = (parse_amounts(resources.get(each)) for each in ("requests", "limits"))
+        asked = wanted | limits
+        floor = {name: value for name, value in least.items() if name in asked}
+        over += [f"{path}{names}: requests must not exceed its limits" for names in _above(wanted, limits)]
+        outside += [f"{path}{names}: requests must not be above the limitRange max" for names in _above(asked, most)]
+        outside += [f"{path}{names}: requests must not be below the limitRange min" for names in _above(floor, asked)]
+    if over:
+        return f"resources validation failed: {_listed(over)}"
+    return f"resources didn't satisfy LimitRange constraints: {_listed(outside)}" if outside else ""
+
+
+def _containers(obj: Object) -> Iterator[tuple[str, Object]]:
+    """The containers of a Workload, and how Kueue begins a message on each."""
+    for number, pod_set in enumerate(obj["spec"]["podSets"]):
+        for kind in ("initContainers", "containers"):
+            for at, container in enumerate(pod_set["template"]["spec"].get(kind) or ()):
+                yield f"spec.podSets[{number}].template.spec.{kind}[{at}]: Invalid value: ", container
+
+
+def _above(amounts: Amounts, bounds: Amounts) -> list[str]:
+    """The names of what is above its bound, as one text; nothing where nothing is."""
+    found = [name for name, value in sorted(amounts.items()) if value > bounds.get(name, value)]
+    return [json.dumps(found)] if found else []
+
+
+def _listed(faults: list[str]) -> str:
+    return faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+
+
+def _pod_sets(obj: Object, admission: Object | None, *, layers: bool) -> list[SnapshotPodSet]:
+    status = obj.get("status", {})
     assigned = {item["name"]: item for item in admission["podSetAssignments"]} if admission else {}
-    given_back = {item["name"]: item["count"] for item in obj.get("status", {}).get("reclaimablePods") or ()}
+    given_back = {item["name"]: item["count"] for item in status.get("reclaimablePods") or ()}
+    updates = [
+        update
+        for check in status.get("admissionChecks") or ()
+        if check["state"] == AdmissionVerdict.READY
+        for update in check.get("podSetUpdates") or ()
+    ]
     found = []
     for pod_set in obj["spec"]["podSets"]:
-        spec = pod_set["template"]["spec"]
-        single = pod_requests(spec)
         given = assigned.get(pod_set["name"])
         whole = (given or pod_set).get("count") or pod_set["count"]
-        left = max(whole - given_back.get(pod_set["name"], 0), 0)
-        requests = {name: value * left for name, value in single.items()}
+        left = min(whole, max(pod_set["count"] - given_back.get(pod_set["name"], 0), 0))
+        one = read_pod_set(pod_set, layers=layers).scaled(left)
         if given is not None:
             held = parse_amounts(given.get("resourceUsage"))
-            requests = {name: value * left // whole if whole else 0 for name, value in held.items()}
-        affinity = spec.get("affinity") or {}
-        one = SnapshotPodSet(
-            pod_set["name"],
-            left,
-            requests,
-            single,
-            topology=_topology_request(pod_set),
-            selector=spec.get("nodeSelector") or {},
-            affinity=_node_affinity_terms(affinity),
-            has_affinity=bool(affinity),
-            tolerations=tolerations(spec.get("tolerations")),
-            min_count=pod_set.get("minCount"),
-        )
-        if given is not None:
+            one.requests = {name: value * left // whole if whole else 0 for name, value in held.items()}
             one.flavors = given.get("flavors") or {}
             if given.get("topologyAssignment"):
                 one.places = tuple(decode_domains(given["topologyAssignment"]))
+        for update in (each for each in updates if each["name"] == pod_set["name"]):
+            one.selector = {**one.selector, **(update.get("nodeSelector") or {})}
+            one.tolerations = (*one.tolerations, *tolerations(update.get("tolerations")))
         found.append(one)
     return found
 
 
-def _topology_request(pod_set: Object) -> TopologyRequest:
+def read_pod_set(pod_set: Object, *, layers: bool = False) -> SnapshotPodSet:
+    """A pod set as it is asked for, with what all its pods request."""
+    spec = pod_set["template"]["spec"]
+    single = pod_requests(spec)
+    affinity = spec.get("affinity") or {}
+    return SnapshotPodSet(
+        pod_set["name"],
+        pod_set["count"],
+        {name: value * pod_set["count"] for name, value in single.items()},
+        single,
+        topology=_topology_request(pod_set, layers=layers),
+        selector=spec.get("nodeSelector") or {},
+        affinity=_node_affinity_terms(affinity),
+        has_affinity=bool(affinity),
+        tolerations=tolerations(spec.get("tolerations")),
+        min_count=pod_set.get("minCount"),
+    )
+
+
+def _topology_request(pod_set: Object, *, layers: bool) -> TopologyRequest:
     request = pod_set.get("topologyRequest") or {}
+    slices = [
+        (each["topology"], each["size"]) for each in request.get("podsetSliceRequiredTopologyConstraints") or ()
+    ] or [(request.get("podSetSliceRequiredTopology") or "", request.get("podSetSliceSize") or 0)]
     return TopologyRequest(
         required=request.get("required") or "",
         preferred=request.get("preferred") or "",
         unconstrained=request.get("unconstrained"),
-        slice_level=request.get("podSetSliceRequiredTopology") or "",
-        slice_size=request.get("podSetSliceSize", 1),
+        slice_level=slices[0][0],
+        slice_size=slices[0][1] if slices[0][0] else 1,
+        inner_layers=tuple(slices[1:]) if layers else (),
+        group=request.get("podSetGroupName") or "",
     )
 
 

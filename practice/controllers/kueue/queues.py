@@ -5,9 +5,17 @@ from __future__ import annotations
 from kueue_rules import FlavorTurns, SnapshotWorkload
 from practice.clock import Clock
 from practice.controllers.kueue.admission_status import requeue_at
-from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
+from practice.controllers.kueue.info import (
+    has_quota,
+    is_active,
+    local_queue_of,
+    needs_second_pass,
+    read_workload,
+    refusal,
+)
+from practice.controllers.kueue.snapshot import gate
 from practice.controllers.objects import Key, Object, find_condition, is_being_deleted, is_true, key_of, labels_of
-from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, NAMESPACES, WORKLOADS
+from practice.objects.resources import CLUSTERQUEUES, LIMITRANGES, LOCALQUEUES, NAMESPACES, WORKLOADS
 from practice.objects.storage import Storage
 
 
@@ -55,10 +63,15 @@ class Queues:
             if is_true(queue, "Active") and name not in self._blocked:
                 head = self._first_to_try(self.pending_workloads(name), name)
                 if head is not None:
-                    namespace = self._storage.find(NAMESPACES, "", head.key[0])
-                    head.namespace_labels = labels_of(namespace) if namespace is not None else {}
                     head.tried = self.turns.tried(head)
                     found.append(head)
+        layers = gate(self._storage, "TASMultiLayerTopology", default=False)
+        for obj in self._storage.list(WORKLOADS):
+            if needs_second_pass(obj) and self._set_aside_keys.get(key_of(obj)) != _retry_key(obj):
+                found.append(read_workload(obj, layers=layers))
+        for head in found:
+            namespace = self._storage.find(NAMESPACES, "", head.key[0])
+            head.namespace_labels = labels_of(namespace) if namespace is not None else {}
         return found
 
     def set_aside(self, obj: Object, name: str, *, strict: bool, hopeless: bool) -> None:
@@ -81,12 +94,13 @@ class Queues:
 
     def _first_to_try(self, waiting: list[Object], name: str) -> SnapshotWorkload | None:
         """Return the first Workload worth trying."""
-        hopeless = self._hopeless.get(name, set())
+        hopeless, layers = self._hopeless.get(name, set()), gate(self._storage, "TASMultiLayerTopology", default=False)
         for obj in waiting:
             if self._set_aside_keys.get(key_of(obj)) == _retry_key(obj):
                 continue
-            found = read_workload(obj, name)
+            found = read_workload(obj, name, layers=layers)
             if found.shape() not in hopeless:
+                found.refused = refusal(obj, self._storage.list(LIMITRANGES, found.key[0]))
                 return found
             self._set_aside_keys[found.key] = _retry_key(obj)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import yaml
 
@@ -27,6 +27,7 @@ from practice.controllers.matching import format_taint
 from practice.controllers.objects import Object, is_true, labels_of
 from practice.controllers.quantity import Amounts, add_amounts, parse_amounts, parse_milli, pod_requests
 from practice.objects.resources import (
+    ADMISSIONCHECKS,
     CLUSTERQUEUES,
     COHORTS,
     CONFIGMAPS,
@@ -39,17 +40,32 @@ from practice.objects.resources import (
 )
 from practice.objects.storage import Storage
 
+DELAYING = {"kueue.x-k8s.io/provisioning-request", "kueue.x-k8s.io/multikueue"}
+"""Controllers of admission checks that bring the nodes once there is quota."""
+
+_GATES = ("PartialAdmission", "TASRecomputeAssignmentWithinSchedulingCycle", "TASFailedNodeReplacementFailFast")
+
 
 def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
     """All queues and the holders of their quota; with `places` also nodes of flavors with a topology."""
-    flavors = [_flavor(obj) for obj in storage.list(RESOURCEFLAVORS)]
+    flavors = [flavor_of(obj) for obj in storage.list(RESOURCEFLAVORS)]
     cohorts = [
         CohortQuota(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _fair_weight(obj))
         for obj in storage.list(COHORTS)
     ]
-    holding = (read_workload(obj) for obj in storage.list(WORKLOADS) if has_quota(obj) and not is_true(obj, "Finished"))
+    layers = gate(storage, "TASMultiLayerTopology", default=False)
+    holding = (
+        read_workload(obj, layers=layers)
+        for obj in storage.list(WORKLOADS)
+        if has_quota(obj) and not is_true(obj, "Finished")
+    )
     trees = _topology_trees(storage, flavors) if places else {}
-    queues = map(read_queue, storage.list(CLUSTERQUEUES))
+    late = {
+        obj["metadata"]["name"]
+        for obj in storage.list(ADMISSIONCHECKS)
+        if obj["spec"].get("controllerName") in DELAYING
+    }
+    queues = (read_queue(obj, late) for obj in storage.list(CLUSTERQUEUES))
     return Snapshot(queues, cohorts, flavors, trees, holding, _fair_sharing(storage), read_release(storage))
 
 
@@ -74,8 +90,13 @@ def read_release(storage: Storage) -> KueueRelease:
     image = manager["spec"]["template"]["spec"]["containers"][0]["image"] if manager else ""
     named = re.search(r":v0\.(\d+)\.", image)
     minor = int(named[1]) if named else KueueRelease().minor
-    gates = _configuration(storage).get("featureGates") or {}
-    return KueueRelease(minor, minor > 18 and gates.get("UnadmittedWorkloadsObservability", minor > 19))
+    observed = minor > 18 and gate(storage, "UnadmittedWorkloadsObservability", default=minor > 19)
+    return KueueRelease(minor, observed, frozenset(each for each in _GATES if not gate(storage, each, default=True)))
+
+
+def gate(storage: Storage, name: str, *, default: bool) -> bool:
+    """Whether a feature gate of Kueue is on."""
+    return bool((_configuration(storage).get("featureGates") or {}).get(name, default))
 
 
 def _fair_weight(obj: Object) -> float:
@@ -83,9 +104,11 @@ def _fair_weight(obj: Object) -> float:
     return 1.0 if weight is None else parse_milli(str(weight)) / 1000
 
 
-def read_queue(obj: Object) -> QueueNode:
-    """A ClusterQueue with its rules."""
+def read_queue(obj: Object, late: Collection[str] = ()) -> QueueNode:
+    """A ClusterQueue with its rules; `late`: the checks by which nodes come after the quota."""
     spec = obj["spec"]
+    flavors = {each["name"] for group in spec.get("resourceGroups") or () for each in group["flavors"]}
+    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
     preemption, fungibility = spec.get("preemption") or {}, spec.get("flavorFungibility") or {}
     borrow = preemption.get("borrowWithinCohort") or {}
     return QueueNode(
@@ -103,10 +126,11 @@ def read_queue(obj: Object) -> QueueNode:
         next_if_preempting=fungibility.get("whenCanPreempt", "TryNextFlavor") == "TryNextFlavor",
         next_if_borrowing=fungibility.get("whenCanBorrow", "MayStopSearch") == "TryNextFlavor",
         namespaces=_selector(spec.get("namespaceSelector")),
-        checks={
-            each["name"]: frozenset(each.get("onFlavors") or ())
-            for each in (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
-        },
+        preempts_before_borrowing=fungibility.get("preference") == "PreemptionOverBorrowing",
+        checks={each["name"]: frozenset(each.get("onFlavors") or ()) for each in strategy},
+        provisioned=frozenset(
+            flavor for each in strategy if each["name"] in late for flavor in each.get("onFlavors") or flavors
+        ),
     )
 
 
@@ -130,7 +154,7 @@ def _quotas(obj: Object) -> dict[FlavorResource, FlavorQuota]:
     return found
 
 
-def _flavor(obj: Object) -> Flavor:
+def flavor_of(obj: Object) -> Flavor:
     spec = obj.get("spec") or {}
     return Flavor(
         obj["metadata"]["name"],
@@ -142,7 +166,7 @@ def _flavor(obj: Object) -> Flavor:
 
 
 def _topology_trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, TopologyTree]:
-    nodes, others = [_node(obj) for obj in storage.list(NODES) if _is_usable(obj)], _usage_outside_kueue(storage)
+    nodes, others = [node_of(obj) for obj in storage.list(NODES) if is_usable(obj)], usage_outside_kueue(storage)
     found = {}
     for flavor in flavors:
         topology = storage.find(TOPOLOGIES, "", flavor.topology) if flavor.topology else None
@@ -152,18 +176,18 @@ def _topology_trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, To
     return found
 
 
-def _node(obj: Object) -> SnapshotNode:
+def node_of(obj: Object) -> SnapshotNode:
     taints = tuple(format_taint(taint) for taint in obj["spec"].get("taints") or ())
     return SnapshotNode(
         obj["metadata"]["name"], labels_of(obj), taints, parse_amounts(obj["status"].get("allocatable"))
     )
 
 
-def _is_usable(node: Object) -> bool:
+def is_usable(node: Object) -> bool:
     return is_true(node, "Ready") and not node["spec"].get("unschedulable")
 
 
-def _usage_outside_kueue(storage: Storage) -> dict[str, Amounts]:
+def usage_outside_kueue(storage: Storage) -> dict[str, Amounts]:
     """Return the usage per node of pods that Kueue does not place by topology."""
     used: dict[str, Amounts] = {}
     for pod in storage.list(PODS):

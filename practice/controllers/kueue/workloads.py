@@ -8,7 +8,7 @@ from kueue_rules import AdmissionVerdict, fatal_state, open_checks, refusal_word
 from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
-from practice.controllers.kueue.info import admission_checks, has_quota, is_active, local_queue_of
+from practice.controllers.kueue.info import admission_checks, has_quota, is_active, lacks_places, local_queue_of
 from practice.controllers.kueue.jobs import release_orphan
 from practice.controllers.kueue.label_names import JOB_UID
 from practice.controllers.kueue.snapshot import read_queue, read_release
@@ -121,7 +121,7 @@ class Workloads(Controller):
         reserved = find_condition(workload, "QuotaReserved")
         if is_true(workload, "Admitted") or not has_quota(workload) or reserved is None:
             return False
-        if open_checks(admission_checks(workload)):
+        if open_checks(admission_checks(workload)) or lacks_places(workload):
             return False
         release = read_release(self.storage)
         self._modify(workload, lambda draft: status.sync_admitted(draft, now, release))

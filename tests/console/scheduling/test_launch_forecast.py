@@ -323,7 +323,8 @@ def test_machines_that_come_when_they_are_asked_for_need_not_be_there() -> None:
     found = told(cluster(queues=(DOOR, asked)), 64)
     assert (found.verdict, found.sentence) == (
         LaunchVerdict.NOW,
-        "there is quota (128 free); nodes are provisioned when the admission check dws requests them",
+        "there is quota (128 free); nodes are provisioned when the admission check dws requests them, and when is not "
+        "known",
     )
 
 

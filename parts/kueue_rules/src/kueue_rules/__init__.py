@@ -37,7 +37,17 @@ from kueue_rules.state import (
     try_order,
     unadmitted_words,
 )
-from kueue_rules.topology_assignment import HOSTNAME, Domain, TopologyTree, assign_topology, fill, roomiest, spread
+from kueue_rules.topology_assignment import (
+    HOSTNAME,
+    Domain,
+    TopologyTree,
+    WantedPlaces,
+    assign_together,
+    assign_topology,
+    fill,
+    roomiest,
+    spread,
+)
 from kueue_rules.virtual_cluster import Move, VirtualCluster, queued_again
 
 __all__ = [
@@ -87,7 +97,9 @@ __all__ = [
     "TopologyTree",
     "Tried",
     "VirtualCluster",
+    "WantedPlaces",
     "admission_cycle",
+    "assign_together",
     "assign_topology",
     "fatal_state",
     "fill",

@@ -28,6 +28,7 @@ class CycleVerdict(Enum):
     WAIT = "wait"
     HOPELESS = "hopeless"  # it waits, and none of its shape fits until something changes
     SKIP = "skip"  # another head came first; it is tried again in the next cycle
+    EVICT = "evict"  # a node of it failed, and no other is free: it gives its quota back
 
 
 class Decision(Struct, eq=False):
@@ -58,12 +59,18 @@ def admission_cycle(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> li
     cycle = _Cycle(snapshot)
     refused, entries = [], []
     for head in heads:
-        if snapshot.queues[head.cluster_queue].accepts_namespace(head.namespace_labels):
-            entries.append(cycle.assign(Decision(head)))
-        else:
+        message = head.refused
+        if not snapshot.queues[head.cluster_queue].accepts_namespace(head.namespace_labels):
             message = "Workload namespace doesn't match ClusterQueue selector"
+        if message:
             refused.append(Decision(head, CycleVerdict.WAIT, message=message))
-    entries.sort(key=lambda each: (each.choice.borrowing, -each.workload.priority, each.workload.queued))
+        else:
+            entries.append(cycle.assign(Decision(head)))
+    entries.sort(
+        key=lambda each: (
+            not each.workload.second_pass, each.choice.borrowing, -each.workload.priority, each.workload.queued
+        )
+    )  # fmt: skip
     decided = []
     while entries:
         decided.append(fairest(entries, snapshot) if snapshot.fair_sharing else entries[0])
@@ -104,7 +111,7 @@ class _Cycle:
             return self._assign(entry)
         if (failed := failures.get(key)) is not None:
             entry.choice, entry.targets, entry.message = failed, [], failed.message()
-        elif not self._assign(entry).targets and entry.choice.failed_by_quota:
+        elif not self._assign(entry).targets and entry.choice.failed_by_quota and not entry.workload.may_shrink:
             if len(failures) >= MAX_FAILURES:
                 failures.clear()
             failures[key] = entry.choice
@@ -112,12 +119,9 @@ class _Cycle:
 
     def _assign(self, entry: Decision, only: FlavorChoice | None = None) -> Decision:
         entry.choice, entry.targets = self._try(entry.workload, only)
-        if (
-            entry.choice.by_quota is not Mode.FIT
-            and not entry.targets
-            and (fewer := self._try_partial_admission(entry.workload))
-        ):
-            entry.choice, entry.targets = fewer
+        partial = "PartialAdmission" not in self._snapshot.release.off and not entry.workload.second_pass
+        if partial and entry.choice.mode is not Mode.FIT and not entry.targets:
+            entry.choice, entry.targets = self._try_partial_admission(entry.workload) or (entry.choice, [])
         entry.message = entry.choice.message()
         return entry
 
@@ -127,7 +131,8 @@ class _Cycle:
         preemption = PreemptionSearch(self._snapshot, workload)
         queue = self._snapshot.queues[workload.cluster_queue]
         choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate, only).assign()
-        targets = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else []
+        lacks = Mode.NO_FIT < choice.mode < Mode.FIT and not workload.failed_nodes
+        targets = preemption.targets(choice) if lacks else []
         if targets and choice.placed():
             with self._snapshot.without([target.workload for target in targets]):
                 choice.assign_places(self._snapshot)
@@ -142,7 +147,7 @@ class _Cycle:
             shares = [less * out // sum(spare) for less in spare]
             fewer = [each.scaled(each.count - less) for each, less in zip(workload.pod_sets, shares, strict=True)]
             choice, targets = self._try(replace(workload, pod_sets=fewer))
-            if choice.by_quota is Mode.FIT or targets:
+            if choice.mode is Mode.FIT or targets:
                 found, high = (choice, targets), out - 1
             else:
                 low = out + 1
@@ -150,11 +155,19 @@ class _Cycle:
 
     def decide(self, entry: Decision) -> None:
         quota, places = self._free(entry)
-        if quota and not places and self._snapshot.release.minor >= 18:
+        release = self._snapshot.release
+        recompute = release.minor >= 18 and "TASRecomputeAssignmentWithinSchedulingCycle" not in release.off
+        if quota and not places and recompute:
             entry.workload.tried = ()
             self._assign(entry, entry.choice)
             quota, places = self._free(entry)
         queue = self._snapshot.queues[entry.workload.cluster_queue]
+        replaces = entry.workload.failed_nodes and "TASFailedNodeReplacementFailFast" not in release.off
+        if replaces and entry.choice.mode is not Mode.FIT:
+            lost = ",".join(entry.workload.failed_nodes)
+            entry.verdict = CycleVerdict.EVICT
+            entry.message = f"Workload was evicted as there was no replacement for unhealthy node(s): {lost}"
+            return
         if entry.choice.mode is Mode.NO_FIT:
             entry.verdict = CycleVerdict.HOPELESS
             return
@@ -170,6 +183,8 @@ class _Cycle:
             return
         if entry.choice.mode is Mode.FIT:
             entry.verdict = CycleVerdict.ADMIT
+            if entry.workload.second_pass:
+                self._snapshot.remove_workload(entry.workload)
             self._snapshot.add_workload(_admitted(entry))
             return
         self._preempted += [target.workload for target in entry.targets]
@@ -186,7 +201,8 @@ class _Cycle:
             quota = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
             places = all(
                 trees[one.tree].has_room(values, one.pod_set.single, pods)
-                for one in entry.choice.pod_sets
+                for one in entry.choice.placed()
+                if not one.pod_set.places  # a node that is replaced is no more of what it uses
                 for values, pods in one.places
             )
         return quota, places

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from kueue_rules.topology_assignment import assign_together
+from kueue_rules.topology_assignment import WantedPlaces, assign_together
 
 if TYPE_CHECKING:
     from kueue_rules.quota_tree import FlavorResource, Quantities
@@ -53,6 +53,8 @@ class FlavorAttempt(Struct):
     flavor: str
     mode: Mode
     borrow: int = 0
+    level: int = 0  # how high it borrows for what is hardest to get
+    parts: dict[str, Mode] = field(default_factory=dict)  # by resource
     reasons: list[str] = field(default_factory=list)
     obstacle: Obstacle = Obstacle.NoMatchingFlavor  # if it does not fit
     group: ResourceGroup | None = None
@@ -77,7 +79,9 @@ class PodSetChoice(Struct):
     error: str = ""
     attempts: list[FlavorAttempt] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
-    tree: str = ""  # the flavor whose topology places the pods, empty when none does
+    tree: str = ""  # the flavor whose topology places the pods, empty when none does, or not in this pass
+    delayed: bool = False  # its nodes come later, and topology places it then
+    short: set[str] = field(default_factory=set)  # the resources that others would have to give up
     tried: dict[str, int] = field(default_factory=dict)
     """By resource, the last flavor that was looked at, as a number in its group; -1: all were."""
 
@@ -88,6 +92,7 @@ class FlavorChoice(Struct):
     pod_sets: list[PodSetChoice] = field(default_factory=list)
     borrowing: int = 0  # 0 is none, else how high in the cohort tree it has to borrow
     by_quota: Mode = Mode.NO_FIT  # how well it fits without a look at places
+    holds_quota: bool = False  # it only wants nodes
 
     @property
     def mode(self) -> Mode:
@@ -143,15 +148,22 @@ class FlavorChoice(Struct):
         """The pod sets that topology places, in the order in which they take their nodes."""
         return sorted((one for one in self.pod_sets if one.tree), key=lambda one: one.tree)
 
-    def assign_places(self, snapshot: Snapshot, *, empty: bool = False) -> tuple[PodSetChoice, str] | None:
+    def assign_places(
+        self, snapshot: Snapshot, *, empty: bool = False, failed: Sequence[str] = ()
+    ) -> tuple[PodSetChoice, str] | None:
         """Set the domains of all pod sets; or the first for which there are none, and why."""
         placed = self.placed()
-        found, why = assign_together(((snapshot.trees[one.tree], one.pod_set) for one in placed), empty=empty)
+        wanted = [WantedPlaces(snapshot.trees[one.tree], one.pod_set) for one in placed]
+        found, why = assign_together(wanted, empty=empty, failed=failed)
         for one, places in zip(placed, found, strict=False):
             one.places = places
         return (placed[len(found)], why) if why else None
 
     def usage(self) -> Quantities:
+        """The quota that it would take."""
+        return {} if self.holds_quota else self.requested()
+
+    def requested(self) -> Quantities:
         total: Quantities = {}
         for choice in self.pod_sets:
             for resource, flavor in choice.flavors.items():
@@ -182,107 +194,161 @@ class FlavorAssigner:
 
     def assign(self) -> FlavorChoice:
         """Assign flavors and topology to every pod set as far as possible."""
-        choice = FlavorChoice()
-        for number, pod_set in enumerate(self._workload.pod_sets):
-            one = self._assign_pod_set(number, pod_set)
-            choice.pod_sets.append(one)
-            if one.mode is Mode.NO_FIT or one.error:
-                one.mode = Mode.NO_FIT
+        choice = FlavorChoice(holds_quota=self._workload.second_pass)
+        for numbers in self._groups():
+            members = self._assign_group(numbers)
+            choice.pod_sets += members
+            for one in members:
+                for resource, flavor in one.flavors.items():
+                    at = (flavor, resource)
+                    self._assumed[at] = self._assumed.get(at, 0) + one.pod_set.requests.get(resource, 0)
+            if any(one.mode is Mode.NO_FIT for one in members):
                 return choice
-            for resource, flavor in one.flavors.items():
-                at = (flavor, resource)
-                self._assumed[at] = self._assumed.get(at, 0) + pod_set.requests[resource]
         choice.borrowing = self._borrowing
         choice.by_quota = choice.mode
-        self.place(choice)
+        for one in choice.pod_sets:
+            self._choose_tree(one)
+        if choice.mode is not Mode.NO_FIT:
+            self.place(choice)
         return choice
+
+    def _groups(self) -> list[list[int]]:
+        """The numbers of pod sets that get their flavors together."""
+        found: dict[object, list[int]] = {}
+        for number, pod_set in enumerate(self._workload.pod_sets):
+            found.setdefault(pod_set.topology.group or number, []).append(number)
+        return list(found.values())
 
     def place(self, choice: FlavorChoice) -> None:
         """Assign topology to a choice that fits by quota; without room it becomes a preemption or no fit."""
+        failed = self._workload.failed_nodes
         if choice.mode is Mode.FIT:
-            if (failed := choice.assign_places(self._snapshot)) is None:
+            if (found := choice.assign_places(self._snapshot, failed=failed)) is None:
                 return
-            one, why = failed
+            one, why = found
             one.reasons.append(why)
-            one.mode = Mode.PREEMPT
-        if failed := choice.assign_places(self._snapshot, empty=True):
-            failed[0].mode = Mode.NO_FIT
+            one.mode, one.short = Mode.PREEMPT, set(one.flavors)
+        if failed:  # nobody goes for a node that failed
             return
-        for one in choice.placed():
-            if one.mode is Mode.FIT:  # there may be no node for it even where its quota is enough
-                one.mode = Mode.PREEMPT
+        if found := choice.assign_places(self._snapshot, empty=True):
+            found[0].mode = Mode.NO_FIT
+            return
+        for one in choice.placed():  # there may be no node for it even where its quota is enough
+            one.mode, one.short = min(one.mode, Mode.PREEMPT), set(one.flavors)
 
-    def _assign_pod_set(self, number: int, pod_set: SnapshotPodSet) -> PodSetChoice:
-        one = PodSetChoice(pod_set, mode=Mode.FIT)
-        for resource, value in sorted(pod_set.requests.items()):
-            if resource in one.flavors:
+    def _assign_group(self, numbers: Sequence[int]) -> list[PodSetChoice]:
+        members = [PodSetChoice(self._workload.pod_sets[number], mode=Mode.FIT) for number in numbers]
+        requests: dict[str, int] = {}
+        together = PodSetChoice(members[0].pod_set, mode=Mode.FIT)
+        for one in members:
+            together.flavors |= one.pod_set.flavors if self._workload.second_pass else {}
+            for name, value in one.pod_set.requests.items():
+                requests[name] = requests.get(name, 0) + value
+        for resource, value in sorted(requests.items()):
+            if resource in together.flavors:
                 continue
             group = next((item for item in self._queue.groups if resource in item.resources), None)
-            if group is None:
-                if value:
-                    one.reasons = [f"resource {resource} unavailable in ClusterQueue"]
-                    one.flavors, one.mode = {}, Mode.NO_FIT
-                    return one
-                continue
-            self._search(one, group, number, resource)
-            if one.mode is Mode.NO_FIT:
-                return one
-        trees = self._snapshot.trees
-        placed = {flavor for flavor in one.flavors.values() if flavor in trees}
-        if self._wants_topology(pod_set) and not placed:
-            one.error = (
-                "no TAS flavor assigned"
-                if trees
-                else ("workload requires Topology, but there is no TAS cache information")
-            )
-        one.tree = next(iter(placed), "") if self._wants_topology(pod_set) else ""
-        return one
+            if group is not None:
+                self._search(together, group, numbers, resource, requests)
+            elif value:
+                together.reasons, together.mode = [f"resource {resource} unavailable in ClusterQueue"], Mode.NO_FIT
+            if together.mode is Mode.NO_FIT:
+                together.flavors = {}
+                break
+        for one in members:
+            one.flavors = {name: flavor for name, flavor in together.flavors.items() if name in one.pod_set.requests}
+            one.short = together.short & one.flavors.keys()
+            one.mode, one.reasons, one.attempts = together.mode, list(together.reasons), together.attempts
+            one.tried = {name: at for name, at in together.tried.items() if name in one.flavors}
+        return members
 
-    def _search(self, one: PodSetChoice, group: ResourceGroup, number: int, resource: str) -> None:
+    def _choose_tree(self, one: PodSetChoice) -> None:
+        """Whose topology places the pods now."""
+        pod_set, trees = one.pod_set, self._snapshot.trees
+        if not self._wants_topology(pod_set) or not pod_set.count:
+            return
+        if pod_set.places and not self._lost_node(pod_set):
+            one.places = list(pod_set.places)
+            return
+        placed = sorted({flavor for flavor in one.flavors.values() if flavor in trees})
+        if not trees:
+            one.error = "workload requires Topology, but there is no TAS cache information"
+        elif not placed:
+            one.error = "no TAS flavor assigned"
+        elif len(placed) > 1:
+            one.error = f"more than one TAS flavor assigned: {', '.join(placed)}"
+        elif self._workload.second_pass or placed[0] not in self._queue.provisioned:
+            one.tree = placed[0]
+        else:
+            one.delayed = True
+        if one.error:
+            one.mode = Mode.NO_FIT
+
+    def _lost_node(self, pod_set: SnapshotPodSet) -> bool:
+        return any(values[-1] in self._workload.failed_nodes for values, _ in pod_set.places)
+
+    def _search(
+        self, one: PodSetChoice, group: ResourceGroup, numbers: Sequence[int], resource: str, requests: dict[str, int]
+    ) -> None:
         """Try the flavors of one resource group that come after the last one tried, for the resources it covers."""
-        wanted = {name: value for name, value in one.pod_set.requests.items() if name in group.resources}
+        wanted = {name: value for name, value in requests.items() if name in group.resources}
+        number = numbers[0]
         tried_before = self._workload.tried[number] if number < len(self._workload.tried) else {}
         first = tried_before.get(resource, -1) + 1
-        nominated = self._only.pod_sets[number].flavors.get(resource) if self._only else None
-        best: tuple[Mode, int] = (Mode.NO_FIT, 0)
+        nominated = {self._only.pod_sets[at].flavors.get(resource) for at in numbers} if self._only else set()
+        best: FlavorAttempt | None = None
         reasons: list[str] = []
-        chosen, last = "", len(group.flavors) - 1
+        last = len(group.flavors) - 1
         for at, flavor in enumerate(group.flavors[first:], first):
-            if self._only and flavor != nominated:
+            if self._only and flavor not in nominated:
                 reasons.append(
                     f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}"
                 )
                 continue
-            tried = self._try(flavor, wanted, one.pod_set, group)
+            tried = self._try(flavor, wanted, [self._workload.pod_sets[each] for each in numbers], group)
             one.attempts.append(tried)
-            mode, borrow = tried.mode, tried.borrow
             reasons += tried.reasons
-            if mode > Mode.NO_FIT and (not chosen or (mode, -borrow) > (best[0], -best[1])):
-                best, chosen = (mode, borrow), flavor
-            if not self._try_next(mode, borrow):
-                best, chosen, last = (mode, borrow), flavor, at
+            if not self._try_next(tried.mode, tried.level):
+                best, last = tried, at
                 break
-        if best[0] is not Mode.FIT:
+            if tried.mode is not Mode.NO_FIT and (best is None or self._rank(tried) > self._rank(best)):
+                best = tried
+        one.mode = min(one.mode, best.mode if best else Mode.NO_FIT)
+        if best is None:
+            one.reasons = reasons
+            return
+        if best.mode is not Mode.FIT:
             one.reasons += reasons
-        one.mode = min(one.mode, best[0])
-        if chosen:
-            one.flavors |= dict.fromkeys(wanted, chosen)
-            one.tried |= dict.fromkeys(wanted, -1 if last == len(group.flavors) - 1 else last)
-            self._borrowing = max(self._borrowing, best[1])
+        one.short |= {name for name, mode in best.parts.items() if mode is not Mode.FIT}
+        one.flavors |= dict.fromkeys(wanted, best.flavor)
+        one.tried |= dict.fromkeys(wanted, -1 if last == len(group.flavors) - 1 else last)
+        self._borrowing = max(self._borrowing, best.borrow)
 
-    def _try(self, flavor: str, wanted: dict[str, int], pod_set: SnapshotPodSet, group: ResourceGroup) -> FlavorAttempt:
+    def _rank(self, tried: FlavorAttempt) -> tuple[int, int]:
+        return self._worth(tried.mode, tried.level)
+
+    def _worth(self, mode: Mode, level: int) -> tuple[int, int]:
+        """How good it is to get something so, by what the queue prefers."""
+        return (-level, int(mode)) if self._queue.preempts_before_borrowing else (int(mode), -level)
+
+    def _try(
+        self, flavor: str, wanted: dict[str, int], pod_sets: Sequence[SnapshotPodSet], group: ResourceGroup
+    ) -> FlavorAttempt:
         tried = FlavorAttempt(flavor, Mode.FIT, group=group)
-        why = self._why_unsuitable(flavor, pod_set, group)
+        why = next(filter(None, (self._why_unsuitable(flavor, each, group) for each in pod_sets)), "")
         if why:
             tried.mode, tried.reasons = Mode.NO_FIT, [why]
             return tried
         tried.obstacle = Obstacle.WaitingForQuota
         for resource, value in sorted(wanted.items()):
             mode, height, text = self._fit_quota(tried, (flavor, resource), value)
-            tried.mode, tried.borrow = min(tried.mode, mode), max(tried.borrow, height)
+            tried.parts[resource], tried.borrow = mode, max(tried.borrow, height)
             tried.reasons += [text] if text else []
             if mode is Mode.NO_FIT:
+                tried.mode, tried.level = mode, height
                 break
+            if self._worth(mode, height) < self._rank(tried):
+                tried.mode, tried.level = mode, height
         tried.reasons.sort()
         return tried
 
@@ -320,7 +386,7 @@ class FlavorAssigner:
             return why
         if taint := flavor.untolerated_taint(pod_set.tolerations):
             return f"untolerated taint {taint} in flavor {name}"
-        if not flavor.matches(pod_set.selector):
+        if not flavor.matches(pod_set.selector, pod_set.affinity):
             return f"flavor {name} doesn't match node affinity"
         return ""
 

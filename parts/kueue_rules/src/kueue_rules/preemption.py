@@ -14,7 +14,7 @@ from kueue_rules.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unf
 from kueue_rules.flavors import FlavorChoice, Mode
 from kueue_rules.quota_tree import FlavorResource, Quantities, QuotaNode
 from kueue_rules.state import QueueNode, Snapshot, SnapshotWorkload
-from kueue_rules.topology_assignment import assign_together
+from kueue_rules.topology_assignment import WantedPlaces, assign_together
 
 HUMAN_REASONS = {
     "InClusterQueue": "prioritization in the ClusterQueue",
@@ -73,10 +73,10 @@ class PreemptionSearch:
         needed = {
             (flavor, resource)
             for one in choice.pod_sets
-            if one.mode is not Mode.FIT
             for resource, flavor in one.flavors.items()
+            if resource in one.short
         }
-        self._needed, self._usage, self._choice = needed, choice.usage(), choice
+        self._needed, self._usage, self._choice = needed, choice.requested(), choice
         return self._search()
 
     def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
@@ -141,7 +141,7 @@ class PreemptionSearch:
             if value > self._queue.available(at):
                 return False
         trees, placed = self._snapshot.trees, self._choice.placed() if self._choice else []
-        return not assign_together((trees[one.tree], one.pod_set) for one in placed)[1]
+        return not assign_together(WantedPlaces(trees[one.tree], one.pod_set) for one in placed)[1]
 
     def _valid(self, candidate: _Candidate, *, borrow: bool) -> bool:
         if candidate.top is None:
@@ -202,7 +202,7 @@ class PreemptionSearch:
         if policy == "Any":
             return True
         if victim.priority < self._workload.priority:
-            return policy != "Never"
+            return policy in {"LowerPriority", "LowerOrNewerEqualPriority"}
         newer = victim.queued > self._workload.queued
         return policy == "LowerOrNewerEqualPriority" and victim.priority == self._workload.priority and newer
 

@@ -42,6 +42,9 @@ class KueueRelease(NamedTuple):
     minor: int = 18  # of 0.18
     observability: bool = False
     """The gate UnadmittedWorkloadsObservability, off in 0.19 and on from 0.20: why a workload waits is its reason."""
+    off: frozenset[str] = frozenset()
+    """Of the gates PartialAdmission, TASRecomputeAssignmentWithinSchedulingCycle and TASFailedNodeReplacementFailFast,
+    those that somebody switched off."""
 
 
 def try_order(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
@@ -56,7 +59,15 @@ class TopologyRequest(Struct, frozen=True):
     preferred: str = ""
     unconstrained: bool | None = None  # None: nothing is said of it
     slice_level: str = ""
-    slice_size: int = 1
+    slice_size: int = 1  # 0: none was given
+    inner_layers: tuple[tuple[str, int], ...] = ()
+    """Slices within the slices: a level, and how many pods stay together there; wider ones first."""
+    group: str = ""  # of two pod sets that are placed together: the smaller one is the leader
+
+    @property
+    def layers(self) -> tuple[tuple[str, int], ...]:
+        """All layers of slices, wider ones first."""
+        return ((self.slice_level, self.slice_size), *self.inner_layers) if self.slice_level else ()
 
     @property
     def explicit(self) -> bool:
@@ -105,6 +116,9 @@ class SnapshotWorkload(Struct, eq=False):
     evicted: bool = False  # whether it holds its quota only until its pods are gone
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     tried: Tried = ()
+    second_pass: bool = False  # it holds quota, and is tried for the nodes that it lacks
+    failed_nodes: tuple[str, ...] = ()  # of its nodes, those to replace in that pass
+    refused: str = ""  # why it is not tried at all, such as limits of its namespace
     _shape: str = ""  # of `shape`, once it was asked for
 
     def usage(self) -> Quantities:
@@ -118,6 +132,11 @@ class SnapshotWorkload(Struct, eq=False):
 
     def order(self) -> tuple[int, float, str]:
         return try_order(self.priority, self.queued, self.uid)
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether it may be admitted with fewer pods."""
+        return any(each.min_count not in {None, each.count} for each in self.pod_sets)
 
     def shape(self) -> str:
         """A key that is equal for workloads that fit alike, of which only one needs to be tried."""
@@ -140,9 +159,12 @@ class Flavor(Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     topology: str = ""
 
-    def matches(self, selector: Mapping[str, str]) -> bool:
-        """Whether no label of the flavor contradicts the pod's node selector."""
-        return all(self.labels.get(key, value) == value for key, value in selector.items())
+    def matches(self, selector: Mapping[str, str], affinity: Sequence[Sequence[Requirement]] | None = None) -> bool:
+        """Whether no label of the flavor contradicts the node selector and the node affinity of the pods."""
+        if any(self.labels.get(key, value) != value for key, value in selector.items()):
+            return False
+        terms = [[each for each in term if each.key in self.labels] for term in affinity or ()]
+        return not terms or any(all(each.matches(self.labels) for each in term) for term in terms)
 
     def untolerated_taint(self, tolerations: Iterable[Toleration]) -> str:
         """The flavor's first taint that is not tolerated; empty if all are."""
@@ -175,9 +197,14 @@ class QueueNode(QuotaNode, eq=False):
     borrow_within: int | None = None  # the highest priority that may go while borrowing, -1: any lower; None: none
     next_if_preempting: bool = True  # whether the next flavor is tried where this one would need preemption
     next_if_borrowing: bool = False
+    preempts_before_borrowing: bool = (
+        False  # which of two flavors is better: one without borrowing, or one without victims
+    )
     namespaces: tuple[Requirement, ...] | None = ()  # None: of no namespace
     checks: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Admission checks, and the flavors that each is for; none named: all."""
+    provisioned: frozenset[str] = frozenset()
+    """Flavors whose nodes come after the quota, through a check: they are chosen once all checks are ready."""
     workloads: dict[Key, SnapshotWorkload] = field(default_factory=dict)
 
     def accepts_namespace(self, labels: Mapping[str, str]) -> bool:
@@ -210,6 +237,11 @@ class Snapshot:
         self.queues = {each.name: each for each in queues}
         self.flavors = {each.name: each for each in flavors}
         self.trees = trees or {}  # by flavor, of those that have a topology
+        taken: dict[str, Amounts] = {}  # by node: flavors may share nodes, and what one uses the others lack
+        for tree in self.trees.values():
+            if tree.of_nodes:
+                for leaf in tree.leaves:
+                    leaf.used = taken.setdefault(leaf.values[-1], leaf.used)
         build_cohort_trees(cohorts, ((queue, queue.cohort) for queue in self.queues.values()))
         self.nodes = list(dict.fromkeys(node for each in self.queues.values() for node in (each, *each.ancestors())))
         self.failures: dict[tuple[object, ...], FlavorChoice] | None = None

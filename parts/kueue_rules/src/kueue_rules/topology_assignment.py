@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kueue_rules.node_constraints import first_untolerated_taint
 
+Amounts = dict[str, int]  # by name of the resource
+
 if TYPE_CHECKING:
-    from kueue_rules.state import Amounts, Flavor, Place, SnapshotNode, SnapshotPodSet
+    from kueue_rules.state import Flavor, Place, SnapshotNode, SnapshotPodSet, TopologyRequest
 
 HOSTNAME = "kubernetes.io/hostname"
 _ONE_POD = {"pods": 1000}
@@ -31,6 +35,9 @@ class Domain(Struct, eq=False):
     used: Amounts = field(default_factory=dict)
     state: int = 0  # pods that fit, then pods that are placed
     slices: int = 0
+    leader: int = 0  # 1: the leader of a group fits, then it is placed
+    state_beside: int = 0  # pods that fit beside that leader
+    slices_beside: int = 0
 
 
 class TopologyTree:
@@ -48,7 +55,8 @@ class TopologyTree:
         self.name, self.flavor, self.levels = name, flavor, list(levels)
         self.of_nodes = self.levels[-1] == HOSTNAME
         self.by_level: list[dict[tuple[str, ...], Domain]] = [{} for _ in self.levels]
-        self._leaves: dict[tuple[str, ...], Domain] = {}
+        self.leaf_of: dict[tuple[str, ...], Domain] = {}
+        """By what an assignment calls it."""
         for node in nodes:
             if all(node.labels.get(key) == value for key, value in flavor.labels.items()):
                 self._add(node, others.get(node.name, {}))
@@ -72,12 +80,12 @@ class TopologyTree:
 
     def use(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
         """Add pods to the usage of a domain; a negative number removes them."""
-        leaf = self._leaves.get(values)
+        leaf = self.leaf_of.get(values)
         if leaf is not None:
             add_amounts(leaf.used, {**single, **_ONE_POD}, pods)
 
     def has_room(self, values: tuple[str, ...], single: Amounts, pods: int) -> bool:
-        leaf = self._leaves.get(values)
+        leaf = self.leaf_of.get(values)
         return leaf is not None and all(
             value * pods <= leaf.free.get(name, 0) - leaf.used.get(name, 0)
             for name, value in {**single, **_ONE_POD}.items()
@@ -99,7 +107,7 @@ class TopologyTree:
             parent.nodes.append(node)
             add_amounts(parent.free, node.allocatable)
             add_amounts(parent.free, other, -1)
-            self._leaves[self.assigned(parent)] = parent
+            self.leaf_of[self.assigned(parent)] = parent
 
 
 def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
@@ -116,6 +124,11 @@ class _Request(Struct):
     slice_size: int = 1
     required: bool = False
     unconstrained: bool = False
+    leader: Amounts | None = None  # what the leader of the group requests, which has to be placed with these pods
+    inner: Mapping[int, int] = field(
+        default_factory=dict
+    )  # by level below that of the slices, how many pods stay together
+    within: tuple[str, ...] = ()  # the values of the only domain that counts
 
 
 class _Exclusions(Struct):
@@ -132,21 +145,121 @@ class _Exclusions(Struct):
         return f". Total nodes: {self.total}; excluded: {listed}"
 
 
+class WantedPlaces(NamedTuple):
+    """A pod set that topology places, and on which nodes."""
+
+    tree: TopologyTree
+    pod_set: SnapshotPodSet
+
+
+_Taken = dict[tuple[str, ...], Amounts]
+
+
 def assign_together(
-    wanted: Iterable[tuple[TopologyTree, SnapshotPodSet]], *, empty: bool = False
+    wanted: Iterable[WantedPlaces], *, empty: bool = False, failed: Sequence[str] = ()
 ) -> tuple[list[list[Place]], str]:
-    """The domains of each pod set of a workload, none of which takes the room of another, and why the next has none."""
-    found: list[list[Place]] = []
-    taken: dict[TopologyTree, dict[tuple[str, ...], Amounts]] = {}
-    for tree, pod_set in wanted:
-        earlier = taken.setdefault(tree, {})
-        places, why = assign_topology(tree, pod_set, empty=empty, taken=earlier)
-        if why:
-            return found, why
-        found.append(places)
-        for values, pods in places:
-            add_amounts(earlier.setdefault(values, {}), {**pod_set.single, **_ONE_POD}, pods)
+    """The domains of each pod set of a workload, none of which takes the room of another, and why the next has none.
+
+    Pod sets of one group are placed together. `failed`: the nodes of which the first is to be replaced.
+    """
+    listed = list(wanted)
+    found: list[list[Place]] = [[] for _ in listed]
+    by_node: _Taken = {}  # flavors may share nodes
+    by_tree: dict[TopologyTree, _Taken] = {}
+
+    def group(at: int) -> tuple[int, str]:
+        tree, pod_set = listed[at]
+        name = pod_set.topology.group
+        return (
+            next(
+                (first, name)
+                for first, each in enumerate(listed)
+                if each.tree is tree and each.pod_set.topology.group == name
+            )
+            if name
+            else (at, "")
+        )
+
+    for _, members in groupby(sorted(range(len(listed)), key=group), key=group):
+        together = [(at, listed[at]) for at in members]
+        tree = together[0][1].tree
+        taken = by_node if tree.of_nodes else by_tree.setdefault(tree, {})
+        if failed:
+            ways = []
+            for at, (_, pod_set) in together:
+                places, why = replace_node(tree, pod_set, failed[0], taken=taken)
+                ways.append((at, pod_set, places, why))
+        else:
+            ways = _assign_group(tree, [(at, each.pod_set) for at, each in together], empty=empty, taken=taken)
+        for at, pod_set, places, why in ways:
+            if why:
+                return found[:at], why
+            found[at] = places
+            for values, pods in places:
+                add_amounts(taken.setdefault(values, {}), {**pod_set.single, **_ONE_POD}, pods)
     return found, ""
+
+
+def _assign_group(
+    tree: TopologyTree, members: Sequence[tuple[int, SnapshotPodSet]], *, empty: bool, taken: _Taken
+) -> list[tuple[int, SnapshotPodSet, list[Place], str]]:
+    if len(members) == 1:
+        at, pod_set = members[0]
+        return [(at, pod_set, *assign_topology(tree, pod_set, empty=empty, taken=taken))]
+    workers, leader = members[:2]
+    if leader[1].count > workers[1].count:
+        workers, leader = leader, workers
+    places, beside, why = _assign(tree, workers[1], empty=empty, taken=taken, leader=leader[1].single)
+    return [(*workers, places, why), (*leader, beside, why)]
+
+
+def replace_node(
+    tree: TopologyTree, pod_set: SnapshotPodSet, failed: str, *, taken: Mapping[tuple[str, ...], Amounts] = _NOTHING
+) -> tuple[list[Place], str]:
+    """The domains of a pod set with others in the place of a node that failed, or none and the reason."""
+    kept = [(values, pods) for values, pods in pod_set.places if values[-1] != failed]
+    missing = sum(pods for values, pods in pod_set.places if values[-1] == failed)
+    for values, _ in kept:
+        if values not in tree.leaf_of:
+            stale = (
+                "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale"
+            )
+            return [], f"{stale} domain {values[0]}"
+    asked = pod_set.topology
+    within, broken = _replacement_domain(tree, asked, kept, missing)
+    if within and broken:
+        whole = next((each for each in reversed(asked.layers) if missing % each[1] == 0), ("", 1))
+        asked = replace(asked, slice_level=whole[0], slice_size=whole[1], inner_layers=())
+    part = replace(pod_set.scaled(missing), topology=asked)
+    places, _, why = _assign(tree, part, empty=False, taken=taken, within=within)
+    if not why and not places:
+        why = f"cannot find replacement assignment for unhealthy node: {failed}"
+    if why:
+        return [], why
+    whole_places = Counter(dict(kept))
+    whole_places.update(dict(places))
+    return sorted(whole_places.items(), key=lambda each: tree.leaf_of[each[0]].values), ""
+
+
+def _replacement_domain(
+    tree: TopologyTree, asked: TopologyRequest, kept: Sequence[Place], missing: int
+) -> tuple[tuple[str, ...], bool]:
+    """The values of the domain in which the node that failed has to be replaced, and whether a slice was broken."""
+    key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else tree.levels[-1])
+    level = tree.level_of(key)
+    if level is None or not kept:
+        return (), False
+    layers = asked.layers
+    if layers and missing % layers[0][1]:
+        name, size = next((each for each in reversed(layers) if missing % each[1]), layers[0])
+        at = tree.level_of(name)
+        if at is None:
+            return (), True
+        held: Counter[tuple[str, ...]] = Counter()
+        for values, pods in kept:
+            held[tree.leaf_of[values].values[: at + 1]] += pods
+        return next((values for values, pods in held.items() if (pods + missing) % size == 0), ()), True
+    return (tree.leaf_of[kept[0][0]].values[: level + 1] if asked.required else ()), False
 
 
 def assign_topology(
@@ -157,27 +270,45 @@ def assign_topology(
     taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
 ) -> tuple[list[Place], str]:
     """The domains of all pods of a pod set, or none and the reason; `empty` ignores usage, not what is taken."""
+    places, _, why = _assign(tree, pod_set, empty=empty, taken=taken)
+    return places, why
+
+
+def _assign(
+    tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool, taken: Mapping[tuple[str, ...], Amounts],
+    leader: Amounts | None = None, within: tuple[str, ...] = (),
+) -> tuple[list[Place], list[Place], str]:  # fmt: skip
+    """The domains of a pod set and of the leader of its group."""
     request, why = _request(tree, pod_set)
     if request is None:
-        return [], why
+        return [], [], why
+    request.leader, request.within = leader, within
     excluded = _count_fitting_pods(tree, pod_set, request, empty=empty, taken=taken)
     level, domains, why = _find_level(tree, request, request.level, excluded)
     if why:
-        return [], why
-    chosen = _place_in_order(domains, request, request.slice_size, by_slices=True)
+        return [], [], why
+    leaders = int(leader is not None)
+    chosen = _place_in_order(domains, request, request.count, leaders, request.slice_size, by_slices=True)
     last = len(tree.levels) - 1
     while level < min(last, request.slice_level):
-        below = [child for domain in chosen for child in domain.children]
-        chosen = _place_in_order(_sorted(below, request), request, request.slice_size, by_slices=True)
+        below = _sorted([child for domain in chosen for child in domain.children], request)
+        chosen = _place_in_order(below, request, request.count, leaders, request.slice_size, by_slices=True)
         level += 1
     while level < last:
-        parents, chosen = chosen, []
-        for parent in parents:
-            part = _Request(parent.state, request.level, request.slice_level, 1, unconstrained=request.unconstrained)
-            chosen += _place_in_order(_sorted(parent.children, request), part, 1, by_slices=False)
         level += 1
+        parents, chosen, size = chosen, [], request.inner.get(level, 1)
+        for parent in parents:
+            below = _sorted(parent.children, request)
+            if size > 1:
+                for child in below:
+                    child.slices, child.slices_beside = child.state // size, child.state_beside // size
+            chosen += _place_in_order(below, request, parent.state, parent.leader, size, by_slices=size > 1)
     chosen.sort(key=lambda domain: domain.values)
-    return [(tree.assigned(domain), domain.state) for domain in chosen if domain.state], ""
+    places, beside = (
+        [(tree.assigned(domain), pods) for domain in chosen if (pods := getattr(domain, kind))]
+        for kind in ("state", "leader")
+    )
+    return places, beside if leader is not None else [], ""
 
 
 def fill(tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool = False) -> None:
@@ -196,14 +327,38 @@ def _request(tree: TopologyTree, pod_set: SnapshotPodSet) -> tuple[_Request | No
     level = tree.level_of(key) if key else last
     if level is None:
         return None, f"no requested topology level: {key}"
+    if asked.slice_level and not asked.slice_size:
+        return None, "slice topology requested, but slice size not provided"
     slice_key = asked.slice_level or tree.levels[last]
     slice_level = tree.level_of(slice_key)
     if slice_level is None:
         return None, f"no requested topology level for slices: {slice_key}"
     if slice_level < level:
         return None, f"podset slice topology {slice_key} is above the podset topology {key}"
+    inner, why = _inner_layers(tree, asked, slice_level)
+    if why:
+        return None, why
     free = bool(asked.unconstrained) or not (asked.required or asked.preferred)
-    return _Request(pod_set.count, level, slice_level, asked.slice_size, bool(asked.required), free), ""
+    size = asked.slice_size if asked.slice_level else 1
+    return _Request(pod_set.count, level, slice_level, size, bool(asked.required), free, inner=inner), ""
+
+
+def _inner_layers(tree: TopologyTree, asked: TopologyRequest, above: int) -> tuple[dict[int, int], str]:
+    """By level, how many pods stay together there, for the layers of slices below the first."""
+    found: dict[int, int] = {}
+    size = asked.slice_size
+    for name, part in asked.inner_layers:
+        level = tree.level_of(name)
+        if level is None:
+            return {}, f"no requested topology level for additional slice layer: {name}"
+        if level <= above:
+            upper = tree.levels[above]
+            return {}, f"additional slice layer topology {name} must be at a lower level than {upper}"
+        if size % part:
+            return {}, f"additional slice layer size {part} must evenly divide parent layer size {size}"
+        found |= dict.fromkeys(range(above + 1, level + 1), part)
+        size, above = part, level
+    return found, ""
 
 
 def _count_fitting_pods(
@@ -214,9 +369,10 @@ def _count_fitting_pods(
     excluded = _Exclusions()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
     single = sorted((name, value) for name, value in {**pod_set.single, **_ONE_POD}.items() if value > 0)
+    leader = request.leader and {**request.leader, **_ONE_POD}
     chosen = bool(pod_set.selector) or pod_set.affinity is not None
     for leaf in tree.leaves:
-        leaf.state = leaf.slices = 0
+        leaf.state = leaf.slices = leaf.leader = leaf.state_beside = leaf.slices_beside = 0
         excluded.total += 1
         if tree.of_nodes:
             node = leaf.nodes[0]
@@ -226,6 +382,9 @@ def _count_fitting_pods(
             if chosen and not pod_set.selects(node.name, node.labels):
                 excluded.reasons["affinity" if pod_set.has_affinity else "nodeSelector"] += 1
                 continue
+        if request.within and leaf.values[: len(request.within)] != request.within:
+            excluded.reasons["topologyDomain"] += 1
+            continue
         used = {} if empty else leaf.used
         if taken and (more := taken.get(tree.assigned(leaf))):
             used = dict(used)
@@ -234,6 +393,11 @@ def _count_fitting_pods(
         leaf.state, scarce = min(free)
         if not leaf.state:
             excluded.reasons[f'resource "{scarce}"'] += 1
+        if leader is not None:
+            left = {name: max(leaf.free.get(name, 0) - used.get(name, 0), 0) for name in leaf.free}
+            leaf.leader = int(all(value <= left.get(name, 0) for name, value in leader.items()))
+            add_amounts(left, leader, -leaf.leader)
+            leaf.state_beside = min(left.get(name, 0) // value for name, value in single)
     for root in tree.by_level[0].values():
         _sum_up(root, 0, request)
     return excluded
@@ -243,17 +407,35 @@ def _sum_up(domain: Domain, level: int, request: _Request) -> None:
     for child in domain.children:
         _sum_up(child, level + 1, request)
     if domain.children:
+        together = request.inner.get(level + 1, 1) if request.inner else 1
         domain.state = sum(child.state for child in domain.children)
+        if together > 1:
+            domain.state = sum(_whole(child.state, together) for child in domain.children)
         domain.slices = sum(child.slices for child in domain.children)
+        if request.leader is not None:
+            beside = [child for child in domain.children if child.leader]
+            domain.leader = int(bool(beside))
+            lost = min(
+                (_whole(child.state, together) - _whole(child.state_beside, together) for child in beside), default=0
+            )
+            domain.state_beside = domain.state - lost if beside else 0
+            lost = min((child.slices - child.slices_beside for child in beside), default=0)
+            domain.slices_beside = domain.slices - lost if beside else 0
     if level == request.slice_level:
         domain.slices = domain.state // request.slice_size
+        domain.slices_beside = domain.state_beside // request.slice_size
+
+
+def _whole(pods: int, together: int) -> int:
+    return pods // together * together
 
 
 def _find_level(
     tree: TopologyTree, request: _Request, level: int, excluded: _Exclusions
 ) -> tuple[int, list[Domain], str]:
     """The level and domains to start with: one domain that holds all, at this level or a wider one."""
-    domains = _sorted(list(tree.by_level[level].values()), request)
+    leaders = int(request.leader is not None)
+    domains = _sorted(list(tree.by_level[level].values()), request, leaders)
     if not domains:
         return 0, [], f"no topology domains at level: {tree.levels[level]}"
     slices = request.count // request.slice_size
@@ -261,16 +443,32 @@ def _find_level(
         fitting = [domain for domain in domains if domain.slices >= slices]
         if fitting:
             return level, [fitting[0]], ""
-    elif domains[0].slices >= slices:
-        return level, [best_fit(domains, slices)], ""
+    elif _room(domains[0], leaders=leaders) >= slices and domains[0].leader >= leaders:
+        return level, [best_fit(domains, slices, leaders=leaders)], ""
     if request.required:
-        return 0, [], _not_fitting(tree, domains[0].slices, request, excluded)
+        return 0, [], _not_fitting(tree, level, domains[0].slices, request, excluded)
     if level > 0 and not request.unconstrained:
         return _find_level(tree, request, level - 1, excluded)
-    chosen, left = spread(domains, slices, unconstrained=request.unconstrained)
+    chosen, left = (
+        _spread_group(domains, request, slices)
+        if leaders
+        else spread(domains, slices, unconstrained=request.unconstrained)
+    )
     if left > 0:
-        return 0, [], _not_fitting(tree, slices - left, request, excluded)
+        return 0, [], _not_fitting(tree, level, slices - left if chosen else 0, request, excluded)
     return level, chosen, ""
+
+
+def _spread_group(domains: list[Domain], request: _Request, slices: int) -> tuple[list[Domain], int]:
+    """As `spread`, with the leader in the first domain."""
+    first = domains[0]
+    if not first.leader:
+        return [], slices
+    if not request.unconstrained and first.slices_beside >= slices:
+        first = best_fit(domains, slices, leaders=1)
+    others = _sorted(domains[1:], request)
+    rest, left = spread(others, slices - first.slices_beside, unconstrained=request.unconstrained)
+    return [first, *rest], left
 
 
 def spread(
@@ -280,49 +478,92 @@ def spread(
     chosen, left, rest = [], needed, list(domains)
     while left > 0 and rest:
         domain = rest[0]
-        if not unconstrained and _fitting_count(domain, by_slices) >= left:
+        if not unconstrained and _room(domain, by_slices) >= left:
             domain = best_fit(rest, left, by_slices=by_slices)
         rest.remove(domain)
-        if room := _fitting_count(domain, by_slices):
+        if room := _room(domain, by_slices):
             chosen.append(domain)
             left -= room
     return chosen, left
 
 
-def _place_in_order(domains: list[Domain], request: _Request, size: int, *, by_slices: bool) -> list[Domain]:
-    """Take domains in order until all pods are placed; sets the pods taken in each domain."""
-    left = request.count // size if by_slices else request.count
-    chosen, _ = spread(domains, left, unconstrained=request.unconstrained, by_slices=by_slices)
-    for domain in chosen:
-        taken = min(_fitting_count(domain, by_slices), left)
+def _place_in_order(
+    domains: list[Domain], request: _Request, pods: int, leaders: int, size: int, *, by_slices: bool
+) -> list[Domain]:
+    """Take domains in order until all pods and leaders are placed; sets the pods taken in each domain."""
+    left = pods // size if by_slices else pods
+    chosen: list[Domain] = []
+    at = 0
+    while leaders and at < len(domains):
+        domain = domains[at]
+        if not request.unconstrained and domain.leader and _room(domain, by_slices, leaders) >= left:
+            domain = best_fit(domains[at:], left, by_slices=by_slices, leaders=leaders)
+        at += 1
+        taken = min(_room(domain, by_slices, leaders), left)
+        domain.state, left, leaders = taken * size, left - taken, leaders - domain.leader
+        chosen.append(domain)
+        if not leaders and not left:
+            return chosen
+    rest, _ = spread(domains[at:], left, unconstrained=request.unconstrained, by_slices=by_slices)
+    for domain in rest:
+        taken = min(_room(domain, by_slices), left)
         left -= taken
+        domain.leader = 0
         domain.slices, domain.state = (taken, taken * size) if by_slices else (domain.slices, taken)
-    return chosen
+    return chosen + rest
 
 
-def _fitting_count(domain: Domain, by_slices: bool) -> int:
+def _room(domain: Domain, by_slices: bool = True, leaders: int = 0) -> int:
+    """How many slices or pods fit in a domain, beside the leader if that is not placed yet."""
+    if leaders:
+        return domain.slices_beside if by_slices else domain.state_beside
     return domain.slices if by_slices else domain.state
 
 
-def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> Domain:
+def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True, leaders: int = 0) -> Domain:
     """The domain with the least sufficient room; the first, which is the roomiest, if none suffices."""
     best = domains[0]
     for domain in domains:
-        if needed <= _fitting_count(domain, by_slices) < _fitting_count(best, by_slices):
+        room = _room(domain, by_slices, leaders)
+        if needed <= room < _room(best, by_slices, leaders):
             best = domain
     return best
 
 
-def _sorted(domains: list[Domain], request: _Request) -> list[Domain]:
+def _sorted(domains: list[Domain], request: _Request, leaders: int = 0) -> list[Domain]:
+    if leaders:
+        sign = 1 if request.unconstrained else -1
+        return sorted(domains, key=lambda one: (-one.leader, sign * one.slices_beside, one.state_beside, one.values))
     if request.unconstrained:
         return sorted(domains, key=lambda domain: (domain.slices, domain.state, domain.values))
     return roomiest(domains)
 
 
-def _not_fitting(tree: TopologyTree, fit: int, request: _Request, excluded: _Exclusions) -> str:
+def _not_fitting(tree: TopologyTree, level: int, fit: int, request: _Request, excluded: _Exclusions) -> str:
     unit = "pod" if request.slice_size == 1 else "slice"
     total = request.count // request.slice_size
     text = f'topology "{tree.name}" allows to fit only {fit} out of {total} {unit}(s)'
-    if not fit:
+    if request.inner:
+        text = f'topology "{tree.name}" doesn\'t allow to fit' + _fitting_layers(tree, level, request)
+    elif not fit:
         text = f'topology "{tree.name}" doesn\'t allow to fit any of {total} {unit}(s)'
     return text + excluded.words()
+
+
+def _fitting_layers(tree: TopologyTree, level: int, request: _Request) -> str:
+    """For each layer of slices, how many fit in the roomiest domain."""
+
+    def slices(domain: Domain, at: int, size: int, below: int) -> int:
+        if at == below:
+            return domain.state // size
+        return sum(slices(child, at + 1, size, below) for child in domain.children)
+
+    best = min(tree.by_level[level].values(), key=lambda domain: (-domain.slices, ",".join(domain.values)))
+    layers = {request.slice_level: request.slice_size}
+    for below, size in request.inner.items():
+        if request.inner.get(below + 1) != size:
+            layers[below] = size
+    return "".join(
+        f"; {slices(best, level, size, below)}/{request.count // size} slice(s) fit on level {tree.levels[below]}"
+        for below, size in layers.items()
+    )

@@ -88,7 +88,8 @@ class VirtualCluster:
         hopeless = {name: set(shapes) for name, shapes in self._hopeless.items()}
         used = [dict(node.used) for node in self.snapshot.nodes]
         running = {name: dict(queue.workloads) for name, queue in self.snapshot.queues.items()}
-        places = [(leaf, dict(leaf.used)) for tree in self.snapshot.trees.values() for leaf in tree.leaves]
+        leaves = {id(leaf.used): leaf for tree in self.snapshot.trees.values() for leaf in tree.leaves}
+        places = [(leaf.used, dict(leaf.used)) for leaf in leaves.values()]  # each once: flavors may share nodes
 
         def restore() -> None:
             self._active, self._parked = (_copy_queues(where) for where in stored)
@@ -102,8 +103,9 @@ class VirtualCluster:
                 queue.workloads = dict(running[name])
                 for workload in queue.workloads.values():
                     workload.evicted = False
-            for leaf, taken in places:
-                leaf.used = dict(taken)
+            for used_now, taken in places:
+                used_now.clear()
+                used_now.update(taken)
 
         return restore
 

@@ -1,0 +1,249 @@
+"""Plays a case of Kueue's own tables with our rules of Kueue, and says where the answer differs.
+
+Objects are read as the practice cluster reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from kueue_rules import (
+    CycleVerdict,
+    Decision,
+    Flavor,
+    Mode,
+    Snapshot,
+    SnapshotPodSet,
+    SnapshotWorkload,
+    TopologyTree,
+    WantedPlaces,
+    admission_cycle,
+    assign_together,
+)
+from practice.controllers.kueue.assignment import decode_domains
+from practice.controllers.kueue.info import has_quota, read_pod_set, read_workload, refusal
+from practice.controllers.kueue.snapshot import gate, is_usable, node_of, read_snapshot, usage_outside_kueue
+from practice.controllers.objects import Object, is_true, labels_of
+from practice.objects.resources import (
+    ADMISSIONCHECKS,
+    CLUSTERQUEUES,
+    COHORTS,
+    CONFIGMAPS,
+    LIMITRANGES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCEFLAVORS,
+    TOPOLOGIES,
+)
+from practice.objects.storage import Storage
+
+Case = dict[str, Any]
+_NAMESPACES = {
+    "default": {}, "test-ns": {}, "lend": {"dep": "lend"}, "sales": {"dep": "sales"},
+    "eng-alpha": {"dep": "eng"}, "eng-beta": {"dep": "eng"}, "eng-gamma": {"dep": "eng"},
+}  # fmt: skip
+_KINDS = {
+    "resourceFlavors": RESOURCEFLAVORS, "cohorts": COHORTS, "clusterQueues": CLUSTERQUEUES, "topologies": TOPOLOGIES,
+    "nodes": NODES, "pods": PODS, "admissionChecks": ADMISSIONCHECKS,
+}  # fmt: skip
+MODES = {Mode.NO_FIT: 0, Mode.NO_CANDIDATES: 1, Mode.PREEMPT: 1, Mode.RECLAIM: 1, Mode.FIT: 2}
+
+
+def difference(case: Case) -> str:
+    """Where our answer differs from the one that the case wants; empty if it does not."""
+    return _RUNNERS.get(case["suite"], _schedule)(case)
+
+
+def _storage(case: Case, parts: Mapping[str, Any], fair: bool = False) -> Storage:
+    storage = Storage()
+    for name, labels in _NAMESPACES.items():
+        storage.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+    for kind, resource in _KINDS.items():
+        for number, obj in enumerate(parts.get(kind) or ()):
+            whole = {"spec": {}, "status": {}} | obj
+            if kind == "clusterQueues":
+                whole["spec"].setdefault("queueingStrategy", "BestEffortFIFO")
+                if "preemption" in whole["spec"]:  # no API server has filled in what the case leaves out
+                    whole["spec"]["preemption"] = {"reclaimWithinCohort": ""} | whole["spec"]["preemption"]
+            storage.create(resource, _named(whole, number), keep_status=True)
+    for number, obj in enumerate(parts.get("objects") or ()):
+        if "limits" in (obj.get("spec") or {}):
+            storage.create(LIMITRANGES, _named(obj, number))
+        elif not obj.get("spec") and not obj["metadata"].get("namespace"):
+            storage.create(NAMESPACES, _named(obj, number))
+    gates = "".join(f"  {name}: {str(value).lower()}\n" for name, value in (_gates(case) or {}).items())
+    text = f"featureGates:\n{gates}" * bool(gates) + "fairSharing: {}\n" * fair
+    settings = {"metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
+                "data": {"controller_manager_config.yaml": text}}  # fmt: skip
+    storage.create(NAMESPACES, {"metadata": {"name": "kueue-system"}})
+    storage.create(CONFIGMAPS, settings)
+    return storage
+
+
+def _gates(case: Case) -> Mapping[str, bool]:
+    return case["case"].get("featureGates") or {}
+
+
+def _named(obj: Object, number: int) -> Object:
+    marks = {"uid": f"u{number:05d}", "creationTimestamp": f"2020-01-01T00:00:{number % 60:02d}Z"}
+    known = {key: value for key, value in obj.get("metadata", {}).items() if value is not None}
+    return {**obj, "metadata": marks | known}
+
+
+def _schedule(case: Case) -> str:
+    """One cycle: who holds quota afterwards, in which flavors and on which nodes, and who is evicted."""
+    test, shared = case["case"], case.get("cfg") or {}
+    parts = {kind: [*(shared.get(kind) or ()), *(test.get(kind) or ())] for kind in (*_KINDS, "objects")}
+    parts["clusterQueues"] += test.get("additionalClusterQueues") or ()
+    queues = [*(case.get("queues") or shared.get("queues") or ()), *(test.get("additionalLocalQueues") or ())]
+    storage = _storage(case, parts, bool(test.get("enableFairSharing")))
+    workloads = [_named({"status": {}} | each, number) for number, each in enumerate(test.get("workloads") or ())]
+    snapshot = read_snapshot(storage, places=bool(parts["topologies"]))
+    heads = _heads(storage, snapshot, workloads, queues)
+    settled = {
+        each["metadata"]["name"] for each in workloads
+        if is_true(each, "Admitted") and not each["status"].get("unhealthyNodes")
+    }  # fmt: skip
+    decisions = admission_cycle(heads, snapshot)
+    got = {
+        "/".join(held.key): _held(held)
+        for queue in snapshot.queues.values()
+        for held in queue.workloads.values()
+        if not ("wantNewAssignments" in test and held.key[1] in settled)
+    }
+    asked = test["wantNewAssignments"] if "wantNewAssignments" in test else test.get("wantAssignments")
+    want = {key: _wanted(admission) for key, admission in (asked or {}).items()}
+    said = [
+        f"{key}: {want.get(key)} wanted, {got.get(key)} here"
+        for key in sorted({*got, *want})
+        if got.get(key) != want.get(key)
+    ]
+    gone, evicted = _evicted(test, workloads), _evicted_here(decisions)
+    if gone is not None and gone != evicted:
+        said.append(f"evicted {sorted(gone)} wanted, {sorted(evicted)} here")
+    return "; ".join(said)
+
+
+def _heads(
+    storage: Storage, snapshot: Snapshot, workloads: Iterable[Object], queues: Iterable[Object]
+) -> list[SnapshotWorkload]:
+    doors = {(each["metadata"].get("namespace", ""), each["metadata"]["name"]): each["spec"]["clusterQueue"]
+             for each in queues}  # fmt: skip
+    closed = {name for name, queue in snapshot.queues.items() if any(
+        flavor not in snapshot.flavors for group in queue.groups for flavor in group.flavors)}  # fmt: skip
+    closed |= {each["metadata"]["name"] for each in storage.list(CLUSTERQUEUES)
+               if (each["spec"].get("stopPolicy") or "None") != "None"}  # fmt: skip
+    layers = gate(storage, "TASMultiLayerTopology", default=False)
+    first: dict[str, SnapshotWorkload] = {}
+    again = []
+    for obj in workloads:
+        if is_true(obj, "Finished") or obj["spec"].get("active") is False:
+            continue
+        if has_quota(obj):
+            held = read_workload(obj, layers=layers)
+            snapshot.add_workload(held)
+            if held.second_pass and not is_true(obj, "Evicted"):
+                again.append(held)
+            continue
+        queue = doors.get((obj["metadata"].get("namespace", ""), obj["spec"].get("queueName") or ""))
+        if queue in snapshot.queues and queue not in closed and queue is not None:
+            namespace = obj["metadata"].get("namespace", "")
+            one = replace(
+                read_workload(obj, queue, layers=layers),
+                namespace_labels=labels_of(storage.get(NAMESPACES, "", namespace)) if namespace else {},
+                refused=refusal(obj, storage.list(LIMITRANGES, namespace)),
+            )
+            if queue not in first or one.order() < first[queue].order():
+                first[queue] = one
+    return [*again, *first.values()]
+
+
+def _held(workload: SnapshotWorkload) -> object:
+    return workload.cluster_queue, sorted(
+        (each.name, each.count, sorted(each.flavors.items()), sorted(each.places)) for each in workload.pod_sets
+    )
+
+
+def _wanted(admission: Object) -> object:
+    return admission["clusterQueue"], sorted(
+        (each["name"], each.get("count"), sorted((each.get("flavors") or {}).items()),
+         sorted(decode_domains(each.get("topologyAssignment") or {})))
+        for each in admission["podSetAssignments"]
+    )  # fmt: skip
+
+
+def _evicted(test: Case, before: Iterable[Object]) -> set[str] | None:
+    if test.get("wantWorkloads") is not None:
+        gone = {each["metadata"]["name"] for each in before if is_true(each, "Evicted") or is_true(each, "Preempted")}
+        after = {each["metadata"]["name"] for each in test["wantWorkloads"]
+                 if is_true(each, "Evicted") or is_true(each, "Preempted")}  # fmt: skip
+        return after - gone
+    if test.get("wantEvents") is not None:
+        return {each["key"]["name"] for each in test["wantEvents"]
+                if each["reason"] in {"Preempted", "EvictedDueToNodeFailures"}}  # fmt: skip
+    return None
+
+
+def _evicted_here(decisions: Iterable[Decision]) -> set[str]:
+    victims = {target.workload.key[1] for each in decisions if each.verdict is CycleVerdict.PREEMPT
+               for target in each.targets if not target.workload.evicted}  # fmt: skip
+    return victims | {each.workload.key[1] for each in decisions if each.verdict is CycleVerdict.EVICT}
+
+
+def _milli(amounts: Mapping[str, Any] | None) -> dict[str, int]:
+    """Amounts of Kueue's own, thousandths of a processor and whole units of others."""
+    found = {
+        name: int(value["value"]) if isinstance(value, dict) else int(value) for name, value in (amounts or {}).items()
+    }
+    return {name: value if name.rpartition("|")[2] == "cpu" else value * 1000 for name, value in found.items()}
+
+
+def _places(case: Case) -> str:
+    """The domains of each pod set."""
+    test = case["case"]
+    storage = _storage(case, test)
+    nodes = [node_of(obj) for obj in storage.list(NODES) if is_usable(obj)]
+    flavor, others = Flavor("flavor", labels=test.get("nodeLabels") or {}), usage_outside_kueue(storage)
+    tree = TopologyTree("default", test["levels"], flavor, nodes, others)
+    shared = test.get("priorFlavorUsage") if tree.of_nodes else None
+    for usage in (*(test.get("priorOwnUsage") or ()), *(shared or ())):
+        tree.use(tuple(usage["values"]), _milli(usage["singlePodRequests"]), usage["count"])
+    for values, amounts in (test.get("aggregatedDomainUsages") or {}).items() if tree.of_nodes else ():
+        tree.use(tuple(values.split(",")), _milli(amounts) | {"pods": 0}, 1)
+    failed = [each["name"] for each in ((test.get("workload") or {}).get("status") or {}).get("unhealthyNodes") or ()]
+    pod_sets = [_placed_pod_set(each, test, storage) for each in test["podSets"]]
+    found, why = assign_together([WantedPlaces(tree, each) for each in pod_sets], failed=failed)
+    said = []
+    for number, (asked, pod_set) in enumerate(zip(test["podSets"], pod_sets, strict=True)):
+        want = sorted(
+            (tuple(each["values"]), each["count"]) for each in (asked["wantAssignment"] or {}).get("domains") or ()
+        )
+        got = sorted(found[number]) if number < len(found) else []
+        if got != want:
+            said.append(f"{pod_set.name}: {want} wanted, {got} here")
+        elif asked["wantReason"] and asked["wantReason"] != why:
+            said.append(f"{pod_set.name}: {asked['wantReason']!r} wanted, {why!r} here")
+    return "; ".join(said)
+
+
+def _placed_pod_set(asked: Case, test: Case, storage: Storage) -> SnapshotPodSet:
+    spec = {"nodeSelector": asked.get("nodeSelector"), "tolerations": asked.get("tolerations")}
+    if asked.get("nodeAffinity"):
+        spec["affinity"] = {"nodeAffinity": asked["nodeAffinity"]}
+    request = (asked.get("topologyRequest") or {}) | {"podSetGroupName": asked.get("podSetGroupName") or ""}
+    obj = {"name": asked.get("podSetName") or "main", "count": asked["count"], "template": {"spec": spec},
+           "topologyRequest": request}  # fmt: skip
+    status = (test.get("workload") or {}).get("status") or {}
+    assigned = {each["name"]: each for each in (status.get("admission") or {}).get("podSetAssignments") or ()}
+    one = read_pod_set(obj, layers=gate(storage, "TASMultiLayerTopology", default=False))
+    held = assigned.get(one.name) or {}
+    return replace(
+        one, single=_milli(asked["requests"]), places=tuple(decode_domains(held.get("topologyAssignment") or {}))
+    )
+
+
+_RUNNERS: dict[str, Callable[[Case], str]] = {"TestFindTopologyAssignments": _places}
