@@ -85,22 +85,22 @@ class AlarmNotifier:
         self._connection: object | None = None
         self._cluster = ""
         self._since = 0.0
-        self._told: Counter[tuple[str, str, str]] = Counter()
+        self._notified: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
         self._unexplained: set[tuple[str, str, float]] = set()
 
-    def not_yet_told(self, app: SessionApp, alarms: list[Alarm]) -> list[Alarm]:
+    def not_yet_notified(self, app: SessionApp, alarms: list[Alarm]) -> list[Alarm]:
         """The alarms that were not shown before the last reconnection to this cluster."""
         if app.connection is not self._connection:
             self._connection, cluster, self._cluster = app.connection, self._cluster, app.session.context
-            self._before = self._told if cluster == self._cluster else Counter()
-            self._told, self._since = Counter(), time.monotonic()
+            self._before = self._notified if cluster == self._cluster else Counter()
+            self._notified, self._since = Counter(), time.monotonic()
         again = time.monotonic() - self._since < FOUND_WITHIN
         new = []
         for alarm in alarms:
             name = alarm.namespace, alarm.job, alarm.kind
-            self._told[name] += 1
-            if not again or self._told[name] > self._before[name]:
+            self._notified[name] += 1
+            if not again or self._notified[name] > self._before[name]:
                 new.append(alarm)
         return new
 
@@ -156,11 +156,11 @@ def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
         return
     alarms = app.session.alarms
     alarms.watch_namespace(app.only_namespace)
-    begun = bell.not_yet_told(app, alarms.take_new())
+    begun = bell.not_yet_notified(app, alarms.take_new())
     new = begun + bell.explained(alarms.latest_alarms)
     _show(app, new)
-    told = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
-    _send(app, told, to_terminal=len(begun))  # which cannot replace what it was sent, as a toast is replaced
+    notes = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
+    _send(app, notes, to_terminal=len(begun))  # which cannot replace what it was sent, as a toast is replaced
 
 
 def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:
@@ -186,24 +186,24 @@ def _show(app: SessionApp, alarms: list[Alarm]) -> None:
     """Show alarms as toasts, on a low terminal as one, or in the status line of a log, of which they take no line."""
     key = _key_of_alarms(app)
     more = f"; {key} lists all alarms" if key else ""
-    told = [
+    notes = [
         (f"{GLYPH} {each.job}: {each.kind.label}", f"{each.text}\n{next_step(each, app.session.watch)}{more}")
         for each in alarms
     ]
     # A stall that has been inspected since is told in place of what was said of it before.
-    app.close_alarms({title for (title, _), each in zip(told, alarms, strict=True) if each.kind is AlarmKind.STALL})
+    app.close_alarms({title for (title, _), each in zip(notes, alarms, strict=True) if each.kind is AlarmKind.STALL})
     in_corner = app.alarms_in_corner()
-    below = next((view for view in app.screen.query(LogView) if view.tells), None)
-    if not told and (not in_corner or below is None):
+    below = next((view for view in app.screen.query(LogView) if view.takes_status), None)
+    if not notes and (not in_corner or below is None):
         return
     if below is None and app.size.height >= LOW:
-        for title, words in told:
+        for title, words in notes:
             app.notify(_toast_text(app, words), title=title, severity="warning", timeout=SHOWN)
         return
     app.close_alarms()
     again = [(each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner]
-    others = len(again + told) - 1 + sum(int(found[1]) for title, _ in again if (found := _MORE.search(title)))
-    title, words = (again + told)[0]
+    others = len(again + notes) - 1 + sum(int(found[1]) for title, _ in again if (found := _MORE.search(title)))
+    title, words = (again + notes)[0]
     title, words = _MORE.sub("", title), words.partition("\n")[0]
     if below is None:  # one box for all: each takes lines of the page
         title += f" and {others} more" if others else ""
@@ -245,6 +245,6 @@ def notification(title: str, words: str, *, both: bool = True) -> str:
     `both`: OSC 777 beside OSC 9, for a terminal of which it is not known that it shows both, and so would tell twice.
     """
     texts = ("".join(each if each.isprintable() else " " for each in text) for text in (title, words))
-    clean, said = (text[:LONGEST] for text in texts)
-    other = f"\x1b]777;notify;{clean.replace(';', ',')};{said.replace(';', ',')}\x07" if both else ""
-    return f"\x07\x1b]9;{clean}: {said}\x07{other}"
+    clean, body = (text[:LONGEST] for text in texts)
+    other = f"\x1b]777;notify;{clean.replace(';', ',')};{body.replace(';', ',')}\x07" if both else ""
+    return f"\x07\x1b]9;{clean}: {body}\x07{other}"

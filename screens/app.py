@@ -141,8 +141,8 @@ class ConsoleApp(SessionApp):
         self.set_keymap({name: keys for name, keys in loaded.config.keys.items() if ("keys", name) not in wrong})
         if problems:
             more = f" And {len(problems) - 1} more: a4 config check." if len(problems) > 1 else ""
-            said = f"{loaded.path}:{problems[0].line}: {problems[0].text}{more}"
-            self.notify(said, title=BAD_SETTINGS, severity="warning", timeout=10)
+            message = f"{loaded.path}:{problems[0].line}: {problems[0].text}{more}"
+            self.notify(message, title=BAD_SETTINGS, severity="warning", timeout=10)
 
     async def _open_session(self) -> Session:
         """Open a session; imports run in threads, so that keys work meanwhile."""
@@ -217,10 +217,10 @@ class ConsoleApp(SessionApp):
 
     def action_settings(self) -> None:
         there = self.loaded.path if self.loaded.text is not None else f"{self.loaded.path} (not there yet)"
-        said = (
+        message = (
             f"{there}. In a shell: a4 config shows what is in force, a4 config check, a4 config schema, a4 config keys."
         )
-        self.notify(said, title="Settings", timeout=15)
+        self.notify(message, title="Settings", timeout=15)
 
     @work(group="actions")
     async def action_own_command(self, number: int) -> None:
@@ -241,8 +241,8 @@ class ConsoleApp(SessionApp):
         from screens.pages.help import HelpScreen, KeyGroup, key_groups
 
         groups = key_groups(self.screen)
-        title, told = self.screen.help_about() if isinstance(self.screen, LiveScreen) else ("", ())
-        self.push_screen(HelpScreen([KeyGroup(title, told), *groups] if told else groups))
+        title, text = self.screen.help_about() if isinstance(self.screen, LiveScreen) else ("", ())
+        self.push_screen(HelpScreen([KeyGroup(title, text), *groups] if text else groups))
 
     @work(group="actions")
     async def action_more(self) -> None:
@@ -297,8 +297,8 @@ async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
         screen.draw_fleet()
         screen.app.refresh_bindings()
         lists = "every namespace" if name == ALL_NAMESPACES else name
-        told = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."
-        screen.notify(told, title="Namespace")
+        message = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."
+        screen.notify(message, title="Namespace")
 
 
 async def run_command(screen: LiveScreen, command: OwnCommand) -> None:

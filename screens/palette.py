@@ -69,8 +69,8 @@ class ActiveBindings(NameProvider):
                 continue  # "Go to" that page is offered
             seen.add(binding.action)
             key = self.app.get_key_display(binding)
-            told = f"{active.tooltip} ({key})" if active.tooltip else key
-            yield active.node, binding.action, binding.description, told
+            help_text = f"{active.tooltip} ({key})" if active.tooltip else key
+            yield active.node, binding.action, binding.description, help_text
         for key, bindings in self.app._bindings.key_to_bindings.items():
             taken = self.screen.active_bindings.get(key)
             for binding in bindings if taken is not None and taken.node is not self.app else ():
@@ -234,8 +234,8 @@ class PaletteTargets(NameProvider):
         if namespace:
             known = self._namespaces()
             if namespace not in known:
-                said = f"Nothing is listed in namespace {namespace}. There are {', '.join(known[:8])}."
-                app.notify(said, severity="warning")
+                message = f"Nothing is listed in namespace {namespace}. There are {', '.join(known[:8])}."
+                app.notify(message, severity="warning")
                 return
             app.only_namespace = namespace
         if page in app.MODES:

@@ -295,13 +295,13 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
     return f"{clock(alarm.since)} {alarm.kind.label}: {alarm.text}{lasted}"
 
 
-def quotation(why: Why, told: str, otherwise: str = "") -> str:
-    """The controller's message to show beside the sentence `told`, with its age if it disagrees.
+def quotation(why: Why, shown: str, otherwise: str = "") -> str:
+    """The controller's message to show beside the sentence `shown`, with its age if it disagrees.
 
     `otherwise`: what is quoted where it has said nothing.
     """
     own = sentence(why.api_text or otherwise)
-    if not own or own in told or why.agrees:
+    if not own or own in shown or why.agrees:
         return ""
     if why.differs:
         when = f"{age(CLOCK.now() - why.reported_at)} ago" if why.reported_at else "earlier"

@@ -63,9 +63,9 @@ async def history(options: HistoryOptions) -> int:
         elif options.run:
             code = show_run(pick(runs, options.run), runs, as_json=options.json)
         else:
-            told = {"kind": "history", "note": kept.note, "items": [as_item(run, CLOCK.now()) for run in runs]}
+            report = {"kind": "history", "note": kept.note, "items": [as_item(run, CLOCK.now()) for run in runs]}
             where = f" in namespace {options.namespace}" if options.namespace else ""
-            code = print_listing(options.json, told, RUNS, runs, f"No runs{where} in the history.")
+            code = print_listing(options.json, report, RUNS, runs, f"No runs{where} in the history.")
         if kept.note and not options.json:
             warn(kept.note)
     return code
@@ -153,8 +153,8 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
     before = last_success(runs, run)
     now = CLOCK.now()
     if as_json:
-        told = compare_values(before, run) if before else ()
-        print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
+        differences = compare_values(before, run) if before else ()
+        print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": differences})
         return 0
     who = f"you ({run.who})" if run.who == login_name() else run.who
     where = f"in {run.namespace} of {run.context}, chart {run.chart}"
@@ -210,8 +210,8 @@ async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOp
         )
     chosen = {run.number for run in wanted}
     gone = await kept.delete_runs(sorted(chosen))
-    told = {"forgotten": sorted(chosen) if gone else []}
-    print_result(options.json, told, f"Forgot {wording.count(gone, 'run')}.")
+    report = {"forgotten": sorted(chosen) if gone else []}
+    print_result(options.json, report, f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1
 
 
@@ -250,9 +250,9 @@ async def ledger(options: LedgerOptions) -> int:
     ledgers = {name: sum_ledgers(each) for name, each in rows.items()}
     title = (options.by or "run").upper()
     if options.json:
-        told = [{title.lower(): name, "runs": len(rows[name]), **ledger_item(each)} for name, each in ledgers.items()]
+        items = [{title.lower(): name, "runs": len(rows[name]), **ledger_item(each)} for name, each in ledgers.items()]
         total = {"runs": len(runs), **ledger_item(sum_ledgers(ledgers.values()))}
-        print_json({"kind": "ledger", "since": since, "items": told, "total": total})
+        print_json({"kind": "ledger", "since": since, "items": items, "total": total})
     elif options.csv:
         _write_csv(title.lower(), [(name, len(rows[name]), cost) for name, cost in ledgers.items()])
     elif not ledgers:
@@ -303,8 +303,8 @@ def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:
     cost, seen = run.ledger(now), decode_seen_time(run.seen)
     if options.json:
         alarms = [asdict(alarm) for alarm in run.alarms]
-        told = {"name": run.name, "number": run.number, "outcome": run.outcome, "why": run.why, "alarms": alarms}
-        print_json({**told, "restarts": seen.restarts, "nodes": seen.nodes, **ledger_item(cost)})
+        report = {"name": run.name, "number": run.number, "outcome": run.outcome, "why": run.why, "alarms": alarms}
+        print_json({**report, "restarts": seen.restarts, "nodes": seen.nodes, **ledger_item(cost)})
     elif options.csv:
         _write_csv("run", [(f"{run.number} {run.name}", 1, cost)])
     else:

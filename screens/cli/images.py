@@ -138,8 +138,8 @@ async def builds(options: BuildsOptions) -> int:
             found: Sequence[Build] = (await google.images.read_build(options.name, project, options.region),)
         else:
             found = await google.images.list_builds(options.most, project, options.region)
-    told = {"kind": "builds", "items": [as_item(each) for each in found]}
-    return print_listing(options.json, told, BUILDS, found, "There are no builds.")
+    report = {"kind": "builds", "items": [as_item(each) for each in found]}
+    return print_listing(options.json, report, BUILDS, found, "There are no builds.")
 
 
 async def build_log(options: BuildLogOptions) -> int:

@@ -129,13 +129,13 @@ def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
 
 async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
     """Print each alarm of a job as it begins, until its log has been read; a failure is reported as its state."""
-    told = 0
+    printed = 0
     while True:
         over = watched.trouble is not None or watched.complete
-        for alarm in watched.watch.alarms[told:]:
+        for alarm in watched.watch.alarms[printed:]:
             if alarm.kind is not AlarmKind.FAILED:
                 warn(f"{name}: {GLYPH} {alarm.kind.label}: {format_alarm(alarm, session.watch)}")
-        told = len(watched.watch.alarms)
+        printed = len(watched.watch.alarms)
         if over:
             if watched.trouble is not None:
                 warn(f"{name} is not watched for alarms: {watched.trouble}")

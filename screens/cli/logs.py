@@ -203,8 +203,8 @@ class AgreedPrinter:
     @staticmethod
     def _format_json(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
         pods, unread = sorted(line.ranks), sorted(line.ranks_unread(gaps))
-        told = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
-        return msgspec.json.encode(told).decode()
+        report = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
+        return msgspec.json.encode(report).decode()
 
 
 AT_ONCE = 10_000
@@ -236,11 +236,11 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
 
 def _print_covered_ranks(runs: PreviousLogs, options: LogsOptions) -> None:
     """Print how many of the job's ranks were covered."""
-    said = f"previous run: {runs.coverage.sentence}"
+    words = f"previous run: {runs.coverage.sentence}"
     if options.json:
-        _print_coverage(said, runs.coverage)
+        _print_coverage(words, runs.coverage)
     elif options.all:
-        warn(said)
+        warn(words)
     reasons: dict[str, list[int]] = {}
     for rank, why in runs.without:
         reasons.setdefault(why, []).append(rank)

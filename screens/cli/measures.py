@@ -92,8 +92,8 @@ async def training(options: TrainingOptions) -> int:
         line = JobLine(jobset, session.fleet, progress) if jobset is not None else None
         health = with_diagnoses(session, line).health if line is not None else None
         if options.json:
-            told = [training_json(each, job.accelerator, now=now) for each in job.tracks]
-            print_json({"name": options.job, "health": health_json(health) if health else None, "training": told})
+            runs = [training_json(each, job.accelerator, now=now) for each in job.tracks]
+            print_json({"name": options.job, "health": health_json(health) if health else None, "training": runs})
         elif options.csv:
             sys.stdout.write(format_training_csv(job.tracks))
         elif options.svg:
@@ -138,8 +138,8 @@ def _unread(job: JobMeasures) -> int:
 
 def _unreadable(job: JobMeasures, what: str) -> None:
     if what in job.unreadable:
-        rank, told = job.unreadable[what]
-        warn(f"pod {rank}: {told.summary}: {told.text}")
+        rank, problem = job.unreadable[what]
+        warn(f"pod {rank}: {problem.summary}: {problem.text}")
 
 
 # tests
@@ -187,15 +187,15 @@ async def _print_tests(
 def _test_json(
     each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> dict[str, object]:
-    told, own = judge_test(each.test, line, each.accelerator), usual_bandwidth(comparable_tests(kept, each))
+    verdict, own = judge_test(each.test, line, each.accelerator), usual_bandwidth(comparable_tests(kept, each))
     found: dict[str, object] = nccl_test_json(each.test) | {
         "attempt": each.attempt,
         "rank": each.rank,
         "pod_index": each.rank,
         "at": each.at,
         "nodes": each.nodes,
-        "verdict": told.passing,
-        "why": told.why,
+        "verdict": verdict.passing,
+        "why": verdict.why,
         "usual": {str(size): middle for size, (_, middle, _) in own.sizes.items()} if own else None,
     }
     if other is not None:
@@ -258,9 +258,9 @@ def _format_size_range(test: NcclTest) -> str:
 
 
 def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
-    told = judge_test(test, line, accelerator)
+    verdict = judge_test(test, line, accelerator)
     average = f"average {test.avg_busbw:,.1f} GB/s: " if test.avg_busbw is not None else ""
-    return f"{average}{told.passing}{f', {told.why}' if told.why else ''}"
+    return f"{average}{verdict.passing}{f', {verdict.why}' if verdict.why else ''}"
 
 
 def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:

@@ -38,7 +38,7 @@ _AGES = re.compile(r"[\d.,]+ (?:s|min|h|d)\b")
 
 class PlainLine(NamedTuple):
     text: str
-    tells: object
+    compared: object
     """What of it makes a new line when it changes; ages and figures of each step do not."""
 
 
@@ -60,15 +60,15 @@ def _job(line: JobLine, namespace: str) -> PlainLine:
     jobset, start = line.jobset, line.start
     words, own = reasons(line)
     state = "" if words.startswith(line.health.state) else f"{line.health.state}: "
-    told = [words or spoken(last_cell(line)), spoken(progress_cell(line)) if start is None else "", own]
+    parts = [words or spoken(last_cell(line)), spoken(progress_cell(line)) if start is None else "", own]
     if start is not None and line.health.state == "pending":
-        told.append(f"starts {start_words(start, line.fleet.at)}")
+        parts.append(f"starts {start_words(start, line.fleet.at)}")
     about = ", ".join(filter(None, (line.owner, wording.count(jobset.gpus, "GPU"))))
     where = f" in {jobset.namespace}" if jobset.namespace != namespace else ""
     job_progress = line.job_progress
     tenths = 10 * (job_progress.step or 0) // job_progress.total if job_progress and job_progress.total else 0
     passing = job_progress.passing if job_progress else None
-    text = f"{jobset.name}{where} ({about}): {state}{'. '.join(filter(None, told))}"
+    text = f"{jobset.name}{where} ({about}): {state}{'. '.join(filter(None, parts))}"
     return PlainLine(text, (line.health.state, _without_age(words), line.why.ahead, tenths, passing))
 
 
@@ -112,7 +112,7 @@ def _print_changes(lines: _Lines, before: _Lines) -> None:
     """Print what is new, other, or gone; a node that is new and ready is only in the count of its pool."""
     nothing = PlainLine("", "")
     new = [(kind, line.text) for (kind, name), line in lines.items()
-           if line.tells != before.get((kind, name), nothing).tells]  # fmt: skip
+           if line.compared != before.get((kind, name), nothing).compared]  # fmt: skip
     gone = [(kind, line.text) for (kind, name), line in before.items() if (kind, name) not in lines and kind != "alarm"]
     new += [(kind, f"{text.partition(':')[0]}: gone") for kind, text in gone]
     clock = time.strftime("%H:%M:%S")
@@ -127,7 +127,7 @@ def _print_changes(lines: _Lines, before: _Lines) -> None:
 async def follow(options: Options) -> int:
     """Print the picture, then each change of it, until Ctrl-C."""
     warn_of_settings()
-    only, told = options.namespace, _Lines()
+    only, printed = options.namespace, _Lines()
     async with open_session(options, KINDS) as session:
         if only and not any(namespace == only for namespace, _ in session.fleet.jobsets):
             await session.watch.require_namespace(only)
@@ -139,8 +139,8 @@ async def follow(options: Options) -> int:
         try:
             while not progress_reader.done():
                 lines = dict(_lines(session, session.fleet, only))
-                _print_changes(lines, told)
-                told = lines
+                _print_changes(lines, printed)
+                printed = lines
                 await asyncio.sleep(EVERY)
             progress_reader.result()
         finally:

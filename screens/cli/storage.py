@@ -38,9 +38,9 @@ async def buckets(options: BucketsOptions) -> int:
         region = await google.storage.cluster_region()
         found = await google.storage.list_buckets(project_of(options.projects))
     items = [{**asdict(each), "match": each.format_match(region)} for each in found]
-    told = {"kind": "buckets", "region": region, "items": items}
+    report = {"kind": "buckets", "region": region, "items": items}
     places = [of_bucket(each, region) for each in found]
-    return print_listing(options.json, told, PLACES, places, "The project has no buckets.")
+    return print_listing(options.json, report, PLACES, places, "The project has no buckets.")
 
 
 async def list_place(options: LsOptions) -> int:
@@ -56,8 +56,8 @@ async def list_place(options: LsOptions) -> int:
         found = await google.storage.list_folder(place)
     if options.json:
         items = [{**asdict(each), "folder": each.is_folder, "iteration": each.iteration} for each in found.objects]
-        told = {"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more}
-        print_json({**told, "items": items})
+        report = {"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more}
+        print_json({**report, "items": items})
         return 0
     rows = []
     for each in found.objects:
@@ -111,8 +111,8 @@ async def instances(options: InstanceOptions) -> int:
             places = [of_filestore(each, region) for each in filestore]
     if options.name:
         return _print_values(found, options)
-    told = {"kind": options.command, "items": [{**asdict(each), "values": each.launch_values()} for each in found]}
-    return print_listing(options.json, told, PLACES, places, "There are none.")
+    report = {"kind": options.command, "items": [{**asdict(each), "values": each.launch_values()} for each in found]}
+    return print_listing(options.json, report, PLACES, places, "There are none.")
 
 
 def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:
@@ -144,28 +144,28 @@ async def checkpoints(options: CheckpointsOptions) -> int:
                 await survey_bucket(google.storage, parse_gcs_address(options.place), now), options, now
             )
     async with open_session(options, (*KINDS, "nodes")) as session:
-        place = parse_remote_path(options.place) or await _told_by_log(session, options.place)
+        place = parse_remote_path(options.place) or await _place_by_log(session, options.place)
         folder = place.path
         if place.path.startswith("gs:"):
             found = await survey_bucket(session.google.storage, parse_gcs_address(place.path), now)
         else:
             _, copies = await copies_of(session, place, options.container)
-            files, is_told = copies.command_files(), parse_remote_path(options.place) is None
+            files, by_log = copies.command_files(), parse_remote_path(options.place) is None
             try:
-                folder = await find_saved_folder(files, place.path) if is_told else place.path
+                folder = await find_saved_folder(files, place.path) if by_log else place.path
                 found = await survey_container(files, folder, now)
             except NotFound as error:
-                if not is_told:
+                if not by_log:
                     raise
                 hint = f"Name the folder: a4 checkpoints {place.job}:0:/PATH, or gs://BUCKET/FOLDER."
-                told = f"The log of {place.job} says that it saves to {place.path}, and pod 0 has no such folder."
-                raise NotFound(told, hint) from error
+                message = f"The log of {place.job} says that it saves to {place.path}, and pod 0 has no such folder."
+                raise NotFound(message, hint) from error
         key = session.namespace, place.job
         session.checkpoints.known[key] = SavedState(now, folder, found)
         return _print_survey(found, options, now, await session.launch.find_lost_work(*key))
 
 
-async def _told_by_log(session: Session, job: str) -> RemotePath:
+async def _place_by_log(session: Session, job: str) -> RemotePath:
     """The checkpoint folder named in the log of the job's first pod."""
     if "/" in job:
         raise BadInput(

@@ -159,7 +159,7 @@ def _texts(wanted: tuple[WaitCondition, ...]) -> str:
 async def _wait_until(
     session: Session, options: WaitOptions, wanted: tuple[WaitCondition, ...], watched: JobMonitor, replay: _Replay
 ) -> tuple[int, str]:
-    key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
+    key, printed, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
     while True:
         if watched.trouble is not None:
             raise watched.trouble
@@ -186,7 +186,7 @@ async def _wait_until(
             return over
         if last is None and time.monotonic() > gone_at:
             find_job(session.fleet, session.namespace, options.job)
-        told = told if replaying else _progress(options, watched.measures, told)
+        printed = printed if replaying else _progress(options, watched.measures, printed)
         await asyncio.sleep(LOOK_EVERY)
 
 
@@ -294,16 +294,16 @@ def _over(
     return None
 
 
-def _progress(options: WaitOptions, measures: JobMeasures | None, told: str) -> str:
+def _progress(options: WaitOptions, measures: JobMeasures | None, printed: str) -> str:
     """Print one line on standard error when there is something new; returns that line."""
     step, loss, busbw = (figure(what, measures) for what in ("step", "loss", "busbw"))
     words = [f"step {step:g}"] if step is not None else []
     words += [f"loss {loss:.4g}"] if loss is not None else []
     words += [f"busbw {busbw:.4g} GB/s"] if busbw is not None else []
-    said = ", ".join(words)
-    if said != told and said and not options.quiet:
-        warn(f"{options.job}: {said}")
-    return said
+    message = ", ".join(words)
+    if message != printed and message and not options.quiet:
+        warn(f"{options.job}: {message}")
+    return message
 
 
 def _outcome_json(
@@ -334,8 +334,8 @@ async def alarms(options: AlarmsOptions) -> int:
         found = await _active_alarms(session, namespace)
         if options.json:
             coverage = watching.coverage
-            told = [alarm_json(session, each) for each in found]
-            print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
+            items = [alarm_json(session, each) for each in found]
+            print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": items})
         else:
             show_alarms(found, options.listen, watching.coverage, namespace)
     return ALARM if found else 0
@@ -380,8 +380,8 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
             else:
                 when = time.strftime("%H:%M:%S", time.localtime(alarm.since))
                 print_line(f"{when} {alarm_line(alarm, session.watch)}")
-        if not options.json and (said := watching.coverage.words) != words:
-            words = said
+        if not options.json and (covered := watching.coverage.words) != words:
+            words = covered
             warn(words)
         await asyncio.sleep(LOOK_EVERY)
 

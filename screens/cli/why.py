@@ -148,7 +148,7 @@ def _code(reason: Why | None, health: Health | None) -> int:
 
 def _advice(line: JobLine | None) -> tuple[str, ...]:
     """What to do about its slow or late rank, if one is known."""
-    known = line.told_slow_rank if line is not None else None
+    known = line.reported_slow_rank if line is not None else None
     return known.advice if known is not None else ()
 
 

@@ -83,9 +83,9 @@ POOL_GLYPHS = {"ok": OK, "busy": UNDER_WAY, "bad": BAD}
 
 
 def _pool_state(facts: PoolStatus) -> Cell:
-    said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
+    words = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
     style = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
-    return [POOL_GLYPHS[facts.state], Span(f" {sentence(said)}", style)]
+    return [POOL_GLYPHS[facts.state], Span(f" {sentence(words)}", style)]
 
 
 NODE_POOLS: tuple[Column[PoolStatus], ...] = (

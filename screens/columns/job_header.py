@@ -72,7 +72,7 @@ SHOWN_IN = {
 """The tab of the job's page that shows what an alarm is about."""
 
 
-def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
+def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     """The explanation as spans; `ended`: how it ended, for a job that is gone."""
     if line is None:
         return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
@@ -81,8 +81,8 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
         return [Span(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
     runs: list[Span] = []
     # Why it failed is said below, and for how long its pods are kept.
-    told_here = [alarm for alarm in line.alarms if alarm.kind not in {AlarmKind.FAILED, AlarmKind.KEPT}]
-    for alarm in told_here[-2:]:
+    alarms = [alarm for alarm in line.alarms if alarm.kind not in {AlarmKind.FAILED, AlarmKind.KEPT}]
+    for alarm in alarms[-2:]:
         look = SHOWN_IN[alarm.kind]
         text = alarm.next_step(
             line.owner, may_stop=line.may_stop, look=look, stop="Stop", act="X", has_checkpoint=line.has_checkpoint

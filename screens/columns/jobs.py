@@ -96,10 +96,10 @@ class JobLine:
     @property
     def waits_for_slow_rank(self) -> bool:
         """Whether its ranks wait for one of them in each step, as was measured."""
-        return self.told_slow_rank is not None and self.told_slow_rank.kind is DiagnosisKind.SLOW
+        return self.reported_slow_rank is not None and self.reported_slow_rank.kind is DiagnosisKind.SLOW
 
     @property
-    def told_slow_rank(self) -> Diagnosis | None:
+    def reported_slow_rank(self) -> Diagnosis | None:
         """The slow or late rank that its health tells of; None where there is none, or something graver is told."""
         return self.slow_rank if self.health.verdict and self.health.state not in NO_STEPS else None
 
@@ -171,8 +171,8 @@ def place_words(line: JobLine) -> str:
 
 def reasons(line: JobLine) -> tuple[str, str]:
     """The explanation, and the controller's message if it adds something or disagrees."""
-    told = wording.sentence(line.health.words)
-    return told, wording.quotation(line.why, told, line.jobset.failure)
+    sentence = wording.sentence(line.health.words)
+    return sentence, wording.quotation(line.why, sentence, line.jobset.failure)
 
 
 _PLACES = re.compile(r" \((?:pod|GPU)[^)]*\)")  # of ranks, for which a column has no room
@@ -181,7 +181,7 @@ _PLACES = re.compile(r" \((?:pod|GPU)[^)]*\)")  # of ranks, for which a column h
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
-    slow = line.told_slow_rank
+    slow = line.reported_slow_rank
     found = slow.short if slow is not None else _PLACES.sub("", health.verdict)
     words = wording.sentence(found or health.words)
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
@@ -202,8 +202,8 @@ def last_cell(line: JobLine) -> Cell:
         return Span(words, "bad" if state is JobState.FAILED else "waits")
     if health.level in {HealthLevel.BAD, HealthLevel.LATE}:
         return sick
-    if told := wording.sentence(health.words or line.why.sentence):
-        return Span(told, line.style)
+    if sentence := wording.sentence(health.words or line.why.sentence):
+        return Span(sentence, line.style)
     figures = progress_words(line.job_progress) if line.job_progress else []
     return figures if any(each.text for each in figures) else Span(place_words(line), "dim")
 

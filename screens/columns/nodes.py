@@ -77,10 +77,10 @@ def _google(pool: Pool) -> list[Span]:
     facts = pool.facts
     glyph = {"ok": IDLE, "busy": UNDER_WAY, "bad": BAD}[facts.state]
     style = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
-    said = [sentence(text).rstrip(".") for text in facts.sentences]
-    if not pool.nodes and not said:
-        said = [_empty(pool)]
-    return [glyph, Span(f" {'; '.join(said)}  ", style)] if said else []
+    sentences = [sentence(text).rstrip(".") for text in facts.sentences]
+    if not pool.nodes and not sentences:
+        sentences = [_empty(pool)]
+    return [glyph, Span(f" {'; '.join(sentences)}  ", style)] if sentences else []
 
 
 def _empty(pool: GooglePool) -> str:

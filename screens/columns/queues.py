@@ -140,9 +140,9 @@ def _reason(line: WorkloadLine) -> Cell:
             glyph, word = health_runs(line.health)
             return [glyph, Span(f"{word.text} {_nodes_text(line.workload)}".rstrip(), word.style)]
         return [Span("● ", "ok"), Span(f"running {_nodes_text(line.workload)}".rstrip(), "dim")]
-    told = wording.sentence(line.why.sentence)
+    sentence = wording.sentence(line.why.sentence)
     glyph = wording.job_glyph(state)
-    return [Span(f"{glyph.text} ", glyph.style), Span(told or str(state))]
+    return [Span(f"{glyph.text} ", glyph.style), Span(sentence or str(state))]
 
 
 def _nodes_text(workload: Workload) -> str:
@@ -194,8 +194,8 @@ def queue_lines(
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         locals_ = (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name)
         waiting = (each for each in queue_order(fleet, queue.name).pending if each.key in known)
-        told = tuple(WaitingStart(each, known[each.key], fleet.at) for each in waiting)
-        yield queue_line(queue, fleet, tuple(sorted(locals_, key=lambda each: each.key)), told)
+        expected = tuple(WaitingStart(each, known[each.key], fleet.at) for each in waiting)
+        yield queue_line(queue, fleet, tuple(sorted(locals_, key=lambda each: each.key)), expected)
 
 
 def queue_line(

@@ -322,11 +322,11 @@ def _change(screen: DraftScreen, draft: LaunchDraft, change: Alternative) -> Non
 async def _refused(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
     """Show the server's refusal at its field and as a toast, and offer to remove what was half made."""
     faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
-    draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
+    draft.server_problems = {fault.path: fault.message for fault in reversed(faults)}
     screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
     screen.judge()
-    if draft.server_says:
-        screen.form.go(next(iter(draft.server_says)))
+    if draft.server_problems:
+        screen.form.go(next(iter(draft.server_problems)))
     if isinstance(error, ReleaseFailed) and error.half_made:
         await _offer_removal(screen, *error.half_made)
 
@@ -396,8 +396,8 @@ def begin_from(screen: DraftScreen, wish: LaunchRequest) -> bool:
     screen.form.put_texts(draft.texts_for(values, name))
     unknown_keys = draft.unknown_keys(wish.values)
     lost = f" Not values of this chart, skipped: {', '.join(unknown_keys)}." if unknown_keys else ""
-    said = wish.said or f"{draft.recipe.title} with the values of before."
-    screen.app.notify(said + lost, markup=False, severity="warning" if lost else "information")
+    message = wish.message or f"{draft.recipe.title} with the values of before."
+    screen.app.notify(message + lost, markup=False, severity="warning" if lost else "information")
     return True
 
 
@@ -406,7 +406,13 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
     now = CLOCK.now()
     against = run if other is None or other.recipe != run.recipe else other
     wish = LaunchRequest(
-        run.recipe, run.values, run.name, against.values, spoken(against, now), said=_values_words(run), at_once=at_once
+        run.recipe,
+        run.values,
+        run.name,
+        against.values,
+        spoken(against, now),
+        message=_values_words(run),
+        at_once=at_once,
     )
     screen.app.open_launch(wish)
 
@@ -432,15 +438,17 @@ async def launch_like_job(
             releases, runs = screen.session.launch.releases, screen.session.launch.runs
             await runs.has_open_runs()
             if (run := runs.find_launch(jobset)) is not None:
-                said, plan = _values_words(run), LaunchPlan(run.recipe, run.name, run.namespace, run.values)
+                message, plan = _values_words(run), LaunchPlan(run.recipe, run.name, run.namespace, run.values)
             elif jobset.release:
-                said = f"Values of the release of {jobset.name}, which others may have written: look through them, for "
-                said += "the run history of this account does not know its launch."
+                message = (
+                    f"Values of the release of {jobset.name}, which others may have written: look through them, for "
+                )
+                message += "the run history of this account does not know its launch."
                 plan = await releases.plan_of_release(jobset.namespace, jobset.release)
             else:
                 plan = releases.plan_of_job(jobset)
-                said = f"Recipe, GPUs, queue, priority, restarts and time kept of {jobset.name}; "
-                said += "the other values are the recipe's, for no Helm release holds those of the job."
+                message = f"Recipe, GPUs, queue, priority, restarts and time kept of {jobset.name}; "
+                message += "the other values are the recipe's, for no Helm release holds those of the job."
         except (BadInput, NotFound, NotAllowed) as error:
             screen.notify(str(error), title=f"Not the values of {jobset.name}", severity="warning", markup=False)
             await screen.app.action_switch_mode("launch")
@@ -450,15 +458,15 @@ async def launch_like_job(
         if resume:
             screen.notify("Looking for its last complete checkpoint…", title=jobset.name, markup=False)
             begin, words = await begin_with_saved(screen.session, jobset.key, plan)
-            values, said = overlay_values(values, begin), f"{said} {words}"
+            values, message = overlay_values(values, begin), f"{message} {words}"
         if avoid:
             values = avoid_nodes(values, avoid)
-            said += f" Not on {', '.join(avoid)}. {jobset.name} runs on until it is stopped."
+            message += f" Not on {', '.join(avoid)}. {jobset.name} runs on until it is stopped."
         if not screen.is_current:
             words = f"The launch form of {jobset.name} did not open: another page is in front by now."
             screen.notify(words, severity="warning", markup=False)
             return
-        wish = LaunchRequest(plan.recipe, values, plan.name, plan.values, name, said=said)
+        wish = LaunchRequest(plan.recipe, values, plan.name, plan.values, name, message=message)
         screen.app.open_launch(wish)
 
 

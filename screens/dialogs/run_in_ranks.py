@@ -177,8 +177,8 @@ class QuickNccl(WorkDialog):
             average = test.avg_busbw if test else None
             bad = test is None or test.ok is False
             words = "Done" if average is None else f"Done: average {average:,.1f} GB/s"
-            told = f"{words}; values are wrong." if bad and test else f"{words}."
-            self.say("bad" if bad else "ok", f"{told} {self._complaint}".rstrip())
+            message = f"{words}; values are wrong." if bad and test else f"{words}."
+            self.say("bad" if bad else "ok", f"{message} {self._complaint}".rstrip())
         self.busy = False
 
     def _show_result(self, test: MeasuredTest) -> None:

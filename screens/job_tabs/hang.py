@@ -271,8 +271,8 @@ class HangTab(JobTab):
             except ConsoleError as error:
                 found = error
             if not self.is_attached:
-                told = str(found) if isinstance(found, ConsoleError) else " ".join(found.words)
-                app.notify(wording.short_nodes(told), title=f"Slow ranks of {key[1]}")
+                message = str(found) if isinstance(found, ConsoleError) else " ".join(found.words)
+                app.notify(wording.short_nodes(message), title=f"Slow ranks of {key[1]}")
             return found
 
         found = await asyncio.shield(app.run_worker(measure(), group="slow ranks").wait())
@@ -327,9 +327,9 @@ class HangTab(JobTab):
         self._show_report(report)
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)
-        told = await inspector.add_torch_analysis(*self.key, report)
+        analysed = await inspector.add_torch_analysis(*self.key, report)
         if self.report is report:
-            self.report = told
+            self.report = analysed
             self._show_group()
 
     def _show_report(self, report: HangReport) -> None:
@@ -354,8 +354,8 @@ class HangTab(JobTab):
         sign = wording.BAD if report.alarming else next(map(group_sign, report.groups), wording.IDLE)
         self.verdict.runs = (sign, Span(f" {report.short}", "bad" if report.alarming else "strong"))
         self._show_advice(report.advice)
-        told = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
-        self.more.runs = tuple(Span(wording.short_nodes(run.text), run.style) for run in told)
+        spans = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
+        self.more.runs = tuple(Span(wording.short_nodes(run.text), run.style) for run in spans)
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
         rows: dict[RowKey, HangGroup] = {_key_of(group): group for group in report.groups}
         self.table.show_rows(rows)
@@ -422,8 +422,8 @@ class HangTab(JobTab):
         if what is None:
             return
         with self.live.report_errors(f"Rank {process.rank} shows no {what}"):
-            said = await self.live.session.inspector.read_process_fact(*self.key, process, what)
-            self.text.show(f"{RULE}● {what} of {who}\n{said}")
+            text = await self.live.session.inspector.read_process_fact(*self.key, process, what)
+            self.text.show(f"{RULE}● {what} of {who}\n{text}")
 
     @work(group="hang-install", exclusive=True)
     async def action_install(self) -> None:

@@ -97,11 +97,11 @@ def late_mark(late: LateRank) -> Span:
 def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) -> Lines:
     """For how long the others wait for each rank of a pod and for the worst one, and what the marks mean."""
     here = [each for each in report.slow if each.pod_index in {pod, None}]
-    said = [Span(f"pod {pod}: none of its ranks is late for more than {format_share(report.bound)} of each step.")]
+    spans = [Span(f"pod {pod}: none of its ranks is late for more than {format_share(report.bound)} of each step.")]
     if here:
         worst = max(here, key=lambda late: late.share)
         more = f" {len(here)} ranks are slow here." if here[1:] else ""
-        said = [late_mark(worst), Span(f" {wording.short_nodes(describe_slow_rank(worst))}{more}")]
+        spans = [late_mark(worst), Span(f" {wording.short_nodes(describe_slow_rank(worst))}{more}")]
     marks = {each.gpu: late_mark(each) for each in sorted(here, key=lambda late: late.share) if each.pod_index == pod}
     each_gpu = [Span(f"GPUs 0 to {gpus - 1} of pod {pod}:", "dim")] if marks and gpus > 1 else []
     for gpu in range(gpus if each_gpu else 0):
@@ -112,7 +112,7 @@ def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) 
         "for a rank of the pod, ", "dim"), wording.CARE, Span(" for a share that is not known ", "dim"),
         Span(f"(NCCL asked {wording.age(now - report.at)} ago)", "dim"),
     ]  # fmt: skip
-    return [*folded_runs(said, width), *([each_gpu] if each_gpu else []), *folded_runs(legend, width)]
+    return [*folded_runs(spans, width), *([each_gpu] if each_gpu else []), *folded_runs(legend, width)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +216,13 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
     What is cut is the end of the head and the older of the lines; the head's first line and the newest line never are.
     """
     room = max(2, room)
-    said, printed = card.text_lines(), len(card.lines)
-    head = [line for part in said[: len(said) - printed] for line in wrap(printable(part), max(1, width))]
+    text, printed = card.text_lines(), len(card.lines)
+    head = [line for part in text[: len(text) - printed] for line in wrap(printable(part), max(1, width))]
     high = max(1, room - min(TAIL, printed, room - 1))
     if len(head) > high:
         head = [*head[: high - 1], f"{head[high - 1]} …"]
     newest = max(0, room - len(head))
-    return head + [_format_log_line(line) for line in said[len(said) - printed :][-newest:] if newest]
+    return head + [_format_log_line(line) for line in text[len(text) - printed :][-newest:] if newest]
 
 
 def _format_log_line(line: str) -> str:
@@ -293,7 +293,7 @@ class RanksTab(JobTab):
     latest = getters.query_one(EventTable)
     _pulse: RankProgress | None = None
     _listening = False
-    _told = (0, 0)
+    _described = (0, 0)
 
     def compose(self) -> ComposeResult:
         yield FailureCardView()
@@ -323,8 +323,8 @@ class RanksTab(JobTab):
             self._listening = True
             self._listen()
         about = (line.jobset.restarts, len(rank_failures(line.jobset, line.fleet)))
-        if any(about) and about != self._told:  # more has ended badly
-            self._told = about
+        if any(about) and about != self._described:  # more has ended badly
+            self._described = about
             self._read_card()
         self.latest.show_rows(events_of(line), fleet.links.get("events"))
         self._tell_waits(line)

@@ -124,8 +124,8 @@ class AlarmsScreen(LiveScreen):
             return ""
         owner = self.app.whose(jobset.owner) if jobset is not None else ""
         may_stop = not self.app.settings.read_only
-        said = alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page")
-        return f"{said or 'It is of no job'}. "
+        sentence = alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page")
+        return f"{sentence or 'It is of no job'}. "
 
     def _what_is_left(self, alarm: Alarm) -> str:
         """What there still is of an alarm's job that is gone: its run, and what an inspection found."""

@@ -27,7 +27,7 @@ def milliseconds(row: Row) -> str:
     return f"{1000 * step.seconds:,.0f}" if step and step.state is not StepState.SKIPPED else ""
 
 
-def said(row: Row) -> Span:
+def result_span(row: Row) -> Span:
     step = row[1]
     return Span(step.found, STYLES.get(step.state, "")) if step else Span("…", "dim")
 
@@ -39,7 +39,7 @@ class StepTable(ResourceTable[Row]):
         Column("", lambda row: GLYPHS[row[1].state] if row[1] else UNDER_WAY, width=1),
         Column("STEP", lambda row: STEPS[row[0]], least=16),
         Column("MS", milliseconds, right=True, least=6),
-        Column("FOUND", said, fill=True, least=20),
+        Column("FOUND", result_span, fill=True, least=20),
     )
 
     def row_text(self, row: Row) -> str:

@@ -74,7 +74,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     images = getters.query_one(ImageTable)
     summary = getters.query_one("#summary", SummaryLine)
     held = getters.query_one("#held", SummaryLine)
-    told = getters.query_one(SentenceLine)
+    explanation = getters.query_one(SentenceLine)
 
     def body(self) -> ComposeResult:
         yield SummaryLine(id="summary")
@@ -159,9 +159,9 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     def _show_details(self) -> None:
         build = self.builds.row
         if self.focused is self.images and self.images.row is not None:
-            self.told.runs = (Span(self.images.row.references[0], "dim"),)
+            self.explanation.runs = (Span(self.images.row.references[0], "dim"),)
         elif build is not None:
-            self.told.runs = tuple(_sentence(build))
+            self.explanation.runs = tuple(_sentence(build))
         self.refresh_bindings()
 
     def on_descendant_focus(self) -> None:

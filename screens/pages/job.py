@@ -17,7 +17,7 @@ from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import Rank, first_failure
 from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
-from screens.columns.job_header import first_tab, head, told
+from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job
@@ -63,7 +63,7 @@ class JobScreen(LiveScreen):
     ]  # fmt: skip
 
     header = getters.query_one("#head", SentenceLine)
-    reason = getters.query_one("#told", SentenceLine)
+    reason = getters.query_one("#explanation", SentenceLine)
     saved = getters.query_one("#saved", SentenceLine)
     strip = getters.query_one(TabStrip)
     switcher = getters.query_one(ContentSwitcher)
@@ -82,7 +82,7 @@ class JobScreen(LiveScreen):
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="head", classes="of-snapshot")
-        yield SentenceLine(id="told", classes="of-snapshot")
+        yield SentenceLine(id="explanation", classes="of-snapshot")
         yield SentenceLine(id="saved", classes="of-snapshot")
         yield TabStrip()
         jobset = self.app.fleet.jobsets.get(self.key)
@@ -154,7 +154,7 @@ class JobScreen(LiveScreen):
 
     def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
-        self.reason.runs = tuple(told(self._line, gone=gone, ended=self._ended))
+        self.reason.runs = tuple(explanation(self._line, gone=gone, ended=self._ended))
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets

@@ -145,10 +145,10 @@ class JobsScreen(ReasonScreen):
         cause = (
             f"{wording.short_nodes(wording.sentence(line.health.verdict))}; " if line.health.verdict else ""
         )  # before how long it has been quiet
-        told = Span(f"  {cause}{sentence or place_words(line)}")
+        span = Span(f"  {cause}{sentence or place_words(line)}")
         waits = line.jobset.state is JobState.PENDING  # its start is what one looks for, so no sentence pushes it out
         self.show_reason(
-            glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, told) if waits else (told, *progress)),
+            glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, span) if waits else (span, *progress)),
             Span(f"  {own}" if own else "", "dim"),
         )  # fmt: skip
 

@@ -254,7 +254,7 @@ class LaunchScreen(DraftScreen):
         """Validate after the key press is handled; the views follow when typing pauses."""
         event.stop()
         if self.draft is not None:
-            self.draft.server_says = {}
+            self.draft.server_problems = {}
             self.pane.forget_yaml()
         if not self._judging:
             self._judging = True
@@ -321,7 +321,7 @@ class LaunchScreen(DraftScreen):
         closed = closed_queue_forecast(self.app.fleet, ask) if ask is not None and ask.queue else None
         if closed is not None and closed.verdict is LaunchVerdict.NEVER:
             found["queue"] = closed.sentence
-        self.form.show_problems({**self.draft.server_says, **found})
+        self.form.show_problems({**self.draft.server_problems, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.tell_fit(self.app.fleet, ask, start)
         if self._demand(["gpus"]) != self._asked:

@@ -75,8 +75,8 @@ def _health_scan_text(node: Node, now: float) -> str:
 
 def events_of_node(node: Node, fleet: Fleet) -> list[Event]:
     """Events of a node, newest first; kubelets use the node's name as the object's uid."""
-    told = [event for name in {node.name, node.uid} for event in fleet.events_by_object.get(name, ())]
-    return sorted(told, key=lambda event: -event.last)
+    events = [event for name in {node.name, node.uid} for event in fleet.events_by_object.get(name, ())]
+    return sorted(events, key=lambda event: -event.last)
 
 
 AROUND = 5  # lines of the page beside its facts and pods: the bars, a blank one, and two of events
@@ -121,8 +121,8 @@ class NodeScreen(NodeActions, PodActions):
         left = self.size.height - AROUND - len(self.facts.lines_at(self.size.width))
         self.pods_here.styles.height = max(3, min(len(here) + 2, self.size.height // 2, left))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))
-        told = events_of_node(node, fleet) if node else fleet.events_by_object.get(self._node_name, ())
-        self.events.show_rows({(each.namespace, each.name): each for each in told}, fleet.links.get("events"))
+        events = events_of_node(node, fleet) if node else fleet.events_by_object.get(self._node_name, ())
+        self.events.show_rows({(each.namespace, each.name): each for each in events}, fleet.links.get("events"))
         self.refresh_bindings()
 
     @property

@@ -325,8 +325,8 @@ def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
     if facts.target is not None:
         runs.append(Span(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
     rows = {format_operation(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
-    said = [text for text in facts.sentences if text not in rows and not facts.failed]
-    runs += [Span(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in said]
+    sentences = [text for text in facts.sentences if text not in rows and not facts.failed]
+    runs += [Span(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in sentences]
     parts = [
         f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
         facts.how,

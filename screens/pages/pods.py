@@ -220,8 +220,8 @@ class PodScreen(PodActions):
             self.facts.facts = pod_facts(pod, CLOCK.now())
             self.containers.styles.height = len(pod.containers) + 2
             self.containers.show_rows({(each.name,): each for each in pod.containers}, fleet.links.get("pods"))
-        told = fleet.events_by_object.get(pod.uid, ()) if pod else ()
-        rows = {(event.namespace, event.name): event for event in reversed(told)}
+        events = fleet.events_by_object.get(pod.uid, ()) if pod else ()
+        rows = {(event.namespace, event.name): event for event in reversed(events)}
         self.events.show_rows(rows, fleet.links.get("events"))
 
     @property

@@ -66,7 +66,7 @@ class PreflightScreen(LiveScreen):
 
     CSS = """
     PreflightScreen #summary { margin-bottom: 1; }
-    PreflightScreen #said { max-height: 9; }
+    PreflightScreen #explanation { max-height: 9; }
     PreflightScreen #looks { max-height: 8; display: none; color: $ink-dim; }
     PreflightScreen.-looks #looks { display: block; }
     """
@@ -84,7 +84,7 @@ class PreflightScreen(LiveScreen):
     ]  # fmt: skip
 
     summary = getters.query_one("#summary", SentenceLine)
-    said = getters.query_one("#said", SentenceLine)
+    explanation = getters.query_one("#explanation", SentenceLine)
     looks = getters.query_one("#looks", SentenceLine)
     table = getters.query_one(CheckTable)
 
@@ -99,7 +99,7 @@ class PreflightScreen(LiveScreen):
         yield SentenceLine(id="summary")
         yield CheckTable()
         yield SentenceLine(id="looks")
-        yield SentenceLine(id="said")
+        yield SentenceLine(id="explanation")
 
     def on_mount(self) -> None:
         self.action_all_again()
@@ -176,7 +176,7 @@ class PreflightScreen(LiveScreen):
     @on(ResourceTable.Highlighted)
     def _show_details(self) -> None:
         check = self.table.row
-        self.said.runs = tuple(_sentence(check)) if check else ()
+        self.explanation.runs = tuple(_sentence(check)) if check else ()
         self.looks.runs = tuple(_check_spans(check)) if check else ()
         self.refresh_bindings()
 

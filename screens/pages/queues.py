@@ -130,10 +130,10 @@ class QueuesScreen(ReasonScreen):
             line = line_of(self.app, jobset, row.fleet)
             measures = self.session.measures.find_followed(jobset.key) if self.app.connected else None
             return job_lines(line, measures, width, height, now, self.app.whose)
-        said = [Span(wording.sentence(row.why.sentence) or "It does not wait.")]
+        spans = [Span(wording.sentence(row.why.sentence) or "It does not wait.")]
         starts = start_lines(row.start, width, now)
         waits = waiting_lines(row.why, width, self.app.whose, start_known=bool(row.start and row.start.at))
-        return [[Span(name_of(row.workload), "strong")], *folded_runs(said, width), [], *starts, *waits]
+        return [[Span(name_of(row.workload), "strong")], *folded_runs(spans, width), [], *starts, *waits]
 
     def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
         """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""
@@ -182,12 +182,12 @@ class QueuesScreen(ReasonScreen):
         if line is None:
             self.show_reason()
             return
-        told = line.why
+        why = line.why
         runs = [Span(f"{name_of(line.workload)} ", "strong")]
         if line.start is not None and (line.start.at or line.start.earliest):
             runs.append(Span(f"{'' if line.start.checks else 'starts '}{start_time(line.start, line.fleet.at)}  "))
-        runs.append(Span(wording.sentence(told.sentence) or "does not wait"))
-        self.show_reason(*runs, Span(f"  {wording.quotation(told, told.sentence)}", "dim"))
+        runs.append(Span(wording.sentence(why.sentence) or "does not wait"))
+        self.show_reason(*runs, Span(f"  {wording.quotation(why, why.sentence)}", "dim"))
 
     @on(ResourceTable.Opened)
     def open_row(self, event: ResourceTable.Opened) -> None:

@@ -79,8 +79,8 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
     """All recorded runs, with the selected one's outcome below."""
 
     DEFAULT_CSS = """
-    RunsScreen.-right #told, RunsScreen.-below #told { display: none; }
-    RunsScreen.-noted #told { display: block; }
+    RunsScreen.-right #explanation, RunsScreen.-below #explanation { display: none; }
+    RunsScreen.-noted #explanation { display: block; }
     """
     KINDS = ("jobsets", "pods")
     OPENS = "run"
@@ -96,11 +96,11 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
     ]  # fmt: skip
 
     table = getters.query_one(RunTable)
-    told = getters.query_one("#told", SentenceLine)
+    explanation = getters.query_one("#explanation", SentenceLine)
 
     def body(self) -> ComposeResult:
         yield from self.beside_pane(RunTable())
-        yield SentenceLine(id="told")
+        yield SentenceLine(id="explanation")
 
     def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
         rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
@@ -139,7 +139,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         row = self.table.row
         self.renew_pane()
         self.set_class(bool(note), "-noted")
-        self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
+        self.explanation.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 
     def action_again(self, at_once: bool = False) -> None:
         run = self.table.row

@@ -49,7 +49,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
         Binding("r", "read", "Read again", id="storage.read", tooltip="Ask Google again"),
     ]  # fmt: skip
     table = getters.query_one(PlaceTable)
-    told = getters.query_one(SentenceLine)
+    explanation = getters.query_one(SentenceLine)
 
     def body(self) -> ComposeResult:
         yield SummaryLine()
@@ -104,7 +104,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
     @on(ResourceTable.Highlighted)
     def _show_details(self) -> None:
         place = self.table.row
-        self.told.runs = tuple(_sentence(place, self)) if place is not None else ()
+        self.explanation.runs = tuple(_sentence(place, self)) if place is not None else ()
         self.refresh_bindings()
 
     def offers(self) -> dict[str, object]:
@@ -124,7 +124,7 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
         place = self.table.row
         if place is not None and place.values:
             text = f"{place.kind} {place.name} is in the form, under Storage."
-            self.app.open_launch(LaunchRequest("", place.values, said=text, over=True))
+            self.app.open_launch(LaunchRequest("", place.values, message=text, over=True))
 
     def action_copy(self) -> None:
         place = self.table.row
@@ -193,7 +193,7 @@ class BucketScreen(InGoogleScreen):
     ]  # fmt: skip
     table = getters.query_one(ObjectTable)
     summary = getters.query_one(SummaryLine)
-    told = getters.query_one(SentenceLine)
+    explanation = getters.query_one(SentenceLine)
 
     def __init__(self, place: str) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ class BucketScreen(InGoogleScreen):
         more = [Span("   and more, which are not shown", "waits")] if found.more else []
         room = max(20, self.size.width - len(words) - 4)
         self.summary.runs = (Span(shorten_path(str(found.place), room), "strong"), Span(words, "dim"), *more)
-        self.told.runs = (Span(found.note),) if found.note else ()
+        self.explanation.runs = (Span(found.note),) if found.note else ()
         if back_to:
             self.table.move_to((back_to,))
 
@@ -284,7 +284,7 @@ class BucketScreen(InGoogleScreen):
                 for name, why in report.problems[:3]:
                     self.notify(why, title=f"{name} was skipped", severity="error", timeout=8)
         self.table.clear_marks()
-        self.told.runs = ()
+        self.explanation.runs = ()
 
     @work(group="actions")
     async def action_store(self) -> None:
@@ -316,7 +316,7 @@ class BucketScreen(InGoogleScreen):
     def _show_details(self, far: CopyProgress) -> None:
         share = wording.percent(far.done, far.total)
         files = f"{far.files} of {wording.count(far.all_files, 'file')}"
-        self.told.runs = (
+        self.explanation.runs = (
             Span("◐ ", "waits"),
             Span(f"{share}  {wording.size(far.done)} of {wording.size(far.total)}, {files}  "),
             Span(one_line(far.now), "dim"),

@@ -38,7 +38,7 @@ class TunnelTable(ResourceTable["Tunnel"]):
 
 
 class TunnelsScreen(LiveScreen):
-    DEFAULT_CSS = "TunnelsScreen #told { max-height: 5; }"
+    DEFAULT_CSS = "TunnelsScreen #explanation { max-height: 5; }"
     KINDS = ("jobsets", "pods")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new", "New", id="tunnels.new", tooltip="Open ports of a pod by its name, or a saved profile"),
@@ -49,11 +49,11 @@ class TunnelsScreen(LiveScreen):
     ]
 
     table = getters.query_one(TunnelTable)
-    told = getters.query_one("#told", SentenceLine)
+    explanation = getters.query_one("#explanation", SentenceLine)
 
     def body(self) -> ComposeResult:
         yield TunnelTable()
-        yield SentenceLine(id="told")
+        yield SentenceLine(id="explanation")
 
     def on_mount(self) -> None:
         self.set_interval(AGAIN, self.read)  # other programs open tunnels too
@@ -77,7 +77,7 @@ class TunnelsScreen(LiveScreen):
     def _show_details(self) -> None:
         self.refresh_bindings()
         tunnel = self.table.row
-        self.told.runs = tuple(_sentence(tunnel)) if tunnel is not None else ()
+        self.explanation.runs = tuple(_sentence(tunnel)) if tunnel is not None else ()
 
     @on(ResourceTable.Opened)
     def _opened(self, event: ResourceTable.Opened) -> None:

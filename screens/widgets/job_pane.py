@@ -54,18 +54,18 @@ def job_lines(
     found = [_title(job, width, now)]
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
-    told = [Span(f"  {sentence or place_words(job)}")]
+    spans = [Span(f"  {sentence or place_words(job)}")]
     for alarm in job.alarms:
         news = alarm.more if alarm.words in sentence else alarm.text
-        told += [Span(f"  {GLYPH} {news}.", "bad")] if news else []
-    found += folded_runs([*state, *told], width)
+        spans += [Span(f"  {GLYPH} {news}.", "bad")] if news else []
+    found += folded_runs([*state, *spans], width)
     if quoted:
         found += folded_runs([Span(quoted, "dim")], width)
     if job.health.verdict and not job.health.alarmed:
         words = f"{wording.short_nodes(wording.sentence(job.health.verdict))}."
         mark, style = ("▲", "waits") if job.has_trouble else ("○", "")
         found += folded_runs([Span(f"{mark} {words}", style)], width)
-    for words in job.told_slow_rank.advice if job.told_slow_rank is not None else ():
+    for words in job.reported_slow_rank.advice if job.reported_slow_rank is not None else ():
         found += folded_runs([Span(f"→ {words}", "accent")], width)
     if job.why.next:
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
@@ -84,9 +84,9 @@ def job_lines(
 def _title(job: JobLine, width: int, now: float) -> list[Span]:
     jobset = job.jobset
     parts = [job.owner, f"{jobset.gpus} GPUs", wording.age(now - jobset.created) if jobset.created else ""]
-    said = " · ".join(part for part in parts if part)
-    room = width - cell_len(jobset.name) - cell_len(said)
-    return [Span(jobset.name, "strong"), Span(" " * max(2, room)), Span(said, "dim")]
+    facts = " · ".join(part for part in parts if part)
+    room = width - cell_len(jobset.name) - cell_len(facts)
+    return [Span(jobset.name, "strong"), Span(" " * max(2, room)), Span(facts, "dim")]
 
 
 # while it waits

@@ -238,12 +238,12 @@ class FixedHeightView(ScrollView):
     repaints its bar, and with it everything between this bar and what did move.
     """
 
-    _told: tuple[Size, Size] | None = None
+    _laid_out: tuple[Size, Size] | None = None
 
     def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
-        if self._told == (size, container_size):
+        if self._laid_out == (size, container_size):
             return False
-        self._told = size, container_size
+        self._laid_out = size, container_size
         return super()._size_updated(size, virtual_size, container_size, layout)
 
 

@@ -109,11 +109,11 @@ def event_lines(events: Iterable[Event], now: float, width: int, room: int) -> L
             Span(each.reason, "waits" if each.type == "Warning" else ""),
             Span(f"  {wording.sentence(each.message)}", "dim"),
         ]
-        told = whole_lines(words, width - AGE)
-        if len(rows) + len(told) > room - 2:
+        lines = whole_lines(words, width - AGE)
+        if len(rows) + len(lines) > room - 2:
             break
         ages = f"{wording.age(now - each.last):>{AGE - 2}}  ", " " * AGE
-        rows += [[Span(ages[at > 0], "dim"), *runs] for at, runs in enumerate(told)]
+        rows += [[Span(ages[at > 0], "dim"), *runs] for at, runs in enumerate(lines)]
     return [[], [Span("events", "head")], *rows] if rows else []
 
 

@@ -65,7 +65,7 @@ class Heading(SnapshotText):
     runs: reactive[tuple[Span, ...]] = reactive(())
 
     @property
-    def said(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[Span, ...]:
         return as_last_known(self.runs) if self.stale and self.runs else self.runs
 
 
@@ -88,7 +88,7 @@ class SentenceLine(Heading):
         return self._high
 
     def lines_at(self, width: int) -> int:
-        return len(folded_runs(self.said, width))
+        return len(folded_runs(self.spans, width))
 
     def on_resize(self) -> None:
         self.post_message(self.Resized())
@@ -99,7 +99,7 @@ class SentenceLine(Heading):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = folded_runs(self.said, width)
+        lines = folded_runs(self.spans, width)
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
         ground = self.rich_style
@@ -114,4 +114,4 @@ class SummaryLine(Heading):
     DEFAULT_CSS = "SummaryLine { height: 1; }"
 
     def render_line(self, y: int) -> Strip:
-        return line([Span("  "), *self.said], self.size.width, self.over(self.rich_style.background_style))
+        return line([Span("  "), *self.spans], self.size.width, self.over(self.rich_style.background_style))

@@ -118,8 +118,8 @@ async def test_from_an_alarm_a_job_is_launched_again_without_the_node_and_from_t
         (wish,) = asked
         assert wish.values["placement"] == {"avoidNodes": ["node-x", NODE]}
         assert cast("Any", wish.values)["recipe"]["train"]["checkpoint"] == "/mnt/out"
-        assert "It begins with the weights of step 40, in /mnt/out." in wish.said
-        assert f"Not on {NODE}. nccl-0412 runs on until it is stopped." in wish.said
+        assert "It begins with the weights of step 40, in /mnt/out." in wish.message
+        assert f"Not on {NODE}. nccl-0412 runs on until it is stopped." in wish.message
         assert session.called("stop_job") == session.called("cordon") == []
 
 

@@ -22,7 +22,7 @@ from console.metrics.job_progress import JobProgress
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.columns.job_header import head, told
+from screens.columns.job_header import explanation, head
 from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, progress_words
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
@@ -84,8 +84,16 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
         await pilot.press("z", "z")  # without its pane the list has room for all columns
         await until(pilot, lambda: not screen.pane.size.width and "ATTEMPT" in screen_text(app))
         text = screen_text(app)
-        told = "● running", "6/6", "○ pending", "needs 32 GPUs", "✗ failed", "pod 1: OOMKilled (137)", "done after"
-        for words in (*told, "0/40", "2/4"):
+        explanation = (
+            "● running",
+            "6/6",
+            "○ pending",
+            "needs 32 GPUs",
+            "✗ failed",
+            "pod 1: OOMKilled (137)",
+            "done after",
+        )
+        for words in (*explanation, "0/40", "2/4"):
             assert words in text
         lines = text.splitlines()
         llama, sweep, old = (
@@ -352,7 +360,7 @@ def test_why_a_job_failed_is_said_once() -> None:
     fleet = queue_scene()
     failed = Alarm(AlarmKind.FAILED, "the job failed: pod 1 OOMKilled", 1.0, "default", "sweep")
     line = JobLine(fleet.jobsets["default", "sweep"], fleet, alarms=(failed, replace(failed, kind=AlarmKind.NAN)))
-    said = "".join(run.text for run in told(line, gone=False))
+    said = "".join(run.text for run in explanation(line, gone=False))
     assert said.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
     assert said.count("▲") == 1
 

@@ -43,7 +43,7 @@ from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, Shar
 from screens.cli.job import health_code
 from screens.cli.wait import _over, conditions
 from screens.cli.why import _words
-from screens.columns.job_header import head, told, training_waits
+from screens.columns.job_header import explanation, head, training_waits
 from screens.columns.jobs import JobLine, last_cell, start_words, state_cell
 from screens.columns.live import alarm_by_log
 from screens.columns.runs import RUNS, outcome_cell
@@ -194,7 +194,7 @@ def places(line: JobLine, measures: JobMeasures) -> dict[str, str]:
     (reason,) = (column for column in RUNS if column.title == "WHY")
     rows = {
         "list": text(state_cell(line), last_cell(line)),
-        "page": text(head(line, line.jobset.key, gone=False), told(line, gone=False)),
+        "page": text(head(line, line.jobset.key, gone=False), explanation(line, gone=False)),
         "pane": text(*job_lines(line, measures, 300, 60, now)),
         "jobs": f"{health.state} {health.words} {health.verdict}",
         "why": f"{_words(health, AlarmReport(progress=line.job_progress)).replace('runs', 'running')} {health.verdict}",

@@ -83,8 +83,8 @@ async def test_every_run_says_how_it_ended() -> None:
         assert "✓ succeeded" in lines["nccl-2"]
         assert "594 GB/s" in lines["nccl-2"]
         assert "● running" in lines["llama-70b"]
-        assert "pod 1 was killed (137)" in "".join(run.text for run in screen.told.runs)
-        assert "env.HF_TOKEN" in "".join(run.text for run in screen.told.runs)
+        assert "pod 1 was killed (137)" in "".join(run.text for run in screen.explanation.runs)
+        assert "env.HF_TOKEN" in "".join(run.text for run in screen.explanation.runs)
         await pilot.press("slash", *"4120")
         assert screen.table.shown == []
         await pilot.press(*["backspace"] * 4, *"end=2G")
@@ -285,7 +285,7 @@ async def test_a_job_is_launched_again_with_the_values_of_the_history_else_of_it
         said = (
             "Values of llama-70b, launched " if known else "Values of the release of llama-70b, which others may have"
         )
-        assert asked[0].said.startswith(said)
+        assert asked[0].message.startswith(said)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -73,7 +73,7 @@ async def test_what_is_open_and_how_it_does() -> None:
 
 
 def told(screen: TunnelsScreen) -> str:
-    return "".join(run.text for run in screen.told.runs)
+    return "".join(run.text for run in screen.explanation.runs)
 
 
 async def test_stopping_names_what_breaks_and_enter_alone_keeps() -> None:

@@ -77,22 +77,22 @@ def summary(
 
 
 def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
-    said = []
+    parts = []
     reached, pace = track.recent_mean("tflops_per_gpu"), track.pace()
     if reached is not None:
         share = track.mfu(gpu)
         peak = peak_tflops(gpu)
         mfu = f" ({100 * share:.0f} % MFU of {peak:,.0f})" if share is not None and peak else ""
         if short and share is not None:
-            said.append(f"{100 * share:.0f} % MFU")
+            parts.append(f"{100 * share:.0f} % MFU")
         else:
-            said.append(f"{reached:,.0f} TFLOP/s per GPU{mfu}")
+            parts.append(f"{reached:,.0f} TFLOP/s per GPU{mfu}")
     if pace is not None:
-        said.append(f"{pace:.3g} s a step" if pace < 100 else f"{wording.duration(pace)} a step")
+        parts.append(f"{pace:.3g} s a step" if pace < 100 else f"{wording.duration(pace)} a step")
     tokens = track.recent_mean("tokens_per_s")
     if tokens is not None and not short:
-        said.append(f"{tokens:,.0f} tokens/s")
-    return ", ".join(said)
+        parts.append(f"{tokens:,.0f} tokens/s")
+    return ", ".join(parts)
 
 
 def _end(track: TrainingRun, now: float, *, short: bool) -> str:
@@ -223,8 +223,8 @@ class TrainingCharts(Plot, can_focus=True):
     @property
     def metrics(self) -> list[StepMetric]:
         columns = self.picture.track.columns if self.picture else {}
-        told = [metric for metric in STEP_METRICS if metric.name in columns] or list(STEP_METRICS[:1])
-        return sorted(told, key=lambda metric: metric.name != self.chosen)
+        known = [metric for metric in STEP_METRICS if metric.name in columns] or list(STEP_METRICS[:1])
+        return sorted(known, key=lambda metric: metric.name != self.chosen)
 
     def plot(self, width: int, height: int) -> Canvas:
         if self.picture is None or width < 12 or height < 3:
@@ -250,9 +250,9 @@ class TrainingCharts(Plot, can_focus=True):
     # keys
 
     def action_choose(self, step: int) -> None:
-        told = sorted(self.metrics, key=STEP_METRICS.index)
-        at = next((at for at, metric in enumerate(told) if metric.name == self.metrics[0].name), 0)
-        self.chosen = told[(at + step) % len(told)].name
+        known = sorted(self.metrics, key=STEP_METRICS.index)
+        at = next((at for at, metric in enumerate(known) if metric.name == self.metrics[0].name), 0)
+        self.chosen = known[(at + step) % len(known)].name
 
     def action_zoom(self, step: int) -> None:
         """Zoom in or out around the pointer, else around the latest steps or the middle."""
@@ -371,10 +371,10 @@ class TrainingPanel(MeasuresPanel):
             marks = track.list_events()
             latest = track is self.tracks[-1]
             late, over = (self.late, self.over) if latest else (None, None if track.finished else wording.IDLE)
-            told = self._read_so_far(track) or summary(
+            spans = self._read_so_far(track) or summary(
                 track, self.gpu, now=CLOCK.now(), late=late, over=over, short=self.size.width < 100
             )
-            self.sentence.runs = (*self.which("run"), *told)
+            self.sentence.runs = (*self.which("run"), *spans)
         letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
                    for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
         self.happened.runs = (*self.not_read(), *marks_words(marks), *letters)

@@ -120,9 +120,9 @@ class LaunchPane(Vertical):
         self.here = "preview"
         self.preview = YamlText(id="preview")
         self.yaml = YamlEditor()
-        self.yaml_said = SentenceLine()
+        self.yaml_message = SentenceLine()
         self.diff = DiffText()
-        self.diff_said = SentenceLine()
+        self.diff_message = SentenceLine()
         self.command = CommandText(id="command")
         self._shown = ""
 
@@ -132,9 +132,9 @@ class LaunchPane(Vertical):
             yield self.preview
             with Vertical(id="yaml"):
                 yield self.yaml
-                yield self.yaml_said
+                yield self.yaml_message
             with Vertical(id="diff"):
-                yield self.diff_said
+                yield self.diff_message
                 yield self.diff
             yield self.command
 
@@ -157,12 +157,12 @@ class LaunchPane(Vertical):
     def show_remarks(self, remarks: Sequence[Remark]) -> None:
         """Mark the faulty lines of the YAML and list the problems; without problems, describe the text."""
         self.yaml.mark({remark.line for remark in remarks})
-        self.yaml_said.runs = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
+        self.yaml_message.runs = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
         if remarks:
             first = remarks[0]
             where = f"line {first.line}: " if first.line else ""
             more = f" ({len(remarks) - 1} more)" if len(remarks) > 1 else ""
-            self.yaml_said.runs = (Span("✗ ", "bad"), Span(f"{where}{sentence(first.message)}{more}", "bad"))
+            self.yaml_message.runs = (Span("✗ ", "bad"), Span(f"{where}{sentence(first.message)}{more}", "bad"))
 
     @on(TextArea.Changed)
     def take_typing(self, event: TextArea.Changed) -> None:
@@ -271,9 +271,9 @@ class LaunchPane(Vertical):
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
             counted = Span(f"+{added} ", "ok"), Span(f"−{removed} ", "bad"), Span(f"lines, beside {than}", "dim")
-            self.diff_said.runs = counted
+            self.diff_message.runs = counted
         else:
-            self.diff_said.runs = (Span(f"The same as {than}.", "dim"),)
+            self.diff_message.runs = (Span(f"The same as {than}.", "dim"),)
         self.diff.show_diffs(diffs)
 
     @work(group="views-against", exclusive=True)
@@ -287,7 +287,7 @@ class LaunchPane(Vertical):
         elif found := await self._launch().runs.last_launch_values(draft.recipe.id):
             draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
         else:
-            self.diff_said.runs = (Span("This recipe has not been launched yet.", "waits"),)
+            self.diff_message.runs = (Span("This recipe has not been launched yet.", "waits"),)
             return
         self.draw()
 

@@ -281,7 +281,7 @@ class LaunchRequest:
     over: bool = False
     """Whether the values are laid over what is in the form, the rest of which stays; then `recipe` may be empty, for
     the one that is open."""
-    said: str = ""  # message when the form opens; empty: the screen's own
+    message: str = ""  # message when the form opens; empty: the screen's own
     at_once: bool = False  # whether the review of the launch follows at once
 
 
@@ -300,7 +300,7 @@ class LaunchDraft:
         self.against: Mapping[str, Value] | None = None
         """Values that differences are shown against; None: the recipe's defaults."""
         self.against_name = ""
-        self.server_says: dict[str, str] = {}
+        self.server_problems: dict[str, str] = {}
         """What the API server refused at the last launch, by path, until something is typed."""
         self.yaml = ""  # the values as YAML, as they were written or typed last; its comments live on
         self._exact: dict[str, tuple[str, Value]] = {}

@@ -181,7 +181,7 @@ class LogView(Vertical):
         return f"The filter ({lines.keep.description}) matches none of {wording.count(total, 'line')}: {way}"
 
     @property
-    def tells(self) -> bool:
+    def takes_status(self) -> bool:
         """Whether the status line is visible and the log is live, not a stored one."""
         there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
         return self.is_mounted and there and not self.kept and not self.has_class("-searching")

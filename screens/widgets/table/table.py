@@ -66,7 +66,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     LIST: ClassVar[str] = ""  # what the person's settings call this list; empty: it cannot be set
 
     @dataclass
-    class Told(Message):
+    class TableMessage(Message):
         """What a table tells its page."""
 
         table: ResourceTable[Any]
@@ -76,18 +76,18 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
             return self.table
 
     @dataclass
-    class Opened(Told):
+    class Opened(TableMessage):
         """A row was opened by Enter or a double click."""
 
         key: RowKey
 
     @dataclass
-    class Highlighted(Told):
+    class Highlighted(TableMessage):
         """The cursor has moved to another row, or to none."""
 
         key: RowKey | None
 
-    class Changed(Told):
+    class Changed(TableMessage):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, ResourceTable.Changed) and message.table is self.table
 

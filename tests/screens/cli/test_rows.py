@@ -33,7 +33,7 @@ from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, layout_of, print_rows
 from screens.cli.why import _next_steps
 from screens.columns.column import as_json
-from screens.columns.job_header import told
+from screens.columns.job_header import explanation
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
@@ -92,12 +92,12 @@ async def test_a_rank_that_only_launches_later_is_told_and_is_no_trouble() -> No
     fleet = replace(fleet_of(running, scene.rank(running, 0, "n1")), at=now)
     line = with_diagnoses(session, JobLine(running, fleet, JobProgress(step=9, stepped=now)))  # type: ignore[arg-type]
     assert (line.health.level, line.has_trouble) == (HealthLevel.WELL, False), "whether the others wait is not known"
-    said = "".join(run.text for run in told(line, gone=False))
+    said = "".join(run.text for run in explanation(line, gone=False))
     assert said == f"{line.health.verdict}. M in the Hang tab measures whether they wait. "
     slower = replace(line, job_progress=JobProgress(step=9, stepped=now, slower="step time up from 2 s to 3 s"))
     assert slower.health.verdict.startswith(f"{words} (measured at ")
     assert not slower.has_trouble, "who is at fault is not known"
-    said = "".join(run.text for run in told(slower, gone=False))
+    said = "".join(run.text for run in explanation(slower, gone=False))
     assert said.endswith("). M in the Hang tab measures whether they wait. ")
     assert list(_next_steps(session, "one", None, slower, AlarmReport())) == [  # type: ignore[arg-type]
         f"{slower.health.verdict}.", *advice,
@@ -273,8 +273,8 @@ def test_what_the_screen_shows_of_progress_and_start_is_in_the_json_of_jobs(flee
         JobLine(runs, fleet),
     ]
     keys = "progress", "seconds_left", "expected_start"
-    told = [{key: row[key] for key in keys} for row in as_json(JOBS.columns, rows)]
-    assert told == [
+    explanation = [{key: row[key] for key in keys} for row in as_json(JOBS.columns, rows)]
+    assert explanation == [
         {"progress": {"step": 40, "total": 100, "loss": 0.25, "size": None, "busbw": None}, "seconds_left": 180.0,
          "expected_start": None},
         {"progress": None, "seconds_left": None, "expected_start": {
