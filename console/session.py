@@ -270,7 +270,7 @@ class Session:
         return part
 
     def _spans_of(self, namespace: str, name: str) -> Sequence[TimeSpan]:
-        """What the log of a watched job told of its time, and when a slow rank was found."""
+        """The time of a watched job by its log, and when a slow rank was found."""
         from console.metrics.seen_time import SHARES, SpanKind, TimeSpan
 
         found = self.alarms.list_spans(namespace, name, CLOCK.now()) if self.alarms_enabled else []
@@ -289,7 +289,7 @@ class Session:
             await self.diagnoses.record_slowdown(jobset.uid, slowdown)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
-        """What NCCL last told of slow ranks of a job, in this session."""
+        """The last report on slow ranks of a job, in this session."""
         return self.inspector.slow_reports.get(key) if "inspector" in vars(self) else None
 
     def saved_state(self, key: tuple[str, str]) -> SavedState | None:

@@ -33,12 +33,12 @@ _SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
 """Terminals, as they call themselves, that show OSC 9 and OSC 777."""
 LONGEST = 200
 OPEN = "open_page('alarms')"  # what the key of all alarms does
-LOW = 30  # lines of a terminal below which a message is told as shortly as it can be
+LOW = 30  # lines of a terminal below which a message is as short as it can be
 _AWAY = "esc closes this"
 _MORE = re.compile(r" and (\d+) more$")
 SHOWN = 10  # seconds that an alarm is shown
 _WAITS = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
-FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
+FOUND_WITHIN = 60.0  # seconds after a reconnect in which earlier alarms are found again
 
 
 def line_of(app: SessionApp, jobset: JobSet, fleet: Fleet) -> JobLine:
@@ -190,7 +190,7 @@ def _show(app: SessionApp, alarms: list[Alarm]) -> None:
         (f"{GLYPH} {each.job}: {each.kind.label}", f"{each.text}\n{next_step(each, app.session.watch)}{more}")
         for each in alarms
     ]
-    # A stall that has been inspected since is told in place of what was said of it before.
+    # A stall that has been inspected since replaces its earlier message.
     app.close_alarms({title for (title, _), each in zip(notes, alarms, strict=True) if each.kind is AlarmKind.STALL})
     in_corner = app.alarms_in_corner()
     below = next((view for view in app.screen.query(LogView) if view.takes_status), None)

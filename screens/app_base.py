@@ -281,7 +281,7 @@ class KeyOrderedApp(App[int]):
         super().panic(*renderables)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Go on when a worker fails: its failure is said, and reported when the app ends."""
+        """Go on when a worker fails: its failure is shown, and reported when the app ends."""
         if not isinstance(error, WorkerFailed) or not isinstance(error.error, Exception):
             super()._handle_exception(error)
             return

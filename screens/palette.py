@@ -142,7 +142,7 @@ class PaletteTargets(NameProvider):
 
     async def _read_files(self) -> None:
         if self.console.connected:
-            with suppress(ConsoleError):  # what cannot be read is said on its own page
+            with suppress(ConsoleError):  # what cannot be read is named on its own page
                 self._runs = await self.console.session.launch.runs.list_runs()
                 self._recipes = await asyncio.to_thread(self.console.session.launch.recipes)
 

@@ -298,7 +298,7 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
 def quotation(why: Why, shown: str, otherwise: str = "") -> str:
     """The controller's message to show beside the sentence `shown`, with its age if it disagrees.
 
-    `otherwise`: what is quoted where it has said nothing.
+    `otherwise`: what is quoted where it has no message.
     """
     own = sentence(why.api_text or otherwise)
     if not own or own in shown or why.agrees:

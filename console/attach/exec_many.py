@@ -62,7 +62,7 @@ class FactQuestion:
     name: str
     title: str
     script: str
-    absent: str  # what is said when its program or thing is not there
+    absent: str  # what is shown when its program or thing is not there
     limit: float = 10.0  # seconds
 
 

@@ -92,7 +92,7 @@ class Checkpoint:
     bytes: int
     files: int
     modified: float  # when the last of its files was written
-    problems: tuple[str, ...] = ()  # what is wrong, or why it cannot be told
+    problems: tuple[str, ...] = ()  # what is wrong, or why that is not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ class Layout:
     also: str = ""  # pattern of further files of which it has one
     ranks: str = ""  # pattern of paths that each rank has: what is before its numbers, these, what is behind them
     home: str = ""  # pattern of what is before these files where no folder is called by its step; groups name it
-    unknown: str = ""  # why it cannot be told whether one is whole
+    unknown: str = ""  # why it is not known whether one is whole
 
 
 LAYOUTS = (

@@ -129,7 +129,7 @@ class Images:
             raise BadInput(wrong[0][1])
         description = await asyncio.to_thread(read_build_description, plan.context.folder, plan.context.dockerfile)
         module = await loaded("console.google.api.build")
-        module.build_message(plan, description)  # what is wrong with it is said before anything is sent
+        module.build_message(plan, description)  # it is checked before anything is sent
         source = await self._upload_context(plan)
         build = await (await self._builds(plan.project, plan.location)).create(
             plan, description, source.bucket, source.path

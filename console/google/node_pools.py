@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HEALTHY_STATES = frozenset({"RUNNING"})
 FAILED_STATES = frozenset({"ERROR", "RUNNING_WITH_ERROR"})
-FAILURE_SHOWN_SECONDS = 7 * 86400.0  # seconds for which an operation that failed is still told of
+FAILURE_SHOWN_SECONDS = 7 * 86400.0  # seconds for which an operation that failed is still shown
 _WORDS = {
     "CREATE_NODE_POOL": "is being created",
     "DELETE_NODE_POOL": "is being deleted",

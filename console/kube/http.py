@@ -152,7 +152,7 @@ class HttpResponse:
         self._wake()
 
     def _check_silence(self) -> None:
-        """Whether it has said nothing for too long; an answer that is kept waiting cannot."""
+        """Whether nothing has come for too long; an answer that is kept waiting cannot."""
         waits = self._silence if self._paused else self._received_at + self._silence - self._loop.time()
         if waits > 0:
             self._timer = self._loop.call_later(waits, self._check_silence)

@@ -154,7 +154,7 @@ class WatchStatus(Struct, frozen=True):
     kind: str  # plural name of the kind: "pods", "jobsets"
     state: WatchState = WatchState.LISTING
     since: float = 0.0  # when this state began
-    last_seen: float = 0.0  # when the server was last heard on this watch: a list, an event or a bookmark
+    last_seen: float = 0.0  # when the server last sent something on this watch: a list, an event or a bookmark
     received: float = 0.0  # the same by the monotonic clock
     why: str = ""  # one sentence for stale, forbidden and absent
     hint: str = ""

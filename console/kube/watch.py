@@ -93,7 +93,7 @@ class _EndedAtOnce(Unreachable):
 MAX_OBJECTS = 160_000  # of a kind; Kubernetes is made for 150,000 pods, and each fills some 900 bytes here
 MAX_OF_LIST = 4 << 30  # bytes of a list beyond which it is given up; 150,000 pods have some 10 kB each
 UNCOUNTED = 100  # pages of a list without a count, which every server since Kubernetes 1.15 tells
-MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first page said
+MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first page announced
 REST_PER_SECOND = 3.0  # seconds of rest after a second of work on changes: they are drawn, too
 MAX_BURST = 0.25  # seconds that work on changes may take until it is taken to have no end
 MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB

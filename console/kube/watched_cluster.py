@@ -50,9 +50,9 @@ class WatchedCluster:
         self._in_one_namespace: set[str] = set()
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
         self._me = ""
-        self.answered = asyncio.Event()  # set once the server has told its version
+        self.answered = asyncio.Event()  # set once the server's version is known
         self.beside: dict[str, Callable[[], Coroutine[None, None, None]]] = {}  # begun anew with each connection
-        self.when_left: list[Callable[[], None]] = []  # told when the cluster becomes another one
+        self.when_left: list[Callable[[], None]] = []  # called when the cluster becomes another one
 
     @staticmethod
     def prepare() -> ModuleType:

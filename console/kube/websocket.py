@@ -280,7 +280,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def _watch(self) -> None:
         now = self._loop.time()
-        if self._paused:  # an answer cannot be heard now
+        if self._paused:  # no answer can be read now
             self._received_at, self._asked = now, 0.0
         if self._asked and now - self._asked >= PATIENCE:
             self.abort("the API server no longer answers on it")

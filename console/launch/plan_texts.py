@@ -173,7 +173,9 @@ class PlanTexts:
         found = []
         if read.recipe and read.recipe != recipe:
             words = f"These are values of {read.recipe}, and this is {recipe}."
-            return [Remark("recipe", words, read.line_of(("recipe", "id")))]  # of its values each would be told as well
+            return [
+                Remark("recipe", words, read.line_of(("recipe", "id")))
+            ]  # each of its values would be named as well
         for path, part in iter_fields(self._schema):
             if recipe in part.get("x-recipes", [recipe]) or get_path(read.values, path) is None:
                 continue

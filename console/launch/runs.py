@@ -164,12 +164,12 @@ def failure_figures(measures: JobMeasures) -> dict[str, Any]:
 
 REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other consoles launched
 POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
-STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have said so
+STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have recorded it
 BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
 SPEEDS_SECONDS = 60.0  # seconds for which it is believed how fast earlier runs were
 MAX_STARTS = 50  # latest runs by which it is known how long a start takes
 SEEN_SECONDS = 30.0  # seconds between two notes of what a run's time goes into
-SETTLE_SECONDS = 30.0  # seconds in which the watch will have told of a job that was just launched
+SETTLE_SECONDS = 30.0  # seconds in which the watch will have listed a job that was just launched
 MAX_CONCURRENT_READS = 8  # logs that are read at the same time
 
 
@@ -185,7 +185,7 @@ class Runs:
         spans: Callable[[str, str], Sequence[TimeSpan]] = lambda *_: (),
         measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
     ) -> None:
-        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time.
+        """`alarms`: a job's alarms in this session since a given time; `spans`: its time by its log.
 
         `measures`: of a job whose log this session follows, once it is read up to now.
         """

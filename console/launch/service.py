@@ -61,7 +61,7 @@ class LaunchService:
         measures: Callable[[str, str], JobMeasures | None] = lambda *_: None,
         folder: Callable[[str, str], SeenFolder | None] = lambda *_: None,
     ) -> None:
-        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time.
+        """`alarms`: a job's alarms in this session since a given time; `spans`: its time by its log.
 
         `measures`: of a job whose log this session follows, once it is read up to now. `folder`: what was read of its
         checkpoints in this session. `read_log`: measures up to now, read if nobody follows the log.

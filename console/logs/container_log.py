@@ -351,7 +351,7 @@ class LogStream:
             if named is None or named.restarts <= self.restarts:
                 return
             self.restarts = named.restarts
-            with suppress(Refused):  # the run before may be cleaned away; the gap is told by what comes next
+            with suppress(Refused):  # the run before may be cleaned away; the gap is reported with what comes next
                 async with aclosing(self._read_connection(replace(self._wanted, previous=True))) as batches:
                     async for batch in batches:
                         yield batch

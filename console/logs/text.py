@@ -171,7 +171,7 @@ class LogText(ABC):
     """Numbered lines, maybe millions; after a filter or search, call `advance` (in any thread) until it is False."""
 
     def __init__(self) -> None:
-        self.note = ""  # what is to be said of the text itself, such as how far it has been read; empty: nothing
+        self.note = ""  # a remark on the text itself, such as how far it has been read; empty: nothing
         self._keep: LineFilter | None = None
         self._pattern: re.Pattern[bytes] | None = None
         self.reset()

@@ -109,7 +109,7 @@ class Alarm:
     ) -> str:
         """What to do next; `owner`: who launched the job, "you" for this person.
 
-        `look`, `stop` and `act`, which lists all that can be done: what does that where it is told, instead of
+        `look`, `stop` and `act`, which lists all that can be done: what does that where it is shown, instead of
         commands. `has_checkpoint`: whether a launch could go on from one.
         """
         verb, why = _NEXT[self.kind]
@@ -158,8 +158,8 @@ class AlarmReport(NamedTuple):
     """The alarms found in a job within a few seconds."""
 
     alarms: tuple[Alarm, ...] = ()
-    late: str = ""  # that its next step is late, in words; empty: it is not, or that cannot be said
-    refused: str = ""  # why its log cannot be heard, if it cannot
+    late: str = ""  # that its next step is late, in words; empty: it is not, or that is not known
+    refused: str = ""  # why its log cannot be followed, if it cannot
     follows_steps: bool = False  # whether steps came as they were printed, so that the times in its log do not count
     progress: JobProgress | None = None  # how far it is by its log; None too where that was not read to its end
     unread: str = ""  # why nothing is known of its present steps though its log can be read, in words

@@ -47,7 +47,7 @@ class JobSample:
     size: int | None = None  # bytes, of the last row of an NCCL test, whose rows are its steps
     blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
     blamed_at: float = 0.0  # when that was
-    trained: bool = False  # the program said that training is over, or has ended
+    trained: bool = False  # the program printed that training is over, or has ended
     ended_at: float = 0.0  # when its program ended, of a job whose pods are kept; 0.0: it goes on
     kept: str = ""  # how that ended and what its pods hold, in words; empty: they are used
     nan: str = ""  # what is no number now; empty: all is
@@ -84,7 +84,7 @@ class AlarmWatch:
         self._begun = self._listens = now
         self._old_line_at = 0.0  # when a line was read last that had been printed long before
         self._settles = settles
-        self._awaited: int | None = None  # the iteration that an earlier reader had heard of, until this one has
+        self._awaited: int | None = None  # the iteration that an earlier reader had seen, until this one has
         self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
         self._key, self._limits = key, thresholds
         self._last: JobSample | None = None

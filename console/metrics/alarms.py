@@ -115,7 +115,7 @@ class AlarmMonitor:
 
 
 DOUBT_SECONDS = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
-CHECK_POLL_SECONDS = 0.2  # seconds between two looks at a job that is heard for a moment only
+CHECK_POLL_SECONDS = 0.2  # seconds between two looks at a job that is followed for a moment only
 MAX_OPENED_JOBS = 16  # jobs that are watched at the same time; the one watched longest makes room
 
 
@@ -206,7 +206,7 @@ class AlarmService:
         return self._patrol.jobs.get(key) if self._patrol else None
 
     def list_spans(self, namespace: str, name: str, now: float) -> list[TimeSpan]:
-        """What the log of a watched job told of its time up to now."""
+        """The time of a watched job by its log, up to now."""
         monitor = self._find_monitor((namespace, name))
         return monitor.list_spans(now) if monitor is not None else []
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ReadingCallback = Callable[[RankGpus], None]
 
 SINGLE_ROUNDS = 2  # readings that one look takes: what goes over a network is the difference of two
-MAX_PODS_READ = 128  # pods that are read at the same time; those beyond are told
+MAX_PODS_READ = 128  # pods that are read at the same time; those beyond are named
 READ_SECONDS = 2.0  # seconds between two readings
 MIN_BOARD_SECONDS = 0.25  # seconds between two boards at least
 RETRY_SECONDS = 10.0  # seconds until a pod that failed is tried again

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from console.metrics.gpu_metrics import RankGpus
     from console.scheduling.failure import RankFailure
 
-    Listener = Callable[[float, str, float], None]  # told when a line was read, its text, and its node's time
+    Listener = Callable[[float, str, float], None]  # called with when a line was read, its text, and its node's time
 
 
 class RankProgress:
@@ -42,7 +42,7 @@ class RankProgress:
         self._own = load_own_formats()
         self.last_line_at: dict[int, float] = {}
         self.steps: dict[int, int] = {}
-        self.advances: Counter[int] = Counter()  # how often each rank told of another step
+        self.advances: Counter[int] = Counter()  # how often each rank printed another step
         self._totals: dict[int, int] = {}  # steps of each rank's longest bar: that of training
 
     def add_line(self, rank: int, moment: float, text: str) -> None:
@@ -119,7 +119,7 @@ class JobMeasures:
         return combine_ends(self.ends.values())
 
     def list_spans(self, until: float, limits: Thresholds) -> list[TimeSpan]:
-        """What its log told of its time; `until`: up to when the log is known to have no more, 0.0: to its last line.
+        """Its time by its log; `until`: up to when the log is known to have no more, 0.0: to its last line.
 
         The next step or row is late from when the alarms say so.
         """

@@ -78,7 +78,7 @@ def find_lost_work(
 ) -> LostWork | None:  # fmt: skip
     """The work a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.
 
-    `spans`: what its log told of its time; `place`: where it saves by that; `unread`: why the log, or a part of it, was
+    `spans`: its time by its log; `place`: where it saves by that; `unread`: why the log, or a part of it, was
     not read.
     """
     gpus, started, containers = _running(jobset, fleet)

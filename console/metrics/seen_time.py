@@ -27,7 +27,7 @@ class SpanKind(StrEnum):
     AFTER = "after"  # from the last step on, as far as the log was read
     LATE = "late"  # the same, where the next step is late by the rule of the alarms
     ROWS = "rows"  # of an NCCL test, from its first line to its last row
-    IDLE = "idle"  # from when the program said that training is over
+    IDLE = "idle"  # from when the program printed that training is over
     SAVED = "saved"  # a moment: a checkpoint of step `last` was complete
     FAILED = "failed"  # a moment: a pod failed
     NAMED = "named"  # a moment: rank `last` was found to be the one that the others wait for, see `Span.share`
@@ -93,7 +93,7 @@ class TimeRecorder:
         self._slow: deque[bool] = deque(maxlen=SLOW_OF[1])
         self._count = 0
         self._each = 1  # steps from one line to the next
-        self._phases: list[tuple[float, SpanKind]] = []  # what was told since the last step
+        self._phases: list[tuple[float, SpanKind]] = []  # what was printed since the last step
         self._finished = 0.0
         self._saved: int | None = None
 
@@ -123,7 +123,7 @@ class TimeRecorder:
             return
         (before, at), steps = self._last, number - self._last[0]
         seconds = time - at
-        if seconds <= 0:  # one that was only told more of, or lines that came in one burst
+        if seconds <= 0:  # one of which only more figures came, or lines that came in one burst
             return
         self._finished = 0.0
         beyond = seconds - steps * self._usual if self._usual is not None else 0.0
@@ -164,7 +164,7 @@ class TimeRecorder:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether since the last step its log has told of a checkpoint or an evaluation."""
+        """Whether since the last step its log has named a checkpoint or an evaluation."""
         return bool(self._phases)
 
     def list_spans(self, until: float = 0.0, late_after: float = FAR_APART) -> list[TimeSpan]:
@@ -203,7 +203,7 @@ class TableRecorder:
         self._tables: dict[int, _Table] = {}  # by their place in the log
 
     def feed_table(self, place: int, rows: int, begun: float, time: float, *, ended: bool) -> None:
-        """Take what is known of a table by now; `begun`, `time`: when the lines were printed that told it."""
+        """Take what is known of a table by now; `begun`, `time`: when the lines of it were printed."""
         known = self._tables.get(place)
         if known is None:
             if ended and not rows:  # a failure, and no table

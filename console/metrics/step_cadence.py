@@ -26,9 +26,7 @@ RECENT = 20  # latest steps by which the pace is judged
 PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
 PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
 MAX_SINGLE_PAUSE = 300.0  # seconds that a pause made only once counts at most: longer, it may have been a fault
-ROUNDS = (
-    25  # of a collective for half a row: as many as nccl-tests makes unless told otherwise, and those of warming up
-)
+ROUNDS = 25  # of a collective for half a row: as many as nccl-tests makes by default, and those of warming up
 _LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
 _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 _EARLY_LATE = 30.0  # seconds without a step after which one of the first is late, as another may compile too

@@ -41,7 +41,7 @@ from trainlog import (
     parse_checkpoint,
 )
 
-SETTLED_STEPS = 10  # finite losses after which a spike can be told from the beginning
+SETTLED_STEPS = 10  # finite losses after which a spike is not taken for the beginning
 SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15  # of the usual spread, and of the loss
 NEW_LEVEL = 60  # steps after which a loss that stays up is no spike any more, but where it is now
 _PACE = 0.1  # weight of the newest loss in the running mean
@@ -304,7 +304,7 @@ class TrainingRun:
     def sync_steps(self, steps: Steps, time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
         """Take what has changed in the steps of the parser, the last `printed` then, others at `time`; returns where.
 
-        Of a step that was only told more of, the time stays; after a step back all is new.
+        Of a step for which only more figures came, the time stays; after a step back all is new.
         """
         with self.lock:
             at = min(steps.take_changed(), len(self), len(steps))

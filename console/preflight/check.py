@@ -181,7 +181,7 @@ USUAL_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes t
 class Need(StrEnum):
     YES = "yes"
     NO = "no"
-    OPEN = "open"  # no recipe was chosen: what is missing is told, and fails nothing
+    OPEN = "open"  # no recipe was chosen: what is missing is reported, and fails nothing
 
 
 @dataclass(frozen=True, slots=True)

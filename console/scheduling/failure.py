@@ -54,7 +54,7 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
 
 @per_snapshot
 def _killed_pods(fleet: Fleet) -> dict[str, list[str]]:
-    """Namespace -> names of pods whose containers were told to stop (events of reason Killing)."""
+    """Namespace -> names of pods whose containers were asked to stop (events of reason Killing)."""
     found: dict[str, list[str]] = {}
     for event in fleet.events.values():
         if event.reason == "Killing":
@@ -155,7 +155,7 @@ class RankFailure(Struct, frozen=True):
     exit_code: int | None = None
     time: float = 0.0
     cause: str = "failure"  # failure, eviction, preemption or deletion
-    node_notes: tuple[str, ...] = ()  # what the node said of itself then: faults, maintenance
+    node_notes: tuple[str, ...] = ()  # what the node reported then: faults, maintenance
     uid: str = ""  # the pod's: a pod that is made in its place has the same rank and attempt
 
     @property

@@ -1,4 +1,4 @@
-"""What was forecast, and what came true: each window that was told is kept, and compared with the start.
+"""What was forecast, and what came true: each window that was shown is kept, and compared with the start.
 
 Rollouts know nothing of jobs that fail, and not all of what comes later, so their windows may be too narrow, too early
 or too late. By how much, earlier windows say, in units of their own widths.

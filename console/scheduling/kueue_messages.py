@@ -56,19 +56,19 @@ _FITS = lazy_pattern(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|sli
 class KueueMessage(Struct, frozen=True):
     """The parsed parts of a message; empty if it does not mention them."""
 
-    category: Category | None = None  # None: nothing known was said
+    category: Category | None = None  # None: the message has none that is known
     text: str = ""
     resource: str = ""  # the resource that is short
     flavor: str = ""
     more: str = ""  # how much more of it would be needed, in Kueue's spelling
-    fits: int = -1  # pods that the best place has room for; -1 if not said
+    fits: int = -1  # pods that the best place has room for; -1 if not known
     nodes: int = 0  # that Kueue looked at, where it says which it excluded
     excluded: tuple[tuple[str, int], ...] = ()  # why, such as `taint "team=b:NoSchedule"`, and how many
     uncovered: str = ""  # a resource that the ClusterQueue has no quota of at all
 
     @property
     def more_gpus(self) -> int:
-        """How many more GPUs are needed; 0 if not said, or if another resource is short."""
+        """How many more GPUs are needed; 0 if not known, or if another resource is short."""
         return int(self.more) if self.resource == GPU and self.more.isdecimal() else 0
 
 
@@ -94,7 +94,7 @@ def read_message(workload: Workload) -> KueueMessage:
 
 
 def lasting_reason(workload: Workload) -> str:
-    """Why Kueue does not admit it, where that is no matter of free GPUs and places; empty if it is, or not said."""
+    """Why Kueue does not admit it, where that is no matter of free GPUs and places; empty if it is, or not known."""
     message = read_message(workload)
     lasting = {Category.NO_FLAVOR, Category.CHECKS, Category.GATED, Category.MISSING_QUEUE}
     return message.text if message.excluded or message.category in lasting else ""

@@ -1,6 +1,6 @@
 """Forecasts what would happen to a job launched now, from quota, machines and topology.
 
-Kueue decides by the same facts a moment later. It tries the flavors of a queue in their order; the best one is told
+Kueue decides by the same facts a moment later. It tries the flavors of a queue in their order; the best one is shown
 here, since that is the one it would end with.
 
 For the choice of a queue only queues and their quota count, not machines: who launches from a command line does not

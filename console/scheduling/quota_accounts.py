@@ -187,7 +187,7 @@ def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft
     if draft.need > have.total:
         words = f"needs {gpus}, but its queue can have at most {have.limit_text}"
         return replace(draft, sentence=words, category=Category.EXCEEDS, short_by=draft.need - have.total)
-    short = draft.need - have.free  # what Kueue said of it may be of some time ago
+    short = draft.need - have.free  # Kueue's message on it may be of some time ago
     queue, book = cluster_queue_name(workload, fleet), ledger(fleet, draft.flavor)
     held = quota_holders(fleet, queue, draft.flavor)
     answer = replace(draft, category=Category.QUOTA, holders=held)

@@ -105,7 +105,7 @@ def rank_numbers(jobset: JobSet) -> dict[tuple[str, int, int], int]:
 def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
     """The rank whose container failed first; None if none did or its pod is gone.
 
-    One whose pod is being deleted did not fail if it ended as it was told to.
+    One whose pod is being deleted did not fail if it ended as it was asked to.
     """
     failed = [rank for rank in ranks(jobset, fleet) if rank.failed and not rank.was_terminated]
     return min(

@@ -106,7 +106,7 @@ class Why(Struct, frozen=True):
     api_text: str = ""  # the controller's own message
     agrees: bool = False  # whether that message tells the same as the sentence, so that it adds nothing
     reported_at: float = 0.0
-    """When the controller said it, where the sentence, by the cluster as it is now, tells otherwise; 0.0: not known."""
+    """When the controller wrote it, where the sentence, by the cluster as it is now, differs; 0.0: not known."""
     differs: bool = False  # whether the sentence tells otherwise than that message, which is of some time ago
     next: str = ""  # what to do about it, where that is known; a sentence without its end
     need: int = 0

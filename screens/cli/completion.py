@@ -1,6 +1,6 @@
 """`a4 completion`, and the completion of words for the shell script that it prints.
 
-Names come from the cluster if they come at once; nothing that fails is told, since a person is typing.
+Names come from the cluster if they come at once; no failure is shown, since a person is typing.
 """
 
 from __future__ import annotations

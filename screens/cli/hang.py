@@ -151,7 +151,7 @@ def find_process(report: HangReport, rank: int | None) -> TracedProcess:
 
 
 async def slow(options: SlowOptions) -> int:
-    """Print for whom the others wait; 0 if no rank is slow, 1 if one is, or if it cannot be told."""
+    """Print for whom the others wait; 0 if no rank is slow, 1 if one is, or if that is not known."""
     await _check_files(options)
     async with open_session(options, (*KINDS, *OF_BUNDLE) if options.bundle else KINDS) as session:
         await session.wait_until_listed(*KINDS)

@@ -115,7 +115,7 @@ async def launch(options: LaunchOptions) -> int:
 
 
 async def _install(session: Session, plan: LaunchPlan) -> str:
-    """Launch a plan; if its run is not kept, that is said before, or as soon as it is known."""
+    """Launch a plan; if its run is not kept, a warning comes before, or as soon as it is known."""
     unkept = await session.launch.runs.history.check_writes()
     if unkept:
         warn(f"{unkept} The run of {plan.name} will not be in it.")

@@ -121,7 +121,7 @@ async def _more_is_there(coming: asyncio.Future[list[RankLine] | None], log: Job
 
 
 SETTLES = 5.0
-"""Seconds after which a line that is followed by consensus is printed, though not all ranks have said it."""
+"""Seconds after which a line that is followed by consensus is printed, though not all ranks have printed it."""
 
 
 class Printer:

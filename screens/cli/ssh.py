@@ -22,7 +22,7 @@ from screens.sanitize import for_terminal
 if TYPE_CHECKING:
     from console.session import Session
 
-BEGINS = 6  # seconds until an SSH server has said who it is
+BEGINS = 6  # seconds until an SSH server has named itself
 MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
 
 

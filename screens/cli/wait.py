@@ -344,7 +344,7 @@ async def alarms(options: AlarmsOptions) -> int:
 async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
     """The active alarms, as the console's page lists them, stalls with what a console has found since their last step.
 
-    A log that was not heard for long enough yet, as its steps take longer than that, is judged by its end.
+    A log that was not followed for long enough yet, as its steps take longer than that, is judged by its end.
     """
     watching = session.alarms
     jobsets = (each for each in session.fleet.jobsets.values() if namespace in {"", each.namespace})

@@ -80,7 +80,7 @@ def explanation(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Sp
         after = f" {ended}" if ended else ""
         return [Span(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
     runs: list[Span] = []
-    # Why it failed is said below, and for how long its pods are kept.
+    # Why it failed is shown below, and for how long its pods are kept.
     alarms = [alarm for alarm in line.alarms if alarm.kind not in {AlarmKind.FAILED, AlarmKind.KEPT}]
     for alarm in alarms[-2:]:
         look = SHOWN_IN[alarm.kind]

@@ -39,9 +39,9 @@ class JobLine:
 
     jobset: JobSet
     fleet: Fleet
-    job_progress: JobProgress | None = None  # what its log said last; None: nothing is known
+    job_progress: JobProgress | None = None  # the figures of the end of its log; None: nothing is known
     alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
-    late: str = ""  # that its next step is late, if somebody hears its steps
+    late: str = ""  # that its next step is late, if somebody follows its steps
     followed: bool = False  # whether somebody follows its steps
     verdict: str = ""  # for whom its ranks wait, if it is late and was inspected
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
@@ -100,7 +100,7 @@ class JobLine:
 
     @property
     def reported_slow_rank(self) -> Diagnosis | None:
-        """The slow or late rank that its health tells of; None where there is none, or something graver is told."""
+        """The slow or late rank that its health names; None where there is none, or something graver is known."""
         return self.slow_rank if self.health.verdict and self.health.state not in NO_STEPS else None
 
     @property

@@ -1,4 +1,4 @@
-"""What can be done about a job with an alarm or a slow rank, each by a key: said what it will do, then asked for."""
+"""What can be done about a job with an alarm or a slow rank, each by a key: shown first, then confirmed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REMEDIES = (
     Remedy("stop", "x", "Stop"),
     Remedy("pace", "p", "That is its pace now"),
 )
-NOT_POSSIBLE = "not possible"  # what is said of one that is listed, but cannot be done
+NOT_POSSIBLE = "not possible"  # the words for one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
     "X", "act", "Act", key_display="X", id="job.act",

@@ -177,7 +177,7 @@ class RankAction:
     """ "module:function", imported when the key is pressed; the function takes the page, the job and the rank."""
     changes: bool = False  # whether it changes the cluster: gone in read-only mode
     running: bool = True
-    """Whether the rank's pod has to run; else it is told why it does not, and the function is not called."""
+    """Whether the rank's pod has to run; else the reason is shown, and the function is not called."""
     alive: bool = False  # whether the pod has to be there, or still to come, and not to have ended
     show: bool = True  # whether the key line tells it (the palette and the help always do)
 
@@ -317,7 +317,7 @@ async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
     return None
 
 
-MOST = 4  # jobs of which all is said; of more, what goes with each, in a line
+MOST = 4  # jobs that are shown in full; of more, what goes with each, in a line
 
 
 async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:

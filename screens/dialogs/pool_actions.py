@@ -120,7 +120,7 @@ async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bo
 class PoolsScreen(LiveScreen):
     """A page that polls Google's data on the node pools while it is visible."""
 
-    pools: PoolsSnapshot | None = None  # what Google said last
+    pools: PoolsSnapshot | None = None  # Google's last answer
     _asked: Session | None = None
 
     def look_again(self) -> None:

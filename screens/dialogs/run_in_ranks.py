@@ -146,7 +146,7 @@ class QuickNccl(WorkDialog):
     def __init__(self, title: str, sizes: str, perform: RunTest) -> None:
         super().__init__()
         self._title, self._sizes, self._do = title, sizes, perform
-        self._complaint = ""  # what it last said beside its table
+        self._complaint = ""  # its last message beside its table
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:

@@ -78,7 +78,7 @@ class JobScreen(LiveScreen):
         self._line: JobLine | None = None
         self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
         self._is_there = True  # whether the cluster has it
-        self._watched_by: object | None = None  # the connection by which alarms are heard
+        self._watched_by: object | None = None  # the connection by which alarms come
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="head", classes="of-snapshot")

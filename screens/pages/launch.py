@@ -54,7 +54,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable
 from screens.wording import count
 
-TALL = 40  # lines of a terminal from which on what a recipe does is told whole beside the form too
+TALL = 40  # lines of a terminal from which on what a recipe does is shown whole beside the form too
 SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
 START_HOLDS = 15.0  # seconds after which the start of a launch is asked for again
 RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open

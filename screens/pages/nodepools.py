@@ -83,7 +83,7 @@ class ProgressRows(CutLines):
         self.styles.height = len(self.lines)
 
 
-LATELY = 86400.0  # seconds for which an operation that failed is told of here
+LATELY = 86400.0  # seconds for which an operation that failed is shown here
 
 
 class FactsTable(ResourceTable[PoolStatus]):

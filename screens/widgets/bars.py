@@ -53,7 +53,7 @@ class TitleBar(Styled):
     NAME: ClassVar[str] = " a4 "
 
     title: reactive[Title] = reactive(Title(), repaint=False)
-    """Painted by `tick` if its words are others: when a watch was heard changes with every object."""
+    """Painted by `tick` if its words are others: when a watch last got something changes with every object."""
 
     def render_line(self, y: int) -> Strip:
         self._painted = self._render_strip()

@@ -102,7 +102,7 @@ def start_lines(start: ExpectedStart | None, width: int, now: float) -> Lines:
 def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_known: bool = False) -> Lines:
     """Why the job waits: its queue's quota, the workloads before it, and which jobs' end would free what is missing.
 
-    Who is in front may take that quota: where the expected start is known, it alone is told.
+    Who is in front may take that quota: where the expected start is known, it alone is shown.
     """
     found: Lines = []
     account = why.account

@@ -176,7 +176,7 @@ def folded_at_spaces(text: str, width: int) -> Sequence[str]:
 
 BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
 
-_COLOURS = {  # on dark and on light ground; told from it in 256 colours too, as tests/screens/test_styles.py measures
+_COLOURS = {  # on dark and on light ground; distinct in 256 colours too, as tests/screens/test_styles.py measures
     "ink-text": ("#d5dbe6", "#1d2532"),
     "ink-head": ("#8fa3bf", "#4c5b70"),
     "ink-sorted": ("#7cc7ff", "#0b5cad"),

@@ -175,7 +175,7 @@ class CopyMeter:
                 error = broken
             except Refused as gone:
                 if not gone.status or isinstance(gone, NotAllowed | NotLoggedIn):
-                    raise  # said of one file, or of the account
+                    raise  # words for one file, or for the account
                 raise CopyFailed(f"{what}: {self._progress_text()} {gone.message}", RETRY_SECONDS) from gone
             fruitless = 0 if self.landed > before else fruitless + 1
             if fruitless >= MAX_TRIES:

@@ -177,7 +177,7 @@ class SshAccess:
         self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = POD_WAIT_SECONDS,
         say: Callable[[str], None] = lambda words: None, needs_server: bool = False,
     ) -> SshPlan:  # fmt: skip
-        """What `set_up` would do (with the key `identity`); changes nothing. `say` hears waits. NotAllowed.
+        """What `set_up` would do (with the key `identity`); changes nothing. `say` gets messages on waits. NotAllowed.
 
         `needs_server`: Unreachable if nothing listens on the pod's port.
         """

@@ -234,7 +234,7 @@ class LocalForward:
                     await self._look.wait()
             except TimeoutError:
                 if (self._clock() - wall) - (loop.time() - awake) > SLEEP_DETECTED_SECONDS:
-                    for splice in self._splices:  # may be dead without anybody having said so
+                    for splice in self._splices:  # may be dead without an error
                         splice.ping()
                     break
         self._look.clear()

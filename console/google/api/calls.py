@@ -161,7 +161,7 @@ def _renew_credentials(credentials: Any, refused: str) -> tuple[str, float]:
 
 _REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")  # what HTTP clients put before the words
 _NO_LOGIN = "Getting metadata from plugin failed"  # what gRPC says where the login could not be renewed for a call
-_NO_QUOTA_PROJECT = re.compile(  # said of a login that would use gcloud's own project
+_NO_QUOTA_PROJECT = re.compile(  # for a login that would use gcloud's own project
     r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
 )
 _NOT_THIS_PROJECT = re.compile(r"does not have required permission to use project|USER_PROJECT_DENIED")

@@ -40,7 +40,7 @@ class Provisioning(StrEnum):
 
 
 YOUNG = 900.0  # seconds after it was made in which a machine that was never ready is starting
-NOT_REPORTED = "the node has not reported yet"  # why a node is not ready of which no kubelet has said anything
+NOT_REPORTED = "the node has not reported yet"  # why a node is not ready of which no kubelet has reported
 _FIRST_WORD = 120.0  # seconds in which a new kubelet says for the first time that it is not ready
 
 
@@ -81,7 +81,7 @@ class Node(ClusterObject, frozen=True):
     repair: str = ""  # label cloud.google.com/report-and-replace-status: how far the repair of a reported host is
     last_busbw: float | None = None  # GB/s, from the health scanner's label (aiinfra/nccl-healthcheck-bandwidth)
     scan_result: str = ""  # the health scanner's verdict on NCCL: "pass", "fail", …
-    scanned_at: float = 0.0  # when it tested this node last, from its label; 0: not told
+    scanned_at: float = 0.0  # when it tested this node last, from its label; 0: not known
     version: str = ""
     internal_ip: str = ""
 

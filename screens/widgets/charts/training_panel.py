@@ -38,7 +38,7 @@ from screens.wording import Span
 from trainlog import STEP_METRICS, StepMetric
 
 BAR = 14
-TOLD = 4  # kinds of marks that are told of
+TOLD = 4  # kinds of marks that are named
 READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 

@@ -1,7 +1,7 @@
 """Draws one metric of a training run: raw and smoothed values, earlier runs, events, axes (pure).
 
 Raw values are sparse dots, the smoothed ones a solid line, earlier runs dotted lines with a letter at their end: all of
-it can be told apart without colour. Each column of dots shows the lowest and the highest of its steps, so no spike is
+it is distinct without colour. Each column of dots shows the lowest and the highest of its steps, so no spike is
 lost, however many steps there are.
 """
 

@@ -199,7 +199,7 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
         known = f", starts {when}" if start.at or start.earliest else ", its start is not known"
         word += f", {when}" if start.checks else known
     links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
-    # When the oldest part of what the light stands on was heard last, while the server is away.
+    # When the oldest part of what the light stands on last came, while the server is away.
     since = min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
     if since:
         about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "

@@ -99,7 +99,7 @@ class LogView(Vertical):
     drawn: reactive[str] = reactive("", init=False)
     """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
     over: reactive[str] = reactive("", init=False)
-    """Why no more lines come, with its glyph, said in place of that they are followed; empty: they may come."""
+    """Why no more lines come, with its glyph, shown in place of that they are followed; empty: they may come."""
     kept = False  # whether it is what was kept of a log, and nobody follows it
     _filtering = False
     _seeks_error = False  # whether it is still looked for the first error

@@ -52,7 +52,7 @@ class Listing(Generic[RowT]):
     def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
         """Take new rows; returns whether any moved. Rows that are the same objects are not compared.
 
-        No more than `at_once` that are not are taken: the table is `behind` until it was told the others again.
+        No more than `at_once` that are not are taken: the table is `behind` until it got the others again.
         """
         if rows is self.rows:
             self.changes = []
