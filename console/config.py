@@ -138,11 +138,12 @@ class LogFormat(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     pattern: Annotated[
         str,
         Meta(
-            min_length=1, max_length=LONGEST_PATTERN,
+            min_length=1,
+            max_length=LONGEST_PATTERN,
             description="a regular expression as RE2 takes it, with the group (?P<step>…) and any of total, loss, "
             "grad_norm, lr, time, time_ms, steps_per_s, tflops, tokens; other groups are kept under their names",
         ),
-    ]  # fmt: skip
+    ]
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):

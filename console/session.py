@@ -140,10 +140,13 @@ class Session:
         from console.launch.service import LaunchService
 
         return LaunchService(
-            self.watch, lambda *run: self.alarms.history_of(*run) if self.alarms_enabled else (), self._spans_of,
+            self.watch,
+            lambda *run: self.alarms.history_of(*run) if self.alarms_enabled else (),
+            self._spans_of,
             lambda *key: self.measures.read_log(*key),
-            lambda *key: self.alarms.find_measures(*key) if self.alarms_enabled else None, self._seen_folder,
-        )  # fmt: skip
+            lambda *key: self.alarms.find_measures(*key) if self.alarms_enabled else None,
+            self._seen_folder,
+        )
 
     @cached_property
     def logs(self) -> LogService:

@@ -155,9 +155,13 @@ class PracticeCluster:
         from practice.google.server import GoogleServer
 
         world = PracticeGoogle(
-            self.storage, self.clock, server=self.url, authority=self.server.authority,
-            registries=self.kubelets.registries, buckets=self.kubelets.buckets,
-        )  # fmt: skip
+            self.storage,
+            self.clock,
+            server=self.url,
+            authority=self.server.authority,
+            registries=self.kubelets.registries,
+            buckets=self.kubelets.buckets,
+        )
         apply_google_faults(world)
         return GoogleServer(world, self.server.admin.token)
 

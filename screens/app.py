@@ -48,10 +48,14 @@ PAGE_KEYS = tuple(
         ("alarms", "A", "Alarms", "The last alarms of all jobs that are watched"),
         ("preflight", "P", "Preflight", "What a launch needs of cluster and project, checked together"),
         ("images", "I", "Images and builds", "Image builds as they run, and what the registries hold"),
-        ("storage", "B", "Buckets and storage",
-         "Buckets, Lustre and Filestore around the cluster; results and checkpoints in buckets"),
+        (
+            "storage",
+            "B",
+            "Buckets and storage",
+            "Buckets, Lustre and Filestore around the cluster; results and checkpoints in buckets",
+        ),
     )
-)  # fmt: skip
+)
 
 
 def _session_class() -> type[Session]:

@@ -88,10 +88,11 @@ def _is_plain(text: str) -> bool:
 
 def _replace_unprintable(text: str) -> str:
     return "".join(
-        letter if letter.isprintable() or (letter.isspace() and letter >= "\xa0" and letter not in "\u2028\u2029")
+        letter
+        if letter.isprintable() or (letter.isspace() and letter >= "\xa0" and letter not in "\u2028\u2029")
         else "·" * get_character_cell_size(letter)
         for letter in text
-    )  # fmt: skip
+    )
 
 
 class KeyOrderedApp(App[int]):

@@ -90,8 +90,15 @@ class FilterLine(SearchLine):
 
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
 LAST_KEYS = {"pane.size": 3}  # bindings that stand behind the others of their page, and where
-WHAT_IF = Binding("W", "what_if", "What if", show=False, key_display="W", id="table.whatif",
-                  tooltip="What would follow if this job were stopped, or of any other change")  # fmt: skip
+WHAT_IF = Binding(
+    "W",
+    "what_if",
+    "What if",
+    show=False,
+    key_display="W",
+    id="table.whatif",
+    tooltip="What would follow if this job were stopped, or of any other change",
+)
 ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 
@@ -103,12 +110,19 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     ESCAPE_TO_MINIMIZE = False
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", show=False, id="screen.back", key_display="esc",
-                tooltip="Close the alarm in the corner, the hint, drop the filter, then the marks, then go back"),
+        Binding(
+            "escape",
+            "back",
+            "Back",
+            show=False,
+            id="screen.back",
+            key_display="esc",
+            tooltip="Close the alarm in the corner, the hint, drop the filter, then the marks, then go back",
+        ),
         Binding("tab", "app.focus_next", "Next part", show=False, id="screen.next"),
         Binding("shift+tab", "app.focus_previous", "Previous part", show=False, id="screen.previous"),
         Binding("ctrl+c,super+c", "screen.copy_text", "Copy selected text", show=False, system=True, id="screen.copy"),
-    ]  # fmt: skip
+    ]
     CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()
     """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""
     SHOWS: ClassVar[Mapping[str, tuple[str, str]]] = {}

@@ -257,8 +257,9 @@ def _uses_of(loaded: LoadedConfig, known: KnownNames, problems: Sequence[ConfigP
             if set(command.uses) <= page.SUBJECT and not keys & _keys_in_use(page, known.app, loaded.config).keys()
         ]
         line = loaded.line_of("commands", number, "command")
-        found.append({"line": line, "name": command.name, "key": command.key, "uses": list(command.uses),
-                      "pages": sorted(pages)})  # fmt: skip
+        found.append(
+            {"line": line, "name": command.name, "key": command.key, "uses": list(command.uses), "pages": sorted(pages)}
+        )
     return found
 
 

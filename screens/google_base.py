@@ -83,11 +83,21 @@ class ProjectRegionScreen(InGoogleScreen):
 
     CHANGES_CLUSTER = frozenset({"enable"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "where", "Project, region", id="google.where",
-                tooltip="Another project and region, while no cluster is connected"),
-        Binding("e", "enable", "Enable service", id="google.enable",
-                tooltip="Enable the service of Google's that did not answer; asks first"),
-    ]  # fmt: skip
+        Binding(
+            "w",
+            "where",
+            "Project, region",
+            id="google.where",
+            tooltip="Another project and region, while no cluster is connected",
+        ),
+        Binding(
+            "e",
+            "enable",
+            "Enable service",
+            id="google.enable",
+            tooltip="Enable the service of Google's that did not answer; asks first",
+        ),
+    ]
 
     def __init__(self) -> None:
         super().__init__()

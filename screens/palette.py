@@ -91,10 +91,12 @@ class PageTarget(NamedTuple):
 
 
 PAGES = {
-    "fleet": PageTarget("pools and their hosts: GPUs in use and free, faults, maintenance",
-                        "fleet nodes node no pools"),
-    "queues": PageTarget("quota, who holds it, and who waits for what",
-                     "queues queue q clusterqueues cq localqueues lq workloads wl"),
+    "fleet": PageTarget(
+        "pools and their hosts: GPUs in use and free, faults, maintenance", "fleet nodes node no pools"
+    ),
+    "queues": PageTarget(
+        "quota, who holds it, and who waits for what", "queues queue q clusterqueues cq localqueues lq workloads wl"
+    ),
     "jobs": PageTarget("jobs that run, wait or have ended, and why", "jobs job jobsets jobset js"),
     "pods": PageTarget("pods of all jobs, and what keeps them from running", "pods pod po"),
     "launch": PageTarget("a form for each recipe, checked as you type", "launch recipes new"),
@@ -104,11 +106,12 @@ PAGES = {
     "preflight": PageTarget("what a launch needs of cluster and project, checked together", "preflight checks"),
     "images": PageTarget("image builds as they run, and what the registries hold", "images image builds"),
     "storage": PageTarget("buckets and file systems around the cluster", "storage buckets"),
-    "nodepools": PageTarget("node pools as Google has them, and running operations", "nodepools operations np ops",
-                        "node pools"),
+    "nodepools": PageTarget(
+        "node pools as Google has them, and running operations", "nodepools operations np ops", "node pools"
+    ),
     "context": PageTarget("another cluster of the kubeconfig", "context contexts ctx"),
     "namespace": PageTarget("lists of one namespace, or of all", "namespace namespaces ns"),
-}  # fmt: skip
+}
 NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
 MOST = 8  # objects of one kind that are offered
 Kind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]

@@ -41,9 +41,8 @@ class PanedScreen(LiveScreen):
     """
     BELOW: ClassVar[int] = 30  # lines of a terminal from which on the pane is below the list
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "pane", "Pane", id="pane.size",
-                tooltip="The pane of the row under the cursor: usual, large, off"),
-    ]  # fmt: skip
+        Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off"),
+    ]
     pane = getters.query_one("#pane", Pane)
 
     def beside_pane(self, *parts: Widget) -> ComposeResult:
@@ -73,8 +72,9 @@ class PanedScreen(LiveScreen):
             parts = self.query_one("#list").children
             rows = sum(
                 part.styles.margin.height + (part.lines_wanted if isinstance(part, ResourceTable) else 1)
-                for part in parts if part.display
-            )  # fmt: skip
+                for part in parts
+                if part.display
+            )
             left = self.query_one("#split").size.height - max(rows, LEAST)
             self.pane.styles.height = left if left >= LEAST else self.app.loaded.config.panes.below
         else:

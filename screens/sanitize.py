@@ -20,8 +20,10 @@ def one_line(text: str) -> str:
     return _PILED.sub(r"\1", clean.replace("\ufe0f", ""))
 
 
-_PILED = lazy_pattern(r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
-                    r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip
+_PILED = lazy_pattern(
+    r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
+    r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
 """More accents on one letter than any language has: they would be drawn over the lines above."""
 
 

@@ -277,10 +277,14 @@ class ContainerExec:
         began = time.monotonic()
         code, failure = await self._run(rank.pod, argv, container, limit, forward_output)
         return replace(
-            result, code=code, failure=failure, output=output.decode(errors="replace"),
-            errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3),
+            result,
+            code=code,
+            failure=failure,
+            output=output.decode(errors="replace"),
+            errors=errors.decode(errors="replace"),
+            seconds=round(time.monotonic() - began, 3),
             cut=len(output) >= MAX_KEPT_BYTES,
-        )  # fmt: skip
+        )
 
     async def run_quick_nccl_test(
         self,
@@ -321,9 +325,14 @@ class ContainerExec:
             raise ProgramFailed(f"The NCCL test in pod {pod.name} failed. {reason}", code=code or 1)
 
     async def _run(
-        self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
+        self,
+        pod: Pod,
+        argv: Sequence[str],
+        container: str,
+        limit: float,
+        take: Callable[[int, bytes], None],
         doing: str = "",
-    ) -> tuple[int, str]:  # fmt: skip
+    ) -> tuple[int, str]:
         """(exit code, reason why there is none); raises Refused, and Unreachable where the server opens no stream."""
         from console.kube import exec as executing
 
@@ -371,9 +380,16 @@ class ContainerExec:
 
         try:
             code, output, complained = await executing.run_and_collect(
-                client, pod.namespace, pod.name, argv, container=container or _main_container(pod), most=MAX_KEPT_BYTES,
-                limit=question.limit, begins=executing.BEGINS, doing=f"ask pod {pod.name} for its {question.title}",
-            )  # fmt: skip
+                client,
+                pod.namespace,
+                pod.name,
+                argv,
+                container=container or _main_container(pod),
+                most=MAX_KEPT_BYTES,
+                limit=question.limit,
+                begins=executing.BEGINS,
+                doing=f"ask pod {pod.name} for its {question.title}",
+            )
         except Refused:
             raise
         except ConsoleError as error:

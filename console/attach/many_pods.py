@@ -168,10 +168,16 @@ async def _run_through_gateway(
     script = await asyncio.to_thread(_SCRIPT.read_bytes)
     for gateway in ranks[:GATEWAY_TRIES]:
         asked = {
-            "pods": [(rank.number, rank.name, "" if rank is gateway else _address(rank)) for rank in ranks
-                     if rank is gateway or _address(rank)],
-            "argv": _begin_with_a_word(argv), "input": len(stdin), "limit": limit, "most": MAX_ANSWER_BYTES,
-        }  # fmt: skip
+            "pods": [
+                (rank.number, rank.name, "" if rank is gateway else _address(rank))
+                for rank in ranks
+                if rank is gateway or _address(rank)
+            ],
+            "argv": _begin_with_a_word(argv),
+            "input": len(stdin),
+            "limit": limit,
+            "most": MAX_ANSWER_BYTES,
+        }
         read = _FrameReader(gateway.name, ranks, take)
         whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + STARTING
         data = script + json.dumps(asked).encode() + b"\n" + stdin

@@ -269,9 +269,16 @@ def _common_files(
 
 
 def _judge_checkpoint(
-    home: str, held: Mapping[str, StoredFile], layout: Layout | None, contents: Mapping[str, bytes],
-    lacking: Sequence[str], room: _Room, now: float, name: str, reasons: Sequence[str],
-) -> Checkpoint:  # fmt: skip
+    home: str,
+    held: Mapping[str, StoredFile],
+    layout: Layout | None,
+    contents: Mapping[str, bytes],
+    lacking: Sequence[str],
+    room: _Room,
+    now: float,
+    name: str,
+    reasons: Sequence[str],
+) -> Checkpoint:
     problems: list[str] = [*reasons]
     unknown: list[str] = []
     if _UNFINISHED.search(basename(home) or name):
@@ -332,9 +339,12 @@ def _wrong_pointers(held: Mapping[str, StoredFile], contents: Mapping[str, bytes
 
 
 def _judge_dcp(
-    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str],
+    folder: str,
+    inside: Mapping[str, StoredFile],
+    contents: Mapping[str, bytes],
+    problems: list[str],
     unknown: list[str],
-) -> None:  # fmt: skip
+) -> None:
     shards = [each for each in inside if each.endswith(".distcp")]
     metadata = inside.get(".metadata")
     if metadata is None:

@@ -149,11 +149,12 @@ async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most
         known = {path: data for path, data in known.items() if len(data) >= min(wanted[path], sizes[path])}
         # The header of a safetensors file comes with its length: a second request costs more than some bytes.
         parts = {
-            path: (max(0, sizes[path] - size), size) if tail
+            path: (max(0, sizes[path] - size), size)
+            if tail
             else (0, max(size, FIRST_READ if path.endswith(".safetensors") else 0))
             for path, size in wanted.items()
             if path not in known
-        }  # fmt: skip
+        }
         came = await storage.read_parts(place.bucket, {place.folder + path: part for path, part in parts.items()})
         for path, (_, ahead) in parts.items():
             if data := came[place.folder + path]:  # else it was deleted meanwhile

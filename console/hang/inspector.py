@@ -122,10 +122,13 @@ _RECORD = (
     '--pid "$3" >&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
 )
 _FILES = {
-    "status": 'cat "$1/status"', "limits": 'cat "$1/limits"', "fd": 'ls -l "$1/fd"', "maps": 'cat "$1/maps"',
+    "status": 'cat "$1/status"',
+    "limits": 'cat "$1/limits"',
+    "fd": 'ls -l "$1/fd"',
+    "maps": 'cat "$1/maps"',
     "strace": 'command -v strace >/dev/null || { echo "strace is not in this image" >&2; exit 44; }; '
-              'timeout 10 strace -f -tt -p "$2" 2>&1; :',
-}  # fmt: skip
+    'timeout 10 strace -f -tt -p "$2" 2>&1; :',
+}
 
 
 class JobInspector:
@@ -222,11 +225,22 @@ class JobInspector:
         dumps = list_dumps(answers)
         found = await decode_apart(WHAT, partial(judge_processes, dumps, processes))
         report = HangReport(
-            name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, CLOCK.now(), absent, found,
-            describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder" if recorder
-            else "not asked, which would halt ranks of a job that is not known to be yours", tuple(dumps),
+            name,
+            tuple(pods),
+            tuple(processes),
+            ras.with_node_names(nodes),
+            problem,
+            CLOCK.now(),
+            absent,
+            found,
+            describe_dumps(dumps)
+            if dumps
+            else "no rank has the pipe of its flight recorder"
+            if recorder
+            else "not asked, which would halt ranks of a job that is not known to be yours",
+            tuple(dumps),
             describe_ways(outputs, len(able), len(every)),
-        )  # fmt: skip
+        )
         self.reports[namespace, name] = report
         if self._keep is not None:
             await self._keep(diagnose_hang(report, _jobset_uid(every)))
@@ -280,9 +294,10 @@ class JobInspector:
 
     async def _add_stacks(self, answers: Answers[Rank], ranks: set[int]) -> Answers[Rank]:
         wanted = [
-            rank for rank, answer in answers
+            rank
+            for rank, answer in answers
             if isinstance(answer, PodAnswer) and any(each.rank in ranks for each in answer.processes)
-        ]  # fmt: skip
+        ]
         if not wanted:
             return answers
         probe = await asyncio.to_thread(_PROBE.read_bytes)
@@ -347,9 +362,13 @@ class JobInspector:
             assert rank.pod is not None
             try:
                 output = await run_and_collect(
-                    self._run, rank.pod, ("sh", "-c", PYTHON_FROM_INPUT, "sh", *words), script,
-                    max(seconds, most) + PROBE_TIMEOUT, flow=FLOW_SECONDS,
-                )  # fmt: skip
+                    self._run,
+                    rank.pod,
+                    ("sh", "-c", PYTHON_FROM_INPUT, "sh", *words),
+                    script,
+                    max(seconds, most) + PROBE_TIMEOUT,
+                    flow=FLOW_SECONDS,
+                )
                 read = await decode_apart(WHAT_NCCL, partial(parse_polls, output, most_ranks))
             except ConsoleError as error:
                 if ended := await self._how_it_ended(namespace, name, rank):
@@ -374,8 +393,16 @@ class JobInspector:
         if not numbers:
             return report
         probe = await asyncio.to_thread(_PROBE.read_bytes)
-        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "samples", f"{seconds:g}",
-                ",".join(map(str, numbers)))  # fmt: skip
+        argv = (
+            "sh",
+            "-c",
+            PYTHON_FROM_INPUT,
+            "sh",
+            str(len(probe)),
+            "samples",
+            f"{seconds:g}",
+            ",".join(map(str, numbers)),
+        )
         wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
         outputs = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
         return await decode_apart(

@@ -339,8 +339,14 @@ def _tmux(name: str, *, nested: bool) -> Iterator[str]:
     shown = "".join(each for each in name if each.isprintable())
     shown = shown.replace("#", "##").replace("%", "%%")  # neither a format of tmux nor a time
     left, right = f" {shown}  ", f" {leave} "
-    options = {"status": "on", "status-left-length": "60", "status-right-length": "60", "status-left": left,
-               "status-right": right, "default-command": _IN_TMUX}  # fmt: skip
+    options = {
+        "status": "on",
+        "status-left-length": "60",
+        "status-right-length": "60",
+        "status-left": left,
+        "status-right": right,
+        "default-command": _IN_TMUX,
+    }
     for option, value in options.items():
         yield from (";", "set-option", "-t", _SESSION, option, value)
 

@@ -20,8 +20,9 @@ def find_node(nodes: Mapping[tuple[str, str], Node], word: str) -> Node | None:
         return nodes["", word]
     pool, _, end = word.rpartition("/")
     # GKE puts eight hexadecimal digits between the name of the pool and the end.
-    name = re.compile(rf"(?:.*-)?{re.escape(pool)}(?:-[0-9a-f]{{8}})?-{re.escape(end)}" if pool else
-                      rf".*-{re.escape(end)}")  # fmt: skip
+    name = re.compile(
+        rf"(?:.*-)?{re.escape(pool)}(?:-[0-9a-f]{{8}})?-{re.escape(end)}" if pool else rf".*-{re.escape(end)}"
+    )
     found = [node for node in nodes.values() if end and "-" not in end and name.fullmatch(node.name)]
     if len(found) > 1:
         more = f" and {len(found) - MOST} more" if len(found) > MOST else ""

@@ -29,10 +29,16 @@ if TYPE_CHECKING:
 
 
 _HTTP2_STREAM, _PROXY_HANDSHAKE = 92, 97  # CURLE_HTTP2_STREAM and CURLE_PROXY, to which pycurl gives no names
-_BROKE_OFF = frozenset({
-    pycurl.E_PARTIAL_FILE, pycurl.E_GOT_NOTHING, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR,
-    pycurl.E_HTTP2, _HTTP2_STREAM,
-})  # fmt: skip
+_BROKE_OFF = frozenset(
+    {
+        pycurl.E_PARTIAL_FILE,
+        pycurl.E_GOT_NOTHING,
+        pycurl.E_SEND_ERROR,
+        pycurl.E_RECV_ERROR,
+        pycurl.E_HTTP2,
+        _HTTP2_STREAM,
+    }
+)
 _NO_NAME = frozenset({pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY})
 _NO_URL = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
 

@@ -65,8 +65,13 @@ class RawConnection:
     async def upgrade(self, path: str, *protocols: str) -> WebSocket | RawResponse:
         """Turn this connection into a WebSocket; the server's response if it refuses all the protocols."""
         key = base64.b64encode(os.urandom(16)).decode()
-        asked = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
-                 f"Sec-WebSocket-Key: {key}", f"Sec-WebSocket-Protocol: {', '.join(protocols)}")  # fmt: skip
+        asked = (
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {key}",
+            f"Sec-WebSocket-Protocol: {', '.join(protocols)}",
+        )
         async with asyncio.timeout(ANSWER):
             await self._ask(path, asked)
             answer = await self._answer()

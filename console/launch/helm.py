@@ -105,9 +105,14 @@ T = TypeVar("T")
 
 _REMOVAL_PAUSES = (0.0, 1.0, 3.0)  # seconds before each try to remove what a failed install has made
 KINDS = {  # kinds that the chart makes, and their API groups, in the order in which they can be deleted
-    "JobSet": "jobset.x-k8s.io", "Service": "", "ConfigMap": "", "Secret": "", "PersistentVolumeClaim": "",
-    "PersistentVolume": "", "ResourceClaimTemplate": "resource.k8s.io",
-}  # fmt: skip
+    "JobSet": "jobset.x-k8s.io",
+    "Service": "",
+    "ConfigMap": "",
+    "Secret": "",
+    "PersistentVolumeClaim": "",
+    "PersistentVolume": "",
+    "ResourceClaimTemplate": "resource.k8s.io",
+}
 _VERSIONS = {"JobSet": "jobset.x-k8s.io/v1alpha2", "ResourceClaimTemplate": "resource.k8s.io/v1"}  # not v1
 _HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
 POLICY = "helm.sh/resource-policy"

@@ -271,9 +271,12 @@ class ChartCatalog:
             for several in (("recipe.train.tp", "recipe.swift.tp"), ("recipe.train.pp",), ("recipe.train.cp",))
         )
         never = impossible_faults(
-            str(fault or ""), fault_kinds_of(plan.recipe), steps=steps, pods=max(1, gpus // 8),
+            str(fault or ""),
+            fault_kinds_of(plan.recipe),
+            steps=steps,
+            pods=max(1, gpus // 8),
             sizes=(gpus, tensor, pipeline, context),
-        )  # fmt: skip
+        )
         return (*notes, *never)
 
     def require_valid(self, plan: LaunchPlan) -> None:

@@ -291,8 +291,10 @@ def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
     if run.outcome is Outcome.STOPPED and end is not None:  # it was over before its pods were taken away
         run = replace(run, outcome=Outcome.FAILED if end.last else Outcome.SUCCEEDED)
     if run.outcome is Outcome.STOPPED:
-        ended = (each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=STOPPED)
-                 for each in run.alarms)  # fmt: skip
+        ended = (
+            each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=STOPPED)
+            for each in run.alarms
+        )
         run = replace(run, alarms=tuple(ended))
     if run.nan:
         if run.outcome is Outcome.FAILED:

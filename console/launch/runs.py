@@ -139,9 +139,13 @@ def training_figures(where: RunPosition, speeds: Mapping[str, float] = MappingPr
     """
     return {
         **{"tflops" if metric == "tflops_per_gpu" else metric: speed for metric, speed in speeds.items()},
-        "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
-        "nan_from": where.nan_from, "nan_by": where.nan_by,
-    }  # fmt: skip
+        "step": where.step,
+        "loss": where.loss,
+        "loss_step": where.loss_step,
+        "nan": where.nan,
+        "nan_from": where.nan_from,
+        "nan_by": where.nan_by,
+    }
 
 
 def latest_figures(measures: JobMeasures) -> dict[str, Any]:

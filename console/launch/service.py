@@ -256,8 +256,10 @@ class LaunchService:
                 return why_refused(refused, CLOCK.now())
             if any(each.reason == "SuccessfulCreate" and each.kind == "Job" for each in ours):
                 return None
-            if any(each.kind == "Workload" and each.reason == "Pending" and f"-{name}-" in each.object_name
-                   for each in fresh):  # fmt: skip
+            if any(
+                each.kind == "Workload" and each.reason == "Pending" and f"-{name}-" in each.object_name
+                for each in fresh
+            ):
                 return None
             await asyncio.sleep(0.1)
         return None

@@ -97,10 +97,11 @@ def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) 
     pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
     for rank in ranks(jobset, fleet):
         earlier = [
-            pod for pod in pods
+            pod
+            for pod in pods
             if numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index))) == rank.number
             and (rank.pod is None or pod.uid != rank.pod.uid)
-        ]  # fmt: skip
+        ]
         uid = rank.pod.uid if rank.pod else ""
         mine = [part for part in kept if part.rank == rank.number and part.uid != uid]
         if rank.pod is None and jobset.finished:

@@ -78,8 +78,11 @@ def _skip_lines(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[
 
 def iter_lines(parts: Sequence[TimedLines], at: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the lines from these positions on, each as (part index, line number)."""
-    heap = [(part.times[here], index, here) for index, (part, here) in enumerate(zip(parts, at, strict=True))
-            if here < len(part.times)]  # fmt: skip
+    heap = [
+        (part.times[here], index, here)
+        for index, (part, here) in enumerate(zip(parts, at, strict=True))
+        if here < len(part.times)
+    ]
     heapq.heapify(heap)
     while heap:
         _, index, here = heap[0]

@@ -161,6 +161,9 @@ def loggable_containers(rank: Rank) -> list[Container]:
         return []
     main = rank.pod.main
     started = rank.pod.finished or main.restarts > 0 or main.state != "waiting"
-    first = [each for each in rank.pod.containers if each.init and (
-        each.state == "terminated" or (each.state == "running" and not started))]  # fmt: skip
+    first = [
+        each
+        for each in rank.pod.containers
+        if each.init and (each.state == "terminated" or (each.state == "running" and not started))
+    ]
     return [*first, main] if started else first

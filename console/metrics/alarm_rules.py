@@ -217,10 +217,12 @@ class AlarmWatch:
         self.verdict = blamed.removeprefix(INSPECTED) if blamed.startswith(INSPECTED) and (stalled or self.late) else ""
         nodes[AlarmKind.STALL] = look.blamed_nodes if self.verdict else ()
         for kind, words, beside, began in (
-            (AlarmKind.STALL, stalled, blamed, since), (AlarmKind.BEHIND, behind, "", 0.0),
-            (AlarmKind.KEPT, kept, "", look.ended_at), (AlarmKind.NAN, look.nan, saved, look.nan_at),
+            (AlarmKind.STALL, stalled, blamed, since),
+            (AlarmKind.BEHIND, behind, "", 0.0),
+            (AlarmKind.KEPT, kept, "", look.ended_at),
+            (AlarmKind.NAN, look.nan, saved, look.nan_at),
             (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
-        ):  # fmt: skip
+        ):
             held = look.held if kind in _FREES else 0
             on = tuple(dict.fromkeys(nodes.get(kind, ())))
             alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began), nodes=on)

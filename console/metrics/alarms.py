@@ -140,9 +140,12 @@ class AlarmService:
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, diagnosis)
         self._lasting_sources = replace(
-            self._sources, inspect=inspect, find_late_rank=find_late_rank, store_slowdown=store_slowdown,
+            self._sources,
+            inspect=inspect,
+            find_late_rank=find_late_rank,
+            store_slowdown=store_slowdown,
             find_own_job=find_own_job,
-        )  # fmt: skip
+        )
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended

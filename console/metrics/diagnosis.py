@@ -60,7 +60,7 @@ def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
     words = report.short.rstrip(".") if report.alarming else ""
     return Diagnosis(
         uid, DiagnosisKind.HANG, report.at, words, words, report.suspected_nodes, report.blames_program, report.advice
-    )  # fmt: skip
+    )
 
 
 def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
@@ -91,9 +91,7 @@ def _diagnose_slow(report: SlowReport, uid: str) -> Diagnosis:
     more = f"; {others} more rank{'s are' if others > 1 else ' is'} slow" if others > 0 else ""
     first = report.slow[0]
     words, short = f"{describe_cost(first)}{more}", describe_cost(first, short=True)
-    return Diagnosis(
-        uid, DiagnosisKind.SLOW, report.at, words, short, nodes or by_data, bool(by_data), report.advice
-    )  # fmt: skip
+    return Diagnosis(uid, DiagnosisKind.SLOW, report.at, words, short, nodes or by_data, bool(by_data), report.advice)
 
 
 class DiagnosisFile(Protocol):

@@ -67,9 +67,11 @@ class Gpu:
 
 
 THROTTLES = {  # clock event reasons that are faults; idling and the power cap are not
-    0x08: "hardware clock slowdown (thermal or power)", 0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown", 0x80: "hardware power brake slowdown",
-}  # fmt: skip
+    0x08: "hardware clock slowdown (thermal or power)",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake slowdown",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +264,20 @@ _SECOND = lazy_pattern(r"\|\s*\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)
 _NUMBER = lazy_pattern(r"([-+]?\d{1,15}(?:\.\d{1,9})?)\s{0,2}(?:%|MiB|MHz|W|C)?")
 _BITS = lazy_pattern(r"0x[0-9A-Fa-f]{1,16}")
 _FIELDS = {  # columns of the CSV that are read, besides index, name and bus
-    "utilization.gpu": "utilization", "memory.used": "memory_used", "memory.total": "memory_total",
-    "temperature.gpu": "temperature", "power.draw": "power", "power.draw.instant": "power",
-    "power.limit": "power_limit", "enforced.power.limit": "power_limit", "clocks.sm": "clock",
-    "clocks.current.sm": "clock", "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
-    "ecc.errors.corrected.volatile.total": "ecc_corrected", "clocks.max.sm": "clock_max",
-}  # fmt: skip
+    "utilization.gpu": "utilization",
+    "memory.used": "memory_used",
+    "memory.total": "memory_total",
+    "temperature.gpu": "temperature",
+    "power.draw": "power",
+    "power.draw.instant": "power",
+    "power.limit": "power_limit",
+    "enforced.power.limit": "power_limit",
+    "clocks.sm": "clock",
+    "clocks.current.sm": "clock",
+    "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
+    "ecc.errors.corrected.volatile.total": "ecc_corrected",
+    "clocks.max.sm": "clock_max",
+}
 
 
 class NvidiaSmiParser:
@@ -369,11 +379,18 @@ def parse_nvidia_smi(data: bytes) -> tuple[Gpu, ...]:
 _SAMPLE = lazy_pattern(r"DCGM_FI_(\w{1,60})\{(.{0,4000})\}\s+([-+]?[\d.]+(?:[eE][-+]?\d+)?|NaN)")
 _LABEL = lazy_pattern(r'(\w+)="([^"]*)"')
 _DCGM_FIELDS = {
-    "DEV_GPU_UTIL": "utilization", "DEV_FB_USED": "memory_used", "DEV_GPU_TEMP": "temperature",
-    "DEV_POWER_USAGE": "power", "DEV_SM_CLOCK": "clock", "DEV_ECC_DBE_VOL_TOTAL": "ecc_uncorrected",
-    "DEV_ECC_SBE_VOL_TOTAL": "ecc_corrected", "DEV_XID_ERRORS": "xid", "DEV_CLOCK_THROTTLE_REASONS": "throttle",
-    "PROF_NVLINK_RX_BYTES": "nvlink_received", "PROF_NVLINK_TX_BYTES": "nvlink_sent",
-}  # fmt: skip
+    "DEV_GPU_UTIL": "utilization",
+    "DEV_FB_USED": "memory_used",
+    "DEV_GPU_TEMP": "temperature",
+    "DEV_POWER_USAGE": "power",
+    "DEV_SM_CLOCK": "clock",
+    "DEV_ECC_DBE_VOL_TOTAL": "ecc_uncorrected",
+    "DEV_ECC_SBE_VOL_TOTAL": "ecc_corrected",
+    "DEV_XID_ERRORS": "xid",
+    "DEV_CLOCK_THROTTLE_REASONS": "throttle",
+    "PROF_NVLINK_RX_BYTES": "nvlink_received",
+    "PROF_NVLINK_TX_BYTES": "nvlink_sent",
+}
 _WHOLE = ("ecc_uncorrected", "ecc_corrected", "xid", "throttle")
 _ENGINE_ACTIVITY = "PROF_GR_ENGINE_ACTIVE"
 _DIGITS = 6

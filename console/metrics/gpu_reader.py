@@ -137,9 +137,13 @@ class GpuReader:
         return [rank for rank in self._ranks_of_job(namespace, name) if rank.pod and rank.phase == "Running"]
 
     def _sync_reader_tasks(
-        self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
+        self,
+        namespace: str,
+        name: str,
+        tasks: dict[str, asyncio.Task[None]],
+        readings: dict[int, RankGpus],
         reader: _ReadOptions,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Keep one stream for each running pod; drop the streams and readings of pods that are gone."""
         with suppress(NotFound):
             wanted = self._running_ranks(namespace, name)
@@ -217,9 +221,14 @@ class GpuReader:
             pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow, begins=executing.BEGINS
         ) as output:
             code = await executing.run(
-                client, pod.namespace, pod.name, argv, parse_output, container=container,
+                client,
+                pod.namespace,
+                pod.name,
+                argv,
+                parse_output,
+                container=container,
                 doing=f"run nvidia-smi in pod {pod.name}",
-            )  # fmt: skip
+            )
         if code or not reported:
             complaint = output.errors.decode(errors="replace").strip().splitlines()
             raise ProgramFailed(complaint[-1] if complaint else f"nvidia-smi ended with exit code {code}", code=code)

@@ -120,8 +120,9 @@ def sample_job(
     if test is None or rows is None:
         return found
     number = sum(len(each.test.rows) for each in measures.tests)
-    return replace(found, step=number, steps=number, step_time=test.at, rhythm=rows, pace=rows.pace,
-                   size=test.test.rows[-1].size)  # fmt: skip
+    return replace(
+        found, step=number, steps=number, step_time=test.at, rhythm=rows, pace=rows.pace, size=test.test.rows[-1].size
+    )
 
 
 def _with_kept_end(found: JobSample, jobset: JobSet, fleet: Fleet, progress: JobProgress) -> JobSample:
@@ -131,8 +132,14 @@ def _with_kept_end(found: JobSample, jobset: JobSet, fleet: Fleet, progress: Job
     health = job_health(jobset, fleet, job_progress=progress)
     failed = progress.reason if progress.end.code else ""
     kept = "" if progress.in_use or not jobset.gpus else f"{health.state}: {health.words}"
-    return replace(found, trained=True, ended_at=progress.end.time, kept=kept, failed=failed,
-                   failed_at=progress.end.time if failed else 0.0)  # fmt: skip
+    return replace(
+        found,
+        trained=True,
+        ended_at=progress.end.time,
+        kept=kept,
+        failed=failed,
+        failed_at=progress.end.time if failed else 0.0,
+    )
 
 
 def _failure_text(jobset: JobSet, fleet: Fleet) -> str:

@@ -156,9 +156,17 @@ def progress_of_tests(
     speeds = MetricColumn()
     for row in test.rows:
         speeds.append(row.best_busbw)
-    return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=judged.passing,
-                       at=at, fault=fault, repeats=repeats, trend=trend_means(speeds),
-                       rhythm=cadence_of_rows(test))  # fmt: skip
+    return JobProgress(
+        size=test.rows[-1].size,
+        busbw=test.peak_busbw,
+        average=over.avg_busbw,
+        passing=judged.passing,
+        at=at,
+        fault=fault,
+        repeats=repeats,
+        trend=trend_means(speeds),
+        rhythm=cadence_of_rows(test),
+    )
 
 
 def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:

@@ -38,11 +38,13 @@ class LedgerBox(StrEnum):
 
 
 _WORDS = {  # each begins with the word that is the title of its column, and its key in JSON
-    LedgerBox.PULL: "pull (pods and images)", LedgerBox.INIT: "init (until the first step)",
+    LedgerBox.PULL: "pull (pods and images)",
+    LedgerBox.INIT: "init (until the first step)",
     LedgerBox.COMPILE: "compile (first step)",
-    LedgerBox.SLOW: "slow (because of a rank)", LedgerBox.LOST: "lost (not saved, or done again)",
+    LedgerBox.SLOW: "slow (because of a rank)",
+    LedgerBox.LOST: "lost (not saved, or done again)",
     LedgerBox.IDLE: "idle (after the end)",
-}  # fmt: skip
+}
 # What a failure loses. What a slow rank took is gone in any case: that box stays as it was while the run went on.
 _WORK = frozenset({LedgerBox.COMPILE, LedgerBox.PRODUCTIVE, LedgerBox.CHECKPOINT, LedgerBox.EVALUATION})
 _FIRST_LINES = 60.0  # seconds after the start of its pods within which the first line of a run is printed

@@ -73,9 +73,15 @@ IN_PODS = "its checkpoints are in the pods and go with them"
 
 
 def find_lost_work(
-    jobset: JobSet, fleet: Fleet, spans: Sequence[TimeSpan], now: float, *,
-    place: str = "", folder: SeenFolder | None = None, unread: str = "",
-) -> LostWork | None:  # fmt: skip
+    jobset: JobSet,
+    fleet: Fleet,
+    spans: Sequence[TimeSpan],
+    now: float,
+    *,
+    place: str = "",
+    folder: SeenFolder | None = None,
+    unread: str = "",
+) -> LostWork | None:
     """The work a job would lose; None: nothing, since it holds no GPU, trains nothing, or has saved all it will.
 
     `spans`: its time by its log; `place`: where it saves by that; `unread`: why the log, or a part of it, was

@@ -156,10 +156,14 @@ class MeasureService:
         self._noted: object = None  # the workloads that were noted last
         self.find_monitored: Callable[[Key], JobMeasures | None] = lambda _: None  # of jobs followed for alarms
         self.progress_reader = JobProgressReader(
-            cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.find_followed,
+            cluster,
+            lambda: self.test_history,
+            lambda: self.pass_line,
+            read_tail,
+            self.find_followed,
             lambda jobset, metric: runs().earlier_speeds(jobset.recipe, jobset.gpus, metric),
             self.earlier_phases,
-        )  # fmt: skip
+        )
 
     @property
     def pass_line(self) -> float:

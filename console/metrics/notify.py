@@ -40,9 +40,13 @@ async def send_to_all(addresses: Sequence[str], title: str, text: str) -> dict[s
     asked = json.dumps({"to": list(addresses), "title": clean_title, "text": clean}).encode()
     try:
         process = await asyncio.create_subprocess_exec(
-            *module_command("console.metrics.notify"), cwd=CHILDREN, env=module_environment(),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
+            *module_command("console.metrics.notify"),
+            cwd=CHILDREN,
+            env=module_environment(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
     except OSError as error:
         return dict.fromkeys(addresses, f"the process that sends could not be started: {error.strerror}")
     try:

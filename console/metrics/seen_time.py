@@ -219,9 +219,10 @@ class TableRecorder:
         ended = 0.0
         for table in self._tables.values():
             for kind, end in (
-                (SpanKind.NEXT if found else SpanKind.BEFORE, table.begun), (SpanKind.ROWS, table.last),
+                (SpanKind.NEXT if found else SpanKind.BEFORE, table.begun),
+                (SpanKind.ROWS, table.last),
                 (SpanKind.PAUSE, table.ended),
-            ):  # fmt: skip
+            ):
                 found.append(TimeSpan(at, max(at, end), kind))
                 at = max(at, end)
             ended = table.ended

@@ -24,16 +24,36 @@ LAUNCHER_STAGE = (
 )
 PULL = "the pull of its image"
 _MARKS = (  # what a line begins, in the words of a sentence
-    ("NCCL's init", lazy_pattern(r"NCCL INFO (?:Bootstrap|ncclCommInit\w* .{0,200}Init START)|NCCL version \d"
-                                 r"|> initializing torch distributed")),
-    ("its first step", lazy_pattern(r"NCCL INFO .{0,200}Init COMPLETE|\[before the start of training step\]"
-                                    r"|\*{5} Running training \*{5}")),
+    (
+        "NCCL's init",
+        lazy_pattern(
+            r"NCCL INFO (?:Bootstrap|ncclCommInit\w* .{0,200}Init START)|NCCL version \d"
+            r"|> initializing torch distributed"
+        ),
+    ),
+    (
+        "its first step",
+        lazy_pattern(
+            r"NCCL INFO .{0,200}Init COMPLETE|\[before the start of training step\]"
+            r"|\*{5} Running training \*{5}"
+        ),
+    ),
     ("a compilation", lazy_pattern(r"> compiling (?:dataset|and loading)|^\[\d+/\d+\] \S{0,200}nvcc ")),
     ("an installation", lazy_pattern(r"^ *(?:Collecting \S|Installing collected packages: )")),
     ("a download", lazy_pattern(r"^Fetching \d+ files\b|^Downloading (?:Model|shards)\b")),
-)  # fmt: skip
-_HINTS = ("NCCL ", "initializing", "before the start", "Running", "ompiling", "nvcc", "Collecting", "Installing",
-          "Fetching", "Downloading")  # fmt: skip
+)
+_HINTS = (
+    "NCCL ",
+    "initializing",
+    "before the start",
+    "Running",
+    "ompiling",
+    "nvcc",
+    "Collecting",
+    "Installing",
+    "Fetching",
+    "Downloading",
+)
 _LATE_FACTOR, _LATE_SECONDS = 3.0, 120.0  # times the longest of earlier runs, and seconds more than that
 _BEGINNING = 60.0  # seconds after the start of a container in which its log is read from the beginning
 MAX_PHASES, MAX_STAGE_NAME = 100, 40  # of one run, and characters of the name of a launcher's stage

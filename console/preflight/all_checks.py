@@ -255,9 +255,11 @@ async def _repair_queue(cluster: CheckedCluster, target: tuple[str, ...]) -> str
 
 
 _REPAIRS = {
-    RepairKind.ADDON: _repair_addon, RepairKind.SERVICE: _repair_services, RepairKind.REPOSITORY: _repair_repository,
+    RepairKind.ADDON: _repair_addon,
+    RepairKind.SERVICE: _repair_services,
+    RepairKind.REPOSITORY: _repair_repository,
     RepairKind.QUEUE: _repair_queue,
-}  # fmt: skip
+}
 
 MAX_CONCURRENT_CHECKS = 8  # checks that look at the same time
 CHECK_TIMEOUT = 20.0  # seconds for one check

@@ -46,8 +46,12 @@ _PERMISSIONS = (
     ("create", "pods", "", "exec"),
     ("create", "pods", "", "portforward"),
 )
-_ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", "iam.serviceAccounts.create",
-          "compute.reservations.create")  # fmt: skip
+_ADMIN = (
+    "container.clusters.create",
+    "resourcemanager.projects.setIamPolicy",
+    "iam.serviceAccounts.create",
+    "compute.reservations.create",
+)
 
 
 async def check_api_server(context: CheckContext) -> CheckVerdict:
@@ -76,8 +80,10 @@ async def _check_cluster_status(context: CheckContext) -> CheckVerdict:
 
 async def _check_version_in_cluster(context: CheckContext) -> CheckVerdict:
     plane = (await context.get("/version", on_demand.BuildSchema)).git_version or ""
-    kubelets = sorted({node.version for node in (await context.wait_for_kinds("nodes")).nodes.values() if node.version},
-                      key=parse_version)  # fmt: skip
+    kubelets = sorted(
+        {node.version for node in (await context.wait_for_kinds("nodes")).nodes.values() if node.version},
+        key=parse_version,
+    )
     oldest = kubelets[0] if kubelets else ""
     evidence = f"Control plane {plane}" + (f", oldest node {oldest}." if oldest else ".")
     return _judge_versions(evidence, [each for each in (plane, oldest) if each])
@@ -165,9 +171,10 @@ async def check_builder_roles(context: CheckContext) -> CheckVerdict:
     if not missing:
         return ok(f"This account may create clusters in {project}.")
     return CheckVerdict(
-        Result.NOT_APPLICABLE, f"This account lacks {', '.join(missing)} in {project}.",
+        Result.NOT_APPLICABLE,
+        f"This account lacks {', '.join(missing)} in {project}.",
         "Only who creates clusters needs these rights; launches do not.",
-    )  # fmt: skip
+    )
 
 
 async def check_named_objects(context: CheckContext) -> CheckVerdict:

@@ -117,8 +117,12 @@ async def _check_node_pull_access(context: CheckContext, image: str) -> CheckVer
         f"--role=roles/artifactregistry.reader --member=serviceAccount:{without[0]}"
     )
     evidence = f"Neither {name} nor the project gives {', '.join(without)}, as whom the nodes pull, the right to read."
-    return warn(evidence, "Pods with it then wait in ImagePullBackOff.", "Give the nodes' account the reader's role.",
-                command=command)  # fmt: skip
+    return warn(
+        evidence,
+        "Pods with it then wait in ImagePullBackOff.",
+        "Give the nodes' account the reader's role.",
+        command=command,
+    )
 
 
 async def check_image_exists(context: CheckContext) -> CheckVerdict:
@@ -174,8 +178,11 @@ async def _check_cuda_version(context: CheckContext, image: str) -> CheckVerdict
         return ok("The recipe asks for no GPU.")
     cuda = (await _read_image(context, image)).cuda
     if not cuda:
-        return warn("The image's configuration names no version of CUDA.", "B200 needs 12.8 or newer.",
-                    "See `nvcc --version` in a pod of it.")  # fmt: skip
+        return warn(
+            "The image's configuration names no version of CUDA.",
+            "B200 needs 12.8 or newer.",
+            "See `nvcc --version` in a pod of it.",
+        )
     parts = tuple(int(each) for each in cuda.split(".")[:2] if each.isdecimal())
     evidence = f"CUDA {cuda}."
     return ok(evidence) if parts >= _MIN_CUDA else fail(evidence, "B200 needs CUDA 12.8 or newer.")

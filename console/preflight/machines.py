@@ -207,9 +207,10 @@ async def check_taints(context: CheckContext) -> CheckVerdict:
     mine = context.wish.demand.tolerations
     keeping = {taint for each in taints for taint in each if taint.endswith(("NoSchedule", "NoExecute"))}
     refused = {
-        taint for taint in keeping
+        taint
+        for taint in keeping
         if not taint.startswith(_TEMPORARY_TAINTS) and not any(each.tolerates(taint) for each in mine)
-    }  # fmt: skip
+    }
     tolerated = ", ".join(sorted(each.key or "every taint" for each in mine))
     words = f"Taints of the A4 nodes: {_taint_keys(keeping) or 'none'}; pods tolerate {tolerated}."
     if not refused:
@@ -447,8 +448,11 @@ def _required_networks(context: CheckContext) -> tuple[str, ...]:
 
 async def _check_networks_at_google(context: CheckContext, need: Need) -> CheckVerdict:
     cluster = await context.gke()
-    off = [words for key, words in (("multiNetworking", "multi-networking"), ("dataplaneV2", "Dataplane V2"))
-           if key not in cluster.addons]  # fmt: skip
+    off = [
+        words
+        for key, words in (("multiNetworking", "multi-networking"), ("dataplaneV2", "Dataplane V2"))
+        if key not in cluster.addons
+    ]
     pools = [pool for pool in cluster.pools if pool.machine_type.startswith("a4-")]
     wanted = len(_required_networks(context)) - 1
     few = [f"{pool.name} has {pool.networks}" for pool in pools if pool.networks < wanted]

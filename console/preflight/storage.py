@@ -61,8 +61,13 @@ async def _check_instance(
     try:
         found = await _list_instances(context, kind, project)
     except ApiDisabled as error:
-        return missing_verdict(need, error.message, "No instance can be there.", "Enable the service, then make one.",
-                       repair=enable_services_repair(project, error.service))  # fmt: skip
+        return missing_verdict(
+            need,
+            error.message,
+            "No instance can be there.",
+            "Enable the service, then make one.",
+            repair=enable_services_repair(project, error.service),
+        )
     listed = "; ".join(
         f"{each.name} in {each.location}: {each.endpoint or 'no address,'} {each.state}" for each in found
     )
@@ -194,20 +199,33 @@ async def _check_location_of(context: CheckContext, name: str) -> CheckVerdict:
 
 
 def missing_bucket_verdict(name: str) -> CheckVerdict:
-    return fail(f"The bucket gs://{name} does not exist.", "Pods that mount it do not start.",
-                "Name one that is there (a4 buckets lists them), or make it.",
-                command=f"gcloud storage buckets create gs://{name} --location=REGION")  # fmt: skip
+    return fail(
+        f"The bucket gs://{name} does not exist.",
+        "Pods that mount it do not start.",
+        "Name one that is there (a4 buckets lists them), or make it.",
+        command=f"gcloud storage buckets create gs://{name} --location=REGION",
+    )
 
 
 # rights
 
 _ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
 _SUFFICIENT_ROLES = {
-    _ROLES[0]: ("roles/storage.admin", "roles/storage.objectAdmin", "roles/storage.objectUser", "roles/editor",
-                "roles/owner"),
-    _ROLES[1]: ("roles/storage.admin", "roles/storage.legacyBucketReader", "roles/storage.legacyBucketOwner",
-                "roles/storage.bucketViewer", "roles/owner"),
-}  # fmt: skip
+    _ROLES[0]: (
+        "roles/storage.admin",
+        "roles/storage.objectAdmin",
+        "roles/storage.objectUser",
+        "roles/editor",
+        "roles/owner",
+    ),
+    _ROLES[1]: (
+        "roles/storage.admin",
+        "roles/storage.legacyBucketReader",
+        "roles/storage.legacyBucketOwner",
+        "roles/storage.bucketViewer",
+        "roles/owner",
+    ),
+}
 ALL_USERS = frozenset({"allUsers", "allAuthenticatedUsers"})
 _IMPERSONATION_ANNOTATION = (
     "iam.gke.io/gcp-service-account"  # annotation of a ServiceAccount whose pods act as an account of Google's

@@ -42,8 +42,7 @@ class SeenWorkload(Struct, frozen=True):
     def kind(self) -> tuple[object, ...]:
         """What those share that come again and again."""
         asked = self.workload
-        return (self.recipe, self.owner, asked.namespace, asked.owner_kind, asked.queue, asked.priority,
-                asked.pod_sets)  # fmt: skip
+        return (self.recipe, self.owner, asked.namespace, asked.owner_kind, asked.queue, asked.priority, asked.pod_sets)
 
 
 def note_workloads(seen: Sequence[SeenWorkload], fleet: Fleet, server: str) -> list[SeenWorkload]:

@@ -125,8 +125,16 @@ def _moment(event: Event) -> float:
     return exact if abs(exact - event.first) < 2 else event.first
 
 
-_SIGNALS = {129: "SIGHUP", 130: "SIGINT", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV",
-            143: "SIGTERM"}  # fmt: skip
+_SIGNALS = {
+    129: "SIGHUP",
+    130: "SIGINT",
+    134: "SIGABRT",
+    135: "SIGBUS",
+    136: "SIGFPE",
+    137: "SIGKILL",
+    139: "SIGSEGV",
+    143: "SIGTERM",
+}
 _EVICTIONS = {
     "Evicted",
     "NodeLost",
@@ -252,17 +260,28 @@ def _order(ending: RankFailure) -> tuple[int, float, bool, int]:
 
 
 def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> RankFailure | None:
-    bad = min((each for each in pod.containers if each.state == "terminated" and each.exit_code),
-              key=lambda each: each.finished, default=None)  # fmt: skip
+    bad = min(
+        (each for each in pod.containers if each.state == "terminated" and each.exit_code),
+        key=lambda each: each.finished,
+        default=None,
+    )
     if bad is None and pod.phase != "Failed" and not pod.disruption:
         return None
     why = pod.disruption or pod.reason
     cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
     return RankFailure(
-        pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""),
-        pod.message or pod.disruption_message or (bad.message if bad else ""), bad.exit_code if bad else None,
-        bad.finished if bad else pod.disrupted_at, cause, _node_notes(node, now), pod.uid,
-    )  # fmt: skip
+        pod.attempt,
+        rank,
+        pod.name,
+        pod.node,
+        why or (bad.reason if bad else ""),
+        pod.message or pod.disruption_message or (bad.message if bad else ""),
+        bad.exit_code if bad else None,
+        bad.finished if bad else pod.disrupted_at,
+        cause,
+        _node_notes(node, now),
+        pod.uid,
+    )
 
 
 def _node_notes(node: Node | None, now: float) -> tuple[str, ...]:

@@ -87,10 +87,16 @@ def read_message(workload: Workload) -> KueueMessage:
     left_out, uncovered = _EXCLUDED.search(text), _UNCOVERED.search(text)
     excluded = tuple((why, int(count)) for why, count in _EXCLUSION.findall(left_out.group(2))) if left_out else ()
     return KueueMessage(
-        category, text, resource, flavor, more, room,
-        nodes=int(left_out.group(1)) if left_out else 0, excluded=excluded,
+        category,
+        text,
+        resource,
+        flavor,
+        more,
+        room,
+        nodes=int(left_out.group(1)) if left_out else 0,
+        excluded=excluded,
         uncovered=uncovered.group(1) if uncovered else "",
-    )  # fmt: skip
+    )
 
 
 def lasting_reason(workload: Workload) -> str:

@@ -294,9 +294,14 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
     return replace(
-        draft, verdict=LaunchVerdict.WAITS, sentence=words, short_by=short, holders=held, unblocks=unblocks,
+        draft,
+        verdict=LaunchVerdict.WAITS,
+        sentence=words,
+        short_by=short,
+        holders=held,
+        unblocks=unblocks,
         preempts=bool(evicted),
-    )  # fmt: skip
+    )
 
 
 def _victims(fleet: Fleet, book: QuotaLedger, queue: str, demand: LaunchDemand) -> tuple[QuotaHolder, ...]:

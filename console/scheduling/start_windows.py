@@ -190,8 +190,9 @@ def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> 
             found[key] = structs.replace(starts[key], at=window.end, latest=True, unknown="")
         else:
             bounds = window.start, window.end
-            found[key] = structs.replace(starts[key], at=window.middle, latest=False, unknown="", window=bounds,
-                                         earliest=0.0, sooner=())  # fmt: skip
+            found[key] = structs.replace(
+                starts[key], at=window.middle, latest=False, unknown="", window=bounds, earliest=0.0, sooner=()
+            )
     return found
 
 

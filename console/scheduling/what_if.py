@@ -155,12 +155,16 @@ class _Comparison:
     def result(self) -> WhatIf:
         both = self._now, self._then
         free = [
-            FreeQuota(name, flavor, *(max(0, each.snapshot.queues[name].available((flavor, GPU))) for each in both),
-                      *(_on_machines(each, flavor) for each in both))
+            FreeQuota(
+                name,
+                flavor,
+                *(max(0, each.snapshot.queues[name].available((flavor, GPU))) for each in both),
+                *(_on_machines(each, flavor) for each in both),
+            )
             for name, queue in self._then.snapshot.queues.items()
             for group in queue.groups
             for flavor in group.flavors
-        ]  # fmt: skip
+        ]
         return WhatIf(tuple(self._consequences()), tuple(free), tuple(self._notes), next_victims(self._fleet))
 
     def _consequences(self) -> Iterator[Consequence]:
@@ -198,9 +202,15 @@ class _Comparison:
     def _consequence(
         self, workload: SnapshotWorkload, what: str, by: Key | None = None, position: int = 0
     ) -> Consequence:
-        return Consequence(self._name(workload.key), workload.key[0], workload.cluster_queue,
-                           sum(each.requests.get(GPU, 0) for each in workload.pod_sets), what,
-                           self._name(by) if by else "", position)  # fmt: skip
+        return Consequence(
+            self._name(workload.key),
+            workload.key[0],
+            workload.cluster_queue,
+            sum(each.requests.get(GPU, 0) for each in workload.pod_sets),
+            what,
+            self._name(by) if by else "",
+            position,
+        )
 
     def _name(self, key: Key) -> str:
         known = self._fleet.workloads.get(key)

@@ -9,9 +9,17 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 WAIT_KINDS = (
-    "jobsets", "pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes", "resourceflavors",
+    "jobsets",
+    "pods",
+    "jobs",
+    "workloads",
+    "localqueues",
+    "clusterqueues",
+    "cohorts",
+    "nodes",
+    "resourceflavors",
     "events",
-)  # fmt: skip
+)
 """What the reason for a wait is made of."""
 
 

@@ -253,12 +253,18 @@ _TROUBLES = (
     _Trouble(Category.IMAGE, _image, "cannot get their image"),
     _Trouble(Category.STARTING, _describe_waiting_pod, "cannot start"),
     _Trouble(Category.STARTING, _not_set_up, "cannot start"),
-    _Trouble(Category.UNSCHEDULABLE,
-             lambda rank, _: rank.pod.unschedulable if rank.pod and not rank.pod.gated else "", "cannot be scheduled"),
-    _Trouble(Category.GATED, lambda rank, _: ", ".join(rank.pod.gated) if rank.pod else "",
-             "are held back by a scheduling gate"),
+    _Trouble(
+        Category.UNSCHEDULABLE,
+        lambda rank, _: rank.pod.unschedulable if rank.pod and not rank.pod.gated else "",
+        "cannot be scheduled",
+    ),
+    _Trouble(
+        Category.GATED,
+        lambda rank, _: ", ".join(rank.pod.gated) if rank.pod else "",
+        "are held back by a scheduling gate",
+    ),
     _Trouble(Category.STARTING, _describe_unready_pod, "are starting"),
-)  # fmt: skip
+)
 _ABSENT = _Trouble(Category.STARTING, lambda *_: "not created yet", "are pending")
 
 

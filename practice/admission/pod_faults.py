@@ -29,9 +29,18 @@ _PROTOCOLS = ["SCTP", "TCP", "UDP"]
 _MAX_SECONDS = 2147483647
 _VALUE_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _FIELDS = frozenset(
-    {"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
-     "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
-)  # fmt: skip
+    {
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    }
+)
 _METADATA_FIELDS = ("metadata.labels['", "metadata.annotations['")
 _STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _HUGEPAGES_PREFIX = "hugepages-"

@@ -220,8 +220,14 @@ class ObjectWriter:
 
 def _set_disruption_target(moment: str, pod: Object) -> None:
     """Set the DisruptionTarget condition, as the API server does before it deletes an evicted pod."""
-    told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting", "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
+    told = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastProbeTime": None,
+        "lastTransitionTime": moment,
+    }
     others = [each for each in pod["status"].get("conditions") or () if each["type"] != "DisruptionTarget"]
     pod["status"]["conditions"] = [*others, told]
 

@@ -122,8 +122,13 @@ class FlexStart(Controller):
         )
 
     def _set_condition(self, key: Key, kind: str, status: str, reason: str, words: str) -> None:
-        new = {"type": kind, "status": status, "reason": reason, "message": words,
-               "lastTransitionTime": format_timestamp(self.clock.now())}  # fmt: skip
+        new = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": words,
+            "lastTransitionTime": format_timestamp(self.clock.now()),
+        }
 
         def put(request: Object) -> None:
             conditions = request.setdefault("status", {}).setdefault("conditions", [])

@@ -190,9 +190,16 @@ class PodRun:
         argv = expand_arguments(run.spec, env)
         notes = self.pod["metadata"].get("annotations") or {}
         place = ProgramContext(
-            argv, env, pod, self._host.facts_of_attempt(self.pod), self._host.random_of(self.pod, run.restarts),
-            self._clock.now, run.restarts, notes, self._host.buckets.volumes,
-        )  # fmt: skip
+            argv,
+            env,
+            pod,
+            self._host.facts_of_attempt(self.pod),
+            self._host.random_of(self.pod, run.restarts),
+            self._clock.now,
+            run.restarts,
+            notes,
+            self._host.buckets.volumes,
+        )
         self._record_event("Created", "Container created", run)
         self._record_event("Started", "Container started", run)
         run.start(choose_program(argv, env, init=run in self.init), place)

@@ -54,8 +54,14 @@ class BuildStore:
             "testbed", f"{ADDRESS}/testbed:nemo25.04-gib1.0.6-A4", 12 * 24 * HOUR, 1410, states.SUCCESS
         )
         self._add_finished_build("unified-testbed", f"{image}:25.06-py3", 3 * 24 * HOUR, 1122, states.SUCCESS)
-        self._add_finished_build("unified-testbed", f"{image}:25.12-py3", 5 * HOUR, 96, states.FAILURE,
-                   "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown")  # fmt: skip
+        self._add_finished_build(
+            "unified-testbed",
+            f"{image}:25.12-py3",
+            5 * HOUR,
+            96,
+            states.FAILURE,
+            "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown",
+        )
         self._add_finished_build("own", f"{ADDRESS}/own:latest", 4 * HOUR, 310, states.CANCELLED)
 
     def _add_finished_build(self, name: str, image: str, ago: float, took: float, status: Any, why: str = "") -> None:
@@ -65,12 +71,20 @@ class BuildStore:
         base, _, tag = image.rpartition(":")
         substitutions = {"_ARTIFACT_REGISTRY": ADDRESS, "_IMAGE_NAME": base.rpartition("/")[2], "_IMAGE_TAG": tag}
         made = api.Build(
-            name=f"projects/{PROJECT}/locations/{REGION}/builds/{number}", id=number, project_id=PROJECT, status=status,
-            create_time=_to_datetime(start - 3), start_time=_to_datetime(start), finish_time=_to_datetime(start + took),
-            images=[image], substitutions=substitutions, timeout=timedelta(hours=2), status_detail=why,
+            name=f"projects/{PROJECT}/locations/{REGION}/builds/{number}",
+            id=number,
+            project_id=PROJECT,
+            status=status,
+            create_time=_to_datetime(start - 3),
+            start_time=_to_datetime(start),
+            finish_time=_to_datetime(start + took),
+            images=[image],
+            substitutions=substitutions,
+            timeout=timedelta(hours=2),
+            status_detail=why,
             log_url=f"https://console.cloud.google.com/cloud-build/builds;region={REGION}/{number}?project=1001",
             options=api.BuildOptions(machine_type="E2_HIGHCPU_32", logging="CLOUD_LOGGING_ONLY"),
-        )  # fmt: skip
+        )
         if status is STATUS.SUCCESS:
             made.results = api.Results(images=[api.BuiltImage(name=image, digest=self._digest(image))])
         self.builds[PROJECT, REGION, number] = made
@@ -110,8 +124,13 @@ class BuildStore:
         if made.options.logging in {modes.GCS_ONLY, modes.LEGACY, modes.LOGGING_UNSPECIFIED} and not made.logs_bucket:
             made.logs_bucket = "gs://1001.cloudbuild-logs.googleusercontent.com"
         self.builds[project, location, number] = made
-        work = self.world.start_operation(KIND, f"projects/{project}/locations/{location}/", 10**9, lambda: made,
-                               api.BuildOperationMetadata(build=made))  # fmt: skip
+        work = self.world.start_operation(
+            KIND,
+            f"projects/{project}/locations/{location}/",
+            10**9,
+            lambda: made,
+            api.BuildOperationMetadata(build=made),
+        )
         self._works[number] = work
         self._schedule(number, 2.0, lambda: self._run_build(made))
         return work

@@ -25,9 +25,18 @@ CONTAINER, USAGE, PROJECTS = (
     "serviceusage.googleapis.com",
     "cloudresourcemanager.googleapis.com",
 )
-_ENABLED_SERVICES = (CONTAINER, USAGE, PROJECTS, "compute.googleapis.com", "cloudbuild.googleapis.com",
-          "artifactregistry.googleapis.com", "storage.googleapis.com", "file.googleapis.com",
-          "logging.googleapis.com", "monitoring.googleapis.com")  # fmt: skip
+_ENABLED_SERVICES = (
+    CONTAINER,
+    USAGE,
+    PROJECTS,
+    "compute.googleapis.com",
+    "cloudbuild.googleapis.com",
+    "artifactregistry.googleapis.com",
+    "storage.googleapis.com",
+    "file.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+)
 _PACKAGES = {
     "google.container.v1": CONTAINER,
     "google.api.serviceusage.v1": USAGE,

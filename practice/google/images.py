@@ -44,8 +44,9 @@ def routes(world: PracticeGoogle) -> list[web.RouteDef]:
             ],
         }
         blobs[digest] = config
-        return web.Response(body=json.dumps(body).encode(), content_type=_MANIFEST,
-                            headers={"Docker-Content-Digest": digest})  # fmt: skip
+        return web.Response(
+            body=json.dumps(body).encode(), content_type=_MANIFEST, headers={"Docker-Content-Digest": digest}
+        )
 
     blobs: dict[str, bytes] = {}
 

@@ -66,9 +66,10 @@ class PoolWork:
         names = nodes_of(self.world.storage, pool)
         away = sum(not self._is_ready(name) for name in names)
         repairs = "REPAIR" in "".join(
-            each.operation_type.name for each in self.operations.values()
+            each.operation_type.name
+            for each in self.operations.values()
             if each.status != _DONE and each.target_link.endswith(f"/{pool}")
-        )  # fmt: skip
+        )
         made = max(0, found.initial_node_count - len(names)) if found.status == _RECONCILING else 0
         return found.initial_node_count, away if repairs else 0, made + (0 if repairs else away)
 

@@ -63,13 +63,15 @@ def _practice_cluster(world: PracticeGoogle) -> api.Cluster:
         ),
         monitoring_config=api.MonitoringConfig(
             component_config=api.MonitoringComponentConfig(
-                enable_components=[api.MonitoringComponentConfig.Component.SYSTEM_COMPONENTS,
-                                   api.MonitoringComponentConfig.Component.DCGM]
+                enable_components=[
+                    api.MonitoringComponentConfig.Component.SYSTEM_COMPONENTS,
+                    api.MonitoringComponentConfig.Component.DCGM,
+                ]
             )
         ),
         maintenance_policy=_maintenance_policy(world.opening),
         node_pools=[_reserved_pool(world), _spot_pool(world), _flex_pool(), _system_pool(world)],
-    )  # fmt: skip
+    )
 
 
 def _common_fields(name: str, location: str, created: float) -> dict[str, object]:

@@ -26,11 +26,13 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
     async def search_projects(request: manager.SearchProjectsRequest) -> manager.SearchProjectsResponse:
         found = [
             manager.Project(
-                name=f"projects/{each.number}", project_id=each.id, display_name=each.name,
+                name=f"projects/{each.number}",
+                project_id=each.id,
+                display_name=each.name,
                 state=manager.Project.State.ACTIVE,
             )
             for each in world.projects.values()
-        ]  # fmt: skip
+        ]
         page, token = world.paginate(found, request.page_size, request.page_token)
         return manager.SearchProjectsResponse(projects=page, next_page_token=token)
 
@@ -107,5 +109,9 @@ def _split(world: PracticeGoogle, name: str) -> tuple[PracticeProject, str]:
 
 def _service_message(project: PracticeProject, name: str) -> usage.Service:
     state = usage.State.ENABLED if name in project.enabled else usage.State.DISABLED
-    return usage.Service(name=f"projects/{project.number}/services/{name}", parent=f"projects/{project.number}",
-                         config=usage.ServiceConfig(name=name), state=state)  # fmt: skip
+    return usage.Service(
+        name=f"projects/{project.number}/services/{name}",
+        parent=f"projects/{project.number}",
+        config=usage.ServiceConfig(name=name),
+        state=state,
+    )

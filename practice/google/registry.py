@@ -67,9 +67,14 @@ class RegistryStore:
                 each.tags = [kept for kept in each.tags if kept != tag]
         when = datetime.fromtimestamp(moment, UTC)
         self.images[f"{path}/dockerImages/{name}@{digest}"] = api.DockerImage(
-            name=f"{path}/dockerImages/{name}@{digest}", uri=f"{base}@{digest}", tags=[tag], image_size_bytes=size,
-            upload_time=when, build_time=when, media_type="application/vnd.docker.distribution.manifest.v2+json",
-        )  # fmt: skip
+            name=f"{path}/dockerImages/{name}@{digest}",
+            uri=f"{base}@{digest}",
+            tags=[tag],
+            image_size_bytes=size,
+            upload_time=when,
+            build_time=when,
+            media_type="application/vnd.docker.distribution.manifest.v2+json",
+        )
         self.world.registries.add_image(reference, digest)
         return digest
 

@@ -212,19 +212,32 @@ def _format_time(seconds: float) -> str:
 
 def _bucket_resource(found: BucketState, number: str) -> dict[str, Any]:
     return {
-        "kind": "storage#bucket", "id": found.name, "name": found.name, "location": found.location,
-        "locationType": found.location_type, "storageClass": "STANDARD", "timeCreated": _format_time(found.created),
-        "projectNumber": number, "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
-    }  # fmt: skip
+        "kind": "storage#bucket",
+        "id": found.name,
+        "name": found.name,
+        "location": found.location,
+        "locationType": found.location_type,
+        "storageClass": "STANDARD",
+        "timeCreated": _format_time(found.created),
+        "projectNumber": number,
+        "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
+    }
 
 
 def _object_json(bucket: str, name: str, found: StoredFile) -> dict[str, Any]:
     checksum = base64.b64encode(crc32c(found.content).to_bytes(4, "big")).decode()
     return {
-        "kind": "storage#object", "bucket": bucket, "name": name, "size": str(len(found.content)),
-        "generation": str(found.generation), "metageneration": "1", "contentType": found.kind,
-        "updated": _format_time(found.updated), "timeCreated": _format_time(found.updated), "crc32c": checksum,
-    }  # fmt: skip
+        "kind": "storage#object",
+        "bucket": bucket,
+        "name": name,
+        "size": str(len(found.content)),
+        "generation": str(found.generation),
+        "metageneration": "1",
+        "contentType": found.kind,
+        "updated": _format_time(found.updated),
+        "timeCreated": _format_time(found.updated),
+        "crc32c": checksum,
+    }
 
 
 def _with_error_responses(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Callable[[web.Request], Any]:

@@ -115,17 +115,29 @@ def _parse_reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Read
     local, name = int(row[0]), row[1]
     use, used, heat, power, clock, double, single = (float(cell.split()[0]) for cell in row[3:])
     labels = {
-        "gpu": gpu, "UUID": gpu_uuid(node, gpu),
-        "pci_bus_id": f"00000000:{15 + 16 * gpu:02X}:00.0", "device": f"nvidia{gpu}", "modelName": name,
-        "Hostname": node, "DCGM_FI_DRIVER_VERSION": "580.95.05",
-    }  # fmt: skip
+        "gpu": gpu,
+        "UUID": gpu_uuid(node, gpu),
+        "pci_bus_id": f"00000000:{15 + 16 * gpu:02X}:00.0",
+        "device": f"nvidia{gpu}",
+        "modelName": name,
+        "Hostname": node,
+        "DCGM_FI_DRIVER_VERSION": "580.95.05",
+    }
     if tenant.pod:
         labels |= {"container": tenant.container, "namespace": tenant.namespace, "pod": tenant.pod}
     xid = _XID if tenant.sick == local else 0
     values = (
-        f"{clock:.0f}", f"{heat:.0f}", f"{power:.6f}", f"{use:.0f}", f"{_TOTAL - used:.0f}", f"{used:.0f}",
-        f"{single:.0f}", f"{double:.0f}", f"{xid}", f"{use / 100:.6f}",
-    )  # fmt: skip
+        f"{clock:.0f}",
+        f"{heat:.0f}",
+        f"{power:.6f}",
+        f"{use:.0f}",
+        f"{_TOTAL - used:.0f}",
+        f"{used:.0f}",
+        f"{single:.0f}",
+        f"{double:.0f}",
+        f"{xid}",
+        f"{use / 100:.6f}",
+    )
     return _Reading(",".join(f'{key}="{value}"' for key, value in labels.items()), values)
 
 

@@ -126,9 +126,19 @@ class _Recorder:
         self.entries: list[dict[str, Any]] = []
 
     def add(
-        self, group: _Group, number: int, at: float, *, op: str = "all_reduce", state: str = "completed",
-        size: int = _SIZE, frame: str = "nccl", each: float = 0.0, took: float = 0.0, p2p: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        group: _Group,
+        number: int,
+        at: float,
+        *,
+        op: str = "all_reduce",
+        state: str = "completed",
+        size: int = _SIZE,
+        frame: str = "nccl",
+        each: float = 0.0,
+        took: float = 0.0,
+        p2p: bool = False,
+    ) -> None:
         """Add an operation that was launched `at`, was over `each` seconds later, and took so long on the GPU."""
         frames = self._called(op.partition(" ")[0], frame)
         ended, begun = state == "completed", state != "scheduled"
@@ -172,9 +182,16 @@ def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: fl
 
 
 def _record_steps(
-    recorder: _Recorder, place: ProgramContext, every: _Group, rank: int, step: float, now: float, count: int,
-    *, running: bool,
-) -> None:  # fmt: skip
+    recorder: _Recorder,
+    place: ProgramContext,
+    every: _Group,
+    rank: int,
+    step: float,
+    now: float,
+    count: int,
+    *,
+    running: bool,
+) -> None:
     """Fill in the last `count` collectives of a rank, which all launch at the same moments, whenever each is asked."""
     each = step / _A_STEP
     last = int(now % 10**6 / each) if running else STEP - 1

@@ -54,10 +54,13 @@ def write_proc_files(folder: Path, place: ProgramContext, doing: str) -> None:
             if where == "gone":
                 continue
             env = {
-                "RANK": str(rank), "LOCAL_RANK": str(local),
-                "WORLD_SIZE": str(place.nodes * place.gpus), "MASTER_ADDR": place.env.get("MASTER_ADDR", "localhost"),
-                "MASTER_PORT": place.env.get("MASTER_PORT", _PORT), **recorder_variables(folder, place),
-            }  # fmt: skip
+                "RANK": str(rank),
+                "LOCAL_RANK": str(local),
+                "WORLD_SIZE": str(place.nodes * place.gpus),
+                "MASTER_ADDR": place.env.get("MASTER_ADDR", "localhost"),
+                "MASTER_PORT": place.env.get("MASTER_PORT", _PORT),
+                **recorder_variables(folder, place),
+            }
             state, sleeps = (stuck.state, stuck.wchan) if stuck is not None else ("R", "")
             _write_process(proc, FIRST_PID + local, LAUNCHER, program_command(place), env, state, sleeps, 143)
     quiet = quiet_gpu(place, doing)

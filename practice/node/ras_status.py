@@ -114,8 +114,10 @@ def _remote_errors(job: _Job, among: _Communicator, rank: int) -> str:
     at = among.ranks.index(rank)
     beside = sorted({(at - 1) % len(among.ranks), (at + 1) % len(among.ranks)} - {at})
     if len(beside) < 2:
-        told = [f"Asynchronous error on 1 rank\n  Rank {each} reported Remote process error "
-                f"{job.named(among.ranks[each])}" for each in beside]  # fmt: skip
+        told = [
+            f"Asynchronous error on 1 rank\n  Rank {each} reported Remote process error {job.named(among.ranks[each])}"
+            for each in beside
+        ]
     else:
         told = [f"Asynchronous errors on {len(beside)} ranks\n  {len(beside)} ranks reported Remote process error"]
         told += [f"Rank {each} {job.named(among.ranks[each])}" for each in beside]
@@ -155,8 +157,12 @@ def format_ras(place: ProgramContext, doing: str) -> str:
     nodes, here = 1 if is_single_process(place) else place.nodes, rank_count(place, doing)
     world, hung, job = nodes * place.gpus, find_hang(place), _Job(place)
     text = _HEAD.format(
-        nodes=nodes, here=here, each=place.gpus // here, processes=nodes * here, world=world,
-    )  # fmt: skip
+        nodes=nodes,
+        here=here,
+        each=place.gpus // here,
+        processes=nodes * here,
+        world=world,
+    )
     groups = {ALL_RANKS: [_Communicator("#0-0 (c454a3c31c8de38c)", range(world), STEP)]}
     if hung is not None and hung.hang.group != ALL_RANKS:
         groups[hung.hang.group] = [
@@ -183,16 +189,24 @@ def ras_arguments(place: ProgramContext, doing: str, step: float) -> str:
     here, hung, slow = rank_count(place, doing), find_hang(place), slow_rank(place)
     late, share = (slow.rank, slow.share) if slow is not None and slow.launches_late else ("", 0)
     told: dict[str, object] = {
-        "nodes": 1 if is_single_process(place) else place.nodes, "gpus": place.gpus, "each": place.gpus // here,
-        "first": FIRST_PID, "launches": _LAUNCHES, "period": _TEST_PERIOD if doing == "test" else step,
-        "late": late, "share": share,
-    }  # fmt: skip
+        "nodes": 1 if is_single_process(place) else place.nodes,
+        "gpus": place.gpus,
+        "each": place.gpus // here,
+        "first": FIRST_PID,
+        "launches": _LAUNCHES,
+        "period": _TEST_PERIOD if doing == "test" else step,
+        "late": late,
+        "share": share,
+    }
     if hung is not None:
         kind, inside = hung.hang.ras, hung.hang.group != ALL_RANKS
         told |= {
-            "hung": STEP, "stuck": hung.rank if kind == "behind in both" or (kind == "behind" and not inside) else "",
+            "hung": STEP,
+            "stuck": hung.rank if kind == "behind in both" or (kind == "behind" and not inside) else "",
             "missing": hung.rank if kind in ("dead", "silent") else "",
             "members": ",".join(map(str, hung.groups.data_group_of(hung.rank))) if inside else "",
-            "within": BUCKETS * STEP, "lacks": BUCKETS if kind.startswith("behind") else 0, "odd": hung.rank,
-        }  # fmt: skip
+            "within": BUCKETS * STEP,
+            "lacks": BUCKETS if kind.startswith("behind") else 0,
+            "odd": hung.rank,
+        }
     return " ".join(f"-v {name}={value}" for name, value in told.items())

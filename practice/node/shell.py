@@ -150,9 +150,13 @@ class Shells:
             await process.wait()
         for socket in await asyncio.to_thread(lambda: list((self._folder / ".tmux").glob("*/tmux-*/default"))):
             ending = await asyncio.create_subprocess_exec(
-                "tmux", "-S", str(socket), "kill-server",
-                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
+                "tmux",
+                "-S",
+                str(socket),
+                "kill-server",
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
             await ending.wait()
 
     async def _start(self, place: ShellPlace, argv: list[str], stdin: int) -> asyncio.subprocess.Process:
@@ -186,9 +190,15 @@ class Shells:
         master, slave = pty.openpty()
         _set_size(master, 80, 24)
         process = await asyncio.create_subprocess_exec(
-            *argv, cwd=place.folder, env=place.env, stdin=slave, stdout=slave, stderr=slave,
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+            *argv,
+            cwd=place.folder,
+            env=place.env,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
         self._processes.add(process)
         place.processes.add(process)
         os.close(slave)

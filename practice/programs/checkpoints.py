@@ -48,10 +48,19 @@ def _metadata(shards: list[str]) -> bytes:
     """Return the pickle of DCP's Metadata with a _StorageInfo for each shard."""
     info = b"ctorch.distributed.checkpoint.filesystem\n_StorageInfo\n)\x81"
     places = b"".join(
-        _text(name) + info + b"}(" + _text("relative_path") + _text(name) + _text("offset") + b"K\0"
-        + _text("length") + b"K" + bytes([len(_SHARD)]) + b"ub"
+        _text(name)
+        + info
+        + b"}("
+        + _text("relative_path")
+        + _text(name)
+        + _text("offset")
+        + b"K\0"
+        + _text("length")
+        + b"K"
+        + bytes([len(_SHARD)])
+        + b"ub"
         for name in shards
-    )  # fmt: skip
+    )
     made = b"ctorch.distributed.checkpoint.metadata\nMetadata\n)\x81}("
     return b"\x80\x02" + made + _text("state_dict_metadata") + b"}" + _text("storage_data") + b"}(" + places + b"uub."
 

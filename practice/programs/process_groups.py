@@ -49,8 +49,9 @@ class ProcessGroups(NamedTuple):
     def data_groups(self) -> list[list[int]]:
         return [
             self.data_group_of(stage * self._a_stage + each)
-            for stage in range(self.stages) for each in range(self.tensor)
-        ]  # fmt: skip
+            for stage in range(self.stages)
+            for each in range(self.tensor)
+        ]
 
 
 def model_parallel_sizes(place: ProgramContext) -> tuple[int, int, int]:

@@ -47,9 +47,16 @@ _MEGATRON = {
 }
 """Frames outside the schedule of forward and backward."""
 PLACES = {
-    "train": "train", "nccl": "nccl", "norm": "nccl", "data": "data", "checkpoint": "checkpoint", "lock": "lock",
-    "barrier": "barrier", "compile": "compile", "teardown": "teardown",
-}  # fmt: skip
+    "train": "train",
+    "nccl": "nccl",
+    "norm": "nccl",
+    "data": "data",
+    "checkpoint": "checkpoint",
+    "lock": "lock",
+    "barrier": "barrier",
+    "compile": "compile",
+    "teardown": "teardown",
+}
 """Where a process can be -> the file of data/ with PyTorch's part of its stack."""
 
 

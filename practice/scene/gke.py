@@ -58,12 +58,22 @@ def exporter_pods(storage: Storage) -> Iterator[Object]:
     owner = storage.find(DAEMONSETS, MANAGED, EXPORTER)
     if owner is None:
         return
-    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": EXPORTER, "uid": owner["metadata"]["uid"],
-                 "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": EXPORTER,
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     image = owner["spec"]["template"]["spec"]["containers"][0]["image"]
     ports = [{"name": "metrics", "containerPort": 9400}]
-    meta = {"generateName": f"{EXPORTER}-", "namespace": MANAGED, "ownerReferences": [reference],
-            "labels": {"app.kubernetes.io/name": "gke-managed-dcgm-exporter"}}  # fmt: skip
+    meta = {
+        "generateName": f"{EXPORTER}-",
+        "namespace": MANAGED,
+        "ownerReferences": [reference],
+        "labels": {"app.kubernetes.io/name": "gke-managed-dcgm-exporter"},
+    }
     there = {
         pod["spec"].get("nodeName")
         for pod in storage.list(PODS, MANAGED)
@@ -74,9 +84,10 @@ def exporter_pods(storage: Storage) -> Iterator[Object]:
         if new and node["status"]["capacity"].get("nvidia.com/gpu"):
             spec = {
                 "containers": [{"name": EXPORTER, "image": image, "command": ["sleep", "infinity"], "ports": ports}],
-                "nodeName": node["metadata"]["name"], "tolerations": [{"operator": "Exists"}],
+                "nodeName": node["metadata"]["name"],
+                "tolerations": [{"operator": "Exists"}],
                 "priorityClassName": "system-node-critical",
-            }  # fmt: skip
+            }
             yield {"metadata": meta, "spec": spec}
 
 

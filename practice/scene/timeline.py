@@ -114,8 +114,11 @@ def _job_starter(storage: Storage, job: Job) -> Callable[[], None]:
 def _ask_for_machines(storage: Storage) -> None:
     """Request two nodes from DWS, which has none for half an hour."""
     parameters = {"maxRunDurationSeconds": "86400"}
-    spec = {"provisioningClassName": "queued-provisioning.gke.io", "parameters": parameters,
-            "podSets": [{"count": 2, "podTemplateRef": {"name": "ppt-flex-sft-dws-prov-1-main"}}]}  # fmt: skip
+    spec = {
+        "provisioningClassName": "queued-provisioning.gke.io",
+        "parameters": parameters,
+        "podSets": [{"count": 2, "podTemplateRef": {"name": "ppt-flex-sft-dws-prov-1-main"}}],
+    }
     notes = {"a4-practice/waits": "2160"}
     meta = {"name": "flex-sft-dws-prov-1", "namespace": "team-b", "annotations": notes}
     storage.create(PROVISIONINGREQUESTS, {"metadata": meta, "spec": spec})

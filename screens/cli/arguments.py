@@ -170,25 +170,38 @@ class Options(_Typed):
     """Empty: the console itself."""
     demo: bool = flag("--demo", group="cluster", help="the practice cluster: no cluster needed")
     demo_speed: float | None = option(
-        "--demo-speed", type=speed, metavar="N", default=None, group="cluster",
+        "--demo-speed",
+        type=speed,
+        metavar="N",
+        default=None,
+        group="cluster",
         help="speed-up of the practice cluster; alarms wait for seconds of real time all the same",
-    )  # fmt: skip
+    )
     """None: as fast as life, and the tour faster."""
     seed: int = option(
-        "--seed", type=int, metavar="S", default=0, group="cluster",
+        "--seed",
+        type=int,
+        metavar="S",
+        default=0,
+        group="cluster",
         help="the same seed gives the same run of the practice cluster",
-    )  # fmt: skip
+    )
     kubeconfig: Path | None = option(
-        "--kubeconfig", type=Path, metavar="FILE", default=None, group="cluster",
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        default=None,
+        group="cluster",
         help="instead of $KUBECONFIG or ~/.kube/config",
-    )  # fmt: skip
+    )
     context: str = option("--context", metavar="C", group="cluster", help="instead of the kubeconfig's current one")
     namespace: str = option("-n", "--namespace", metavar="N", group="cluster", help="instead of the context's")
     read_only: bool = flag(
-        "--read-only", group="cluster",
+        "--read-only",
+        group="cluster",
         help="nothing that changes the cluster can be done; what only reads inside pods (ls, cp from one, facts, "
         "doctor) still runs there",
-    )  # fmt: skip
+    )
     json: bool = False
     """Commands that take it say so by a field of their own."""
 

@@ -130,11 +130,16 @@ async def nodepools(options: Options) -> int:
     snapshot = await _poll(options)
     cluster = snapshot.cluster
     if options.json:
-        print_json({
-            "kind": "nodepools", "cluster": cluster.path, "maintenance": cluster.maintenance,
-            "unread": dict(snapshot.unread), "items": [_pool_json(each) for each in snapshot.pools],
-            "requests": snapshot.requests,
-        })  # fmt: skip
+        print_json(
+            {
+                "kind": "nodepools",
+                "cluster": cluster.path,
+                "maintenance": cluster.maintenance,
+                "unread": dict(snapshot.unread),
+                "items": [_pool_json(each) for each in snapshot.pools],
+                "requests": snapshot.requests,
+            }
+        )
         return 0
     for name, why in snapshot.unread:
         warn(f"{name}: {why}")
@@ -154,9 +159,15 @@ def _pool_json(facts: PoolStatus) -> dict[str, Any]:
     limits = {"least": pool.least, "most": pool.most} if pool.autoscaling else None
     return {
         **_fields(pool, names),
-        "how": facts.how, "target": facts.target, "ready": facts.ready, "nodes": facts.nodes, "autoscaling": limits,
-        "state": facts.state, "sentences": facts.sentences, "operations": [each.name for each in facts.operations],
-    }  # fmt: skip
+        "how": facts.how,
+        "target": facts.target,
+        "ready": facts.ready,
+        "nodes": facts.nodes,
+        "autoscaling": limits,
+        "state": facts.state,
+        "sentences": facts.sentences,
+        "operations": [each.name for each in facts.operations],
+    }
 
 
 async def operations(options: Options) -> int:
@@ -280,9 +291,14 @@ def _find_node(session: Session, name: str) -> Node:
 def _cordon_json(session: Session, node: Node, *, on: bool, changes: bool, reason: str) -> dict[str, Any]:
     pods = sorted(pod.name for pod in session.fleet.pods_by_node.get(node.name, ()) if not pod.finished and pod.gpus)
     return {
-        "node": node.name, "cordoned": on, "changed": changes, "reason": (reason or node.cordon_reason) if on else "",
-        "gpus": node.gpus, "gpus_used": session.fleet.gpus_used.get(node.name, 0), "pods": pods,
-    }  # fmt: skip
+        "node": node.name,
+        "cordoned": on,
+        "changed": changes,
+        "reason": (reason or node.cordon_reason) if on else "",
+        "gpus": node.gpus,
+        "gpus_used": session.fleet.gpus_used.get(node.name, 0),
+        "pods": pods,
+    }
 
 
 def _cordon_line(fields: dict[str, Any], *, dry_run: bool) -> str:
@@ -309,9 +325,11 @@ class ClustersOptions(Options):
     words: tuple[str, ...] = word("NAME", nargs="*")
     """Names of clusters or of a project."""
     projects: tuple[str, ...] = option(
-        "--project", action="append", metavar="ID",
+        "--project",
+        action="append",
+        metavar="ID",
         help="only this project (may be repeated); default: all that the login may see",
-    )  # fmt: skip
+    )
     via: str = option("--via", choices=("dns", "ip"), help="this way in, instead of the first that answers")
     write_kubeconfig: str | None = option(
         "--write-kubeconfig", nargs="?", const="", metavar="FILE", default=None, help="with connect: keep the entry"

@@ -265,7 +265,7 @@ class ConsoleOptions(Options):
         "--plain",
         help="without a command, for screen readers and pipes: what the console shows as lines, then a line for each "
         "change of a job, queue, pool, node or alarm, until Ctrl-C",
-    )  # fmt: skip
+    )
 
 
 class ViewOptions(Options):
@@ -284,11 +284,13 @@ class PracticeOptions(Options):
 
 class ConfigOptions(JsonOptions):
     what: Literal["show", "check", "keys", "lists", "schema", "notify"] = word(
-        nargs="?", choices=("show", "check", "keys", "lists", "schema", "notify"), default="show",
+        nargs="?",
+        choices=("show", "check", "keys", "lists", "schema", "notify"),
+        default="show",
         help="show: each setting, its value, and where it comes from; check: what is wrong in the file, by line (exit "
         "code 2); keys: the bindings that may have other keys; lists: the lists and their columns; schema: the JSON "
         "schema of the file, for editors; notify: sends a message to the addresses of [notifications]",
-    )  # fmt: skip
+    )
 
 
 SETTINGS = """Your settings stand in $XDG_CONFIG_HOME/a4/config.toml (~/.config), which a4 never

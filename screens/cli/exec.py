@@ -88,9 +88,14 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
             show_progress(f"{answered} of {len(ranks)} pods have answered")
 
     outputs = await session.container_exec.run_in_ranks(
-        ranks, options.argv, container=options.container, at_once=options.at_once, limit=options.limit or 60.0,
-        on_output=lines.add if by_line else lambda *_: None, ended=ended,
-    )  # fmt: skip
+        ranks,
+        options.argv,
+        container=options.container,
+        at_once=options.at_once,
+        limit=options.limit or 60.0,
+        on_output=lines.add if by_line else lambda *_: None,
+        ended=ended,
+    )
     show_progress("")
     if options.json:
         items = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
@@ -270,9 +275,12 @@ class ExecOptions(PodOptions):
         "--at-once", type=positive, metavar="N", default=16, help="pods at the same time (default: 16)"
     )
     limit: float | None = option(
-        "--limit", type=seconds_of_a_day, metavar="SECONDS", default=None,
+        "--limit",
+        type=seconds_of_a_day,
+        metavar="SECONDS",
+        default=None,
         help="give a pod up after that (of many: 60 unless given)",
-    )  # fmt: skip
+    )
     lines: bool = flag("--lines", apart="shown", help="each line after its pod, as it comes")
     grouped: bool = flag("--grouped", apart="shown", help="equal outputs once, with their pods")
     json: bool = json_flag(

@@ -117,9 +117,12 @@ def _outcome_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, A
 async def copied(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
     pod = running_pod(each.rank, job, "nothing can be copied")
     copies = session.copies.for_container(
-        pod.namespace, pod.name, container=container_of(pod, options.container), where=where(each.rank, job),
+        pod.namespace,
+        pod.name,
+        container=container_of(pod, options.container),
+        where=where(each.rank, job),
         way=CopyMethod(options.by) if options.by else None,
-    )  # fmt: skip
+    )
     copy = copies.fetch if each.fetch else copies.send
     return await copy(each.source, each.target, progress=progress)
 
@@ -156,9 +159,13 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-        TimeRemainingColumn(), TextColumn("{task.fields[now]}", markup=False),
-    )  # fmt: skip
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[now]}", markup=False),
+    )
     with Progress(*columns, console=Console(file=unguarded(sys.stderr)), transient=True) as progress:
 
         def begin(name: str) -> Listener:
@@ -215,8 +222,10 @@ async def delete(options: RmOptions) -> int:
     async with open_session(options, KINDS) as session:
         session.watch.connection_for_change(f"delete {place.path}")
         rank, files = await copies_of(session, place, options.container)
-        lines = [f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
-                 "On a shared file system it is deleted for every pod."]  # fmt: skip
+        lines = [
+            f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
+            "On a shared file system it is deleted for every pod.",
+        ]
         if not (options.yes or await confirm(lines, f"Delete {place.path}?", "Add --yes.")):
             return 1
         await files.delete(place.path)

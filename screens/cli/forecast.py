@@ -65,10 +65,16 @@ async def forecast(options: ForecastOptions) -> int:
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
     rows = [
-        (job_name(each), each.namespace, each.queue, f"{queue_position(each, fleet) or ''}", f"{each.total(GPU)}",
-         start_words(starts[each.key], fleet.at))
+        (
+            job_name(each),
+            each.namespace,
+            each.queue,
+            f"{queue_position(each, fleet) or ''}",
+            f"{each.total(GPU)}",
+            start_words(starts[each.key], fleet.at),
+        )
         for each in found
-    ]  # fmt: skip
+    ]
     if rows:
         titles = ("JOB", "NAMESPACE", "QUEUE", "POSITION", "GPUS", "STARTS")
         print_table(titles, rows, [title in {"POSITION", "GPUS"} for title in titles])
@@ -96,30 +102,47 @@ def _print_record(promises: Sequence[RecordedWindow], *, as_json: bool) -> int:
     else:
         off = total.median_error
         error = "" if off is None else f"; half of the starts were within {duration(off)} of the middle"
-        print_line(f"{total.held} of {total.judged} windows held the start{error}; {total.open} are open. A window is "
-                   "meant to hold 80%.")  # fmt: skip
+        print_line(
+            f"{total.held} of {total.judged} windows held the start{error}; {total.open} are open. A window is "
+            "meant to hold 80%."
+        )
         rows = [
-            (each.job, each.namespace, clock(each.made), clock(each.start), clock(each.end), clock(each.started) or "-",
-             "yes" if each.held else "no" if each.judged else "open")
+            (
+                each.job,
+                each.namespace,
+                clock(each.made),
+                clock(each.start),
+                clock(each.end),
+                clock(each.started) or "-",
+                "yes" if each.held else "no" if each.judged else "open",
+            )
             for each in reversed(promises)
-        ]  # fmt: skip
+        ]
         print_table(("JOB", "NAMESPACE", "FORECAST", "FROM", "TO", "STARTED", "HELD"), rows, [False] * 7)
     return 0
 
 
 def _item(workload: Workload, fleet: Fleet, start: dict[str, Any]) -> dict[str, object]:
     return {
-        "job": job_name(workload), "namespace": workload.namespace, "queue": workload.queue,
-        "gpus": workload.total(GPU), "position": queue_position(workload, fleet), "start": start.pop("at"), **start,
-    }  # fmt: skip
+        "job": job_name(workload),
+        "namespace": workload.namespace,
+        "queue": workload.queue,
+        "gpus": workload.total(GPU),
+        "position": queue_position(workload, fleet),
+        "start": start.pop("at"),
+        **start,
+    }
 
 
 async def what_if(options: WhatIfOptions) -> int:
     drain = (*options.drain, *options.lose)
     changes = Changes(
-        submit=tuple(options.submit), stop=tuple(options.stop), drain=drain, quota=tuple(options.quota),
+        submit=tuple(options.submit),
+        stop=tuple(options.stop),
+        drain=drain,
+        quota=tuple(options.quota),
         priority=tuple(options.priority),
-    )  # fmt: skip
+    )
     if changes == Changes():
         raise BadInput("Nothing to try.", "Name a change, as in a4 whatif --submit a4:32; a4 whatif --help has all.")
     async with open_session(options, KINDS, brief=True) as session:
@@ -127,8 +150,17 @@ async def what_if(options: WhatIfOptions) -> int:
         missing = unread(KINDS, fleet)
         found = await session.launch.add_losses(compare(fleet, session.namespace, changes))
     if options.json:
-        print_json({"kind": "whatif", "at": fleet.at, "unread": missing, "notes": found.notes,
-                    "items": found.consequences, "free": found.free, "next_victims": found.next_victims})  # fmt: skip
+        print_json(
+            {
+                "kind": "whatif",
+                "at": fleet.at,
+                "unread": missing,
+                "notes": found.notes,
+                "items": found.consequences,
+                "free": found.free,
+                "next_victims": found.next_victims,
+            }
+        )
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
@@ -147,17 +179,23 @@ def result_lines(found: WhatIf) -> list[str]:
     machines = {each.flavor: (_machines(each.machines_now), _machines(each.machines_then)) for each in found.free}
     return [
         "Nothing is changed on the cluster. If it were, now:",
-        *(table_lines(titles, rows, [title == "GPUS" for title in titles])
-          if rows else ["No job would start, stop or wait that does not already."]),
+        *(
+            table_lines(titles, rows, [title == "GPUS" for title in titles])
+            if rows
+            else ["No job would start, stop or wait that does not already."]
+        ),
         *(f"Lost of {each.job}: {each.lost}." for each in found.consequences if each.lost),
         "",
         *table_lines(("QUEUE", "FLAVOR", "QUOTA FREE NOW", "QUOTA FREE THEN"), quota, [False, False, True, True]),
         "",
-        *table_lines(("FLAVOR", "GPUS FREE NOW", "GPUS FREE THEN"),
-                     [(name, *gpus) for name, gpus in machines.items()], [False, True, True]),
+        *table_lines(
+            ("FLAVOR", "GPUS FREE NOW", "GPUS FREE THEN"),
+            [(name, *gpus) for name, gpus in machines.items()],
+            [False, True, True],
+        ),
         *(f"{note[0].upper()}{note[1:]}." for note in found.notes),
         *([_victim_words(found.next_victims)] if found.next_victims else []),
-    ]  # fmt: skip
+    ]
 
 
 def _victim_words(found: NextVictims) -> str:
@@ -197,14 +235,18 @@ class ForecastOptions(Options):
 
 class WhatIfOptions(Options):
     submit: list[str] = option(
-        "--submit", metavar="QUEUE:GPUS[:PRIORITY]", action="append",
+        "--submit",
+        metavar="QUEUE:GPUS[:PRIORITY]",
+        action="append",
         help="a new job in a LocalQueue or ClusterQueue; may be repeated",
-    )  # fmt: skip
+    )
     stop: list[str] = option("--stop", metavar="JOB", action="append", help="a job is stopped; may be repeated")
     drain: list[str] = option(
-        "--drain", metavar="NODE|POOL", action="append",
+        "--drain",
+        metavar="NODE|POOL",
+        action="append",
         help="a node (or the end of its name: 0013), or all of a pool, takes no pods; its jobs leave; may be repeated",
-    )  # fmt: skip
+    )
     quota: list[str] = option(
         "--quota", metavar="QUEUE:FLAVOR:GPUS", action="append", help="another quota of a ClusterQueue; may be repeated"
     )

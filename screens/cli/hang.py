@@ -207,17 +207,21 @@ async def _step_time(session: Session, name: str) -> float | None:
 class SlowOptions(Options):
     job: str = word("JOB")
     seconds: float | None = option(
-        "--seconds", type=seconds_of_an_hour, metavar="S", default=None,
+        "--seconds",
+        type=seconds_of_an_hour,
+        metavar="S",
+        default=None,
         help="ask for so long (default: for 12 steps, 10 to 300 s)",
-    )  # fmt: skip
+    )
     recorder: bool = flag(
         "--recorder",
         help="also have every rank dump its flight recorder: slow GPUs and links; the first halts it for 2 to 5 s",
     )
     bundle: str = option(
-        "--bundle", metavar="FILE",
+        "--bundle",
+        metavar="FILE",
         help="also write all of it to a new .tar.gz: report, NCCL's lines, ends of logs, nodes, events",
-    )  # fmt: skip
+    )
     its_pace: bool = flag(
         "--its-pace",
         help="ask nobody: that its steps are slower is its pace now, and is not told until they become slower yet",
@@ -231,22 +235,30 @@ class HangOptions(Options):
     install: bool = flag("--install", help="install py-spy (pip) in pods that lack it, first")
     all: bool = flag("--all", help="ask every rank for its stack, and print them, not one of each group")
     rank: int | None = option(
-        "--rank", type=count, metavar="R", default=None,
+        "--rank",
+        type=count,
+        metavar="R",
+        default=None,
         help="a process's RANK, for --record and --proc (default: who stands out)",
-    )  # fmt: skip
+    )
     record: float = option(
-        "--record", type=seconds_of_an_hour, metavar="SECONDS", default=0.0,
+        "--record",
+        type=seconds_of_an_hour,
+        metavar="SECONDS",
+        default=0.0,
         help="record a flame graph of a rank and save it here",
-    )  # fmt: skip
+    )
     out: str = option("--out", metavar="FILE", help="of --record (default: JOB-rank-R.svg; .json is for speedscope)")
     facts_of: str = option(
-        "--proc", choices=("status", "limits", "fd", "maps", "strace"),
+        "--proc",
+        choices=("status", "limits", "fd", "maps", "strace"),
         help="show that of a rank's process (strace: for ten seconds)",
-    )  # fmt: skip
+    )
     bundle: str = option(
-        "--bundle", metavar="FILE",
+        "--bundle",
+        metavar="FILE",
         help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers, dumps, logs' ends, nodes, events",
-    )  # fmt: skip
+    )
     yes: bool = flag("--yes", help="ask the flight recorders also of a job that is not known to be yours")
     json: bool = json_flag()
 

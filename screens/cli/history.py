@@ -242,10 +242,7 @@ async def ledger(options: LedgerOptions) -> int:
         me = short_name(await asks()) if options.by == "owner" else ""
     if options.job:
         return _show_run(pick(runs, options.job), now, options)
-    runs = tuple(
-        run for run in runs
-        if (run.ended or now) >= since and options.namespace in {"", run.namespace}
-    )  # fmt: skip
+    runs = tuple(run for run in runs if (run.ended or now) >= since and options.namespace in {"", run.namespace})
     rows = _group(runs, options.by, now)
     ledgers = {name: sum_ledgers(each) for name, each in rows.items()}
     title = (options.by or "run").upper()
@@ -288,13 +285,19 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int,
     cells = [
         [
             YOU if me and name == me else name,
-            str(len(rows[name]) if name in rows else runs), hours_words(cost.allocated),
-            *(hours_words(cost.boxes.get(box, 0)) if box is LedgerBox.QUEUED
-              else "─" if (share := cost.share(box)) is None else percent(share, 1)
-              for box in used),
+            str(len(rows[name]) if name in rows else runs),
+            hours_words(cost.allocated),
+            *(
+                hours_words(cost.boxes.get(box, 0))
+                if box is LedgerBox.QUEUED
+                else "─"
+                if (share := cost.share(box)) is None
+                else percent(share, 1)
+                for box in used
+            ),
         ]
         for name, cost in [*ledgers.items(), ("all", total)]
-    ]  # fmt: skip
+    ]
     titles = [title, "RUNS", "GPU-TIME", *(str(box).upper() for box in used)]
     print_table(titles, cells, [False, *[True] * (len(titles) - 1)])
 
@@ -331,16 +334,22 @@ def _write_csv(title: str, rows: Iterable[tuple[str, int, Ledger]]) -> None:
 class HistoryOptions(Options):
     recipe: str = word("RECIPE", nargs="?", help="only runs of this one; a run's number or name: that run")
     run: str = option(
-        "--show", metavar="RUN", apart="what",
+        "--show",
+        metavar="RUN",
+        apart="what",
         help="one run: its values, and what differs from the last successful one",
-    )  # fmt: skip
+    )
     diff: tuple[str, ...] = option(
         "--diff", nargs=2, metavar=("RUN", "RUN"), default=(), apart="what", help="values in which two runs differ"
     )
     forgotten: tuple[str, ...] = option(
-        "--forget", nargs="+", metavar="RUN", default=(), apart="what",
+        "--forget",
+        nargs="+",
+        metavar="RUN",
+        default=(),
+        apart="what",
         help="remove runs from the history; jobs are not touched",
-    )  # fmt: skip
+    )
     json: bool = json_flag()
 
 

@@ -49,17 +49,24 @@ async def images(options: ImagesOptions) -> int:
         contexts = await google.images.list_contexts()
         found = await google.images.survey_registry(project_of(options.projects), options.region)
     if options.json:
-        print_json({
-            "kind": "images",
-            "unread": dict(found.unread),
-            "repositories": [{**asdict(each), "address": each.address} for each in found.repositories],
-            "items": [{**asdict(each), "image": each.references[0]} for each in found.images],
-            "contexts": [
-                {"name": each.name, "title": each.title, "folder": str(each.folder), "wanted": each.wanted,
-                 "substitutions": each.defaults}
-                for each in contexts
-            ],
-        })  # fmt: skip
+        print_json(
+            {
+                "kind": "images",
+                "unread": dict(found.unread),
+                "repositories": [{**asdict(each), "address": each.address} for each in found.repositories],
+                "items": [{**asdict(each), "image": each.references[0]} for each in found.images],
+                "contexts": [
+                    {
+                        "name": each.name,
+                        "title": each.title,
+                        "folder": str(each.folder),
+                        "wanted": each.wanted,
+                        "substitutions": each.defaults,
+                    }
+                    for each in contexts
+                ],
+            }
+        )
         return 0
     print_table(*as_text(IMAGES, found.images))
     for address, why in found.unread:
@@ -100,8 +107,15 @@ async def build(options: BuildOptions) -> int:
                 " ".join(words for _, words in wrong), "a4 images lists repositories; --set _NAME=VALUE sets one."
             )
         if options.dry_run:
-            print_json({"image": plan.image, "project": plan.project, "location": plan.location,
-                      "folder": str(plan.context.folder), "build": await images.describe_build(plan)})  # fmt: skip
+            print_json(
+                {
+                    "image": plan.image,
+                    "project": plan.project,
+                    "location": plan.location,
+                    "folder": str(plan.context.folder),
+                    "build": await images.describe_build(plan),
+                }
+            )
             return 0
         begun = await images.start_build(plan)
         if options.wait:

@@ -50,8 +50,16 @@ if TYPE_CHECKING:
     from console.metrics.job_monitor import JobMonitor
 
 FIT_KINDS = (
-    "localqueues", "clusterqueues", "workloads", "resourceflavors", "topologies", "cohorts", "nodes", "pods", "jobsets",
-)  # fmt: skip
+    "localqueues",
+    "clusterqueues",
+    "workloads",
+    "resourceflavors",
+    "topologies",
+    "cohorts",
+    "nodes",
+    "pods",
+    "jobsets",
+)
 """What a forecast is made of."""
 LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
@@ -191,8 +199,9 @@ async def make_plan(
     if profile is None:
         profile = "" if run else await session.launch.profiles.default_name()
     laid = await session.launch.profiles.values(profile, recipe.id) if profile else {}
-    drafts = [(path, await session.launch.plan_texts.read_file(recipe.id, text, variables=variables))
-              for path, text in texts]  # fmt: skip
+    drafts = [
+        (path, await session.launch.plan_texts.read_file(recipe.id, text, variables=variables)) for path, text in texts
+    ]
     laid = take_drafts(session, overlay_values(laid, run.values if run else {}), drafts)
     values = session.launch.set_values(recipe.id, options.set, laid)
     if options.queue is not None:
@@ -291,8 +300,13 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
     fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)
     if as_json:
         fields = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}
-        found = {"notes": session.launch.notes(plan), "forecast": fits, "forecast_is": CHECK,
-                 "would_fit_now": others, "manifests": manifests}  # fmt: skip
+        found = {
+            "notes": session.launch.notes(plan),
+            "forecast": fits,
+            "forecast_is": CHECK,
+            "would_fit_now": others,
+            "manifests": manifests,
+        }
         print_json({**fields, **found})
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
@@ -440,39 +454,52 @@ class PlanOptions(Options):
 
     recipe: str = word("RECIPE", nargs="?", help="see `a4 recipes`; not with --like")
     values: tuple[str, ...] = option(
-        "-f", "--values", action="append", metavar="FILE",
+        "-f",
+        "--values",
+        action="append",
+        metavar="FILE",
         help="a YAML file of values (see `a4 values`), also of Google's gpu-recipes charts, or a text with a helm"
         " install line; - for standard input; may be repeated, the last one wins",
-    )  # fmt: skip
+    )
     set: tuple[str, ...] = option(
         "--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated"
     )
     queue: str | None = option(
-        "--queue", metavar="NAME|none", default=None,
+        "--queue",
+        metavar="NAME|none",
+        default=None,
         help="the LocalQueue; none bypasses Kueue (default: the namespace's only one, else one that has room for it)",
-    )  # fmt: skip
+    )
     name: str = option("--name", help="of the release and its JobSet (default: made from your user name)")
 
 
 class LaunchOptions(PlanOptions):
     preflight: bool = flag(
-        "--no-preflight", default=True,
+        "--no-preflight",
+        default=True,
         help="skip the preflight checks: image, buckets, claims, Secrets, queue, quota, networks",
-    )  # fmt: skip
+    )
     dry_run: bool = flag(
-        "--dry-run", apart="what",
+        "--dry-run",
+        apart="what",
         help="validate with the API server, say whether it fits now, print the manifests; change nothing",
-    )  # fmt: skip
+    )
     against: str | None = option(
-        "--diff", metavar="RUN", nargs="?", const="", default=None, apart="what",
+        "--diff",
+        metavar="RUN",
+        nargs="?",
+        const="",
+        default=None,
+        apart="what",
         help="print what differs from the recipe's defaults, or from an earlier run; launch nothing",
-    )  # fmt: skip
+    )
     """None: no difference is asked for; empty: from the defaults; else from that run."""
     show_helm: bool = flag("--helm", apart="what", help="print the helm command; launch nothing")
     wait: bool = flag(
-        "--wait", apart="what",
+        "--wait",
+        apart="what",
         help="until the job has ended; exit 1 if it failed, 5 if it diverged or its NCCL test failed",
-    )  # fmt: skip
+    )
     json: bool = json_flag()
     like: str = option(
         "--like", metavar="RUN", help="with the values of an earlier run: its number or name, see `a4 history`"

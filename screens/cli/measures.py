@@ -266,12 +266,17 @@ def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
 def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
     print_line(f"{len(tests)} tests:")
     rows = [
-        [str(number), each.test.program or "nccl-tests", str(each.test.ranks or ""), str(each.rank),
-         _format_size_range(each.test),
-         f"{each.test.peak_busbw:,.1f}" if each.test.peak_busbw is not None else "-",
-         _verdict(each.test, line, each.accelerator)]
+        [
+            str(number),
+            each.test.program or "nccl-tests",
+            str(each.test.ranks or ""),
+            str(each.rank),
+            _format_size_range(each.test),
+            f"{each.test.peak_busbw:,.1f}" if each.test.peak_busbw is not None else "-",
+            _verdict(each.test, line, each.accelerator),
+        ]
         for number, each in enumerate(tests, start=1)
-    ]  # fmt: skip
+    ]
     print_table(
         ["TEST", "PROGRAM", "RANKS", "POD", "SIZES", "PEAK GB/s", "VERDICT"],
         rows,
@@ -291,12 +296,23 @@ def _history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
     if not shown:
         raise BadInput(f"No test of {options.job} is kept.", "Of all jobs: a4 nccl - --history")
     rows = [
-        [str(at), each.job, wording.clock(each.at), each.test.program or "", str(each.test.ranks or ""),
-         f"{each.test.peak_busbw or 0:,.0f}", f"{each.test.avg_busbw or 0:,.0f}", str(len(each.nodes))]
+        [
+            str(at),
+            each.job,
+            wording.clock(each.at),
+            each.test.program or "",
+            str(each.test.ranks or ""),
+            f"{each.test.peak_busbw or 0:,.0f}",
+            f"{each.test.avg_busbw or 0:,.0f}",
+            str(len(each.nodes)),
+        ]
         for at, each in shown
-    ]  # fmt: skip
-    print_table(["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK GB/s", "AVERAGE GB/s", "NODES"], rows,
-              [True, False, False, False, True, True, True, True])  # fmt: skip
+    ]
+    print_table(
+        ["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK GB/s", "AVERAGE GB/s", "NODES"],
+        rows,
+        [True, False, False, False, True, True, True, True],
+    )
     return 0
 
 
@@ -306,10 +322,16 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
                    "job": each.job, "ranks": each.gpus} for node, each in sorted(nodes.items())])  # fmt: skip
         return 0
     rows = [
-        [node, f"{each.last:,.0f}", f"{each.arrow} {100 * each.trend:+.0f} %" if each.trend is not None else "",
-         str(len(each.values)), each.job, wording.clock(each.at)]
+        [
+            node,
+            f"{each.last:,.0f}",
+            f"{each.arrow} {100 * each.trend:+.0f} %" if each.trend is not None else "",
+            str(len(each.values)),
+            each.job,
+            wording.clock(each.at),
+        ]
         for node, each in sorted(nodes.items())
-    ]  # fmt: skip
+    ]
     print_table(
         ["NODE", "BUSBW GB/s", "TREND", "TESTS", "LAST JOB", "WHEN"], rows, [False, True, True, True, False, False]
     )

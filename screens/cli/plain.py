@@ -111,8 +111,11 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
 def _print_changes(lines: _Lines, before: _Lines) -> None:
     """Print what is new, other, or gone; a node that is new and ready is only in the count of its pool."""
     nothing = PlainLine("", "")
-    new = [(kind, line.text) for (kind, name), line in lines.items()
-           if line.compared != before.get((kind, name), nothing).compared]  # fmt: skip
+    new = [
+        (kind, line.text)
+        for (kind, name), line in lines.items()
+        if line.compared != before.get((kind, name), nothing).compared
+    ]
     gone = [(kind, line.text) for (kind, name), line in before.items() if (kind, name) not in lines and kind != "alarm"]
     new += [(kind, f"{text.partition(':')[0]}: gone") for kind, text in gone]
     clock = time.strftime("%H:%M:%S")

@@ -51,10 +51,16 @@ async def preflight(options: PreflightOptions) -> int:
         namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
     found = tally(checks)
     if options.json:
-        print_json({
-            "kind": "preflight", "namespace": namespace, "recipe": plan.recipe if plan else "", "name": name,
-            "summary": found.sentence, "items": checks,
-        })  # fmt: skip
+        print_json(
+            {
+                "kind": "preflight",
+                "namespace": namespace,
+                "recipe": plan.recipe if plan else "",
+                "name": name,
+                "summary": found.sentence,
+                "items": checks,
+            }
+        )
     else:
         _print(checks, options)
         print_line()
@@ -73,9 +79,13 @@ def _same_command(options: PreflightOptions) -> str:
     """The same command line with its namespace, recipe and values, to run again."""
     words = ["a4", "preflight", *filter(None, [options.recipe])]
     for name, values in (
-        ("-f", options.values), ("--set", options.set), ("--queue", (options.queue,)), ("--name", (options.name,)),
-        ("--bucket", (options.bucket,)), ("--registry", (options.registry,)),
-    ):  # fmt: skip
+        ("-f", options.values),
+        ("--set", options.set),
+        ("--queue", (options.queue,)),
+        ("--name", (options.name,)),
+        ("--bucket", (options.bucket,)),
+        ("--registry", (options.registry,)),
+    ):
         words += [word for value in values if value for word in (name, value)]
     return shlex.join(words)
 

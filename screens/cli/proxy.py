@@ -28,8 +28,15 @@ POD is the index of the pod in the job (3) or in one replicated job (workers/3);
 
 exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach the cluster
 """
-_NAMES = {"-n": "namespace", "--namespace": "namespace", "--context": "context", "--kubeconfig": "kubeconfig",
-          "--port": "port", "--wait": "wait", "--entry": "entry"}  # fmt: skip
+_NAMES = {
+    "-n": "namespace",
+    "--namespace": "namespace",
+    "--context": "context",
+    "--kubeconfig": "kubeconfig",
+    "--port": "port",
+    "--wait": "wait",
+    "--entry": "entry",
+}
 _FLAGS = {"--read-only"}
 """Taken everywhere; a tunnel changes nothing."""
 _OF_OTHERS = {"--seed", "--demo-speed"}

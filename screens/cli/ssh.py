@@ -74,8 +74,11 @@ def exec_program(command: list[str]) -> NoReturn:
 async def write_hosts(options: SshOptions) -> int:
     """Write the host entries of these jobs, by default of all running ones."""
     async with open_session(options, KINDS) as session:
-        running = [name for (where, name), job in session.fleet.jobsets.items()
-                   if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
+        running = [
+            name
+            for (where, name), job in session.fleet.jobsets.items()
+            if where == session.namespace and not job.finished and not job.suspended
+        ]
         gone_by = await session.attach.remove_ended()
         hosts, failed = [], None
         for job in options.jobs or sorted(running):
@@ -207,9 +210,11 @@ class CodeOptions(KeyOptions):
     job: str = word("JOB")
     rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0 unless named)")
     editor: str = option(
-        "--editor", choices=EDITORS, metavar="EDITOR",
+        "--editor",
+        choices=EDITORS,
+        metavar="EDITOR",
         help=f"one of {', '.join(EDITORS)} (default: the first that is on this machine)",
-    )  # fmt: skip
+    )
     at: str = option("--folder", metavar="FOLDER", help="in the pod (default: where its image works)")
 
 

@@ -183,12 +183,18 @@ def _print_survey(found: Survey, options: CheckpointsOptions, now: float, loss: 
     last = found.last_complete
     lost = loss.gpu_hours(now) if loss is not None else None
     if options.json:
-        print_json({
-            "kind": "checkpoints", "place": options.place, "last_complete": last.step if last else None,
-            "age": now - last.modified if last else None, "gpu_hours_at_risk": lost,
-            "lost": loss.sentence(now) if loss is not None else "", "notes": found.notes,
-            "items": [asdict(each) for each in found.checkpoints],
-        })  # fmt: skip
+        print_json(
+            {
+                "kind": "checkpoints",
+                "place": options.place,
+                "last_complete": last.step if last else None,
+                "age": now - last.modified if last else None,
+                "gpu_hours_at_risk": lost,
+                "lost": loss.sentence(now) if loss is not None else "",
+                "notes": found.notes,
+                "items": [asdict(each) for each in found.checkpoints],
+            }
+        )
     else:
         for each in found.checkpoints:
             print_line(_format_checkpoint(each))

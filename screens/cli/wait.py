@@ -63,8 +63,12 @@ STEADY = 2.0
 """Seconds without another old step after which the last one is the job's present one: it stands still."""
 _CONDITION = re.compile(r"\s*(busbw|step|loss)\s*(>=|<=|>|<|=)\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq,
-}  # fmt: skip
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "=": operator.eq,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,9 +315,13 @@ def _outcome_json(
 ) -> dict[str, object]:
     result = {REACHED: "reached", FAILED: "failed", ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
     return {
-        "job": options.job, "code": code, "result": result, "words": words,
-        **{what: figure(what, measures) for what in ("step", "loss", "busbw")}, "alarms": alarms,
-    }  # fmt: skip
+        "job": options.job,
+        "code": code,
+        "result": result,
+        "words": words,
+        **{what: figure(what, measures) for what in ("step", "loss", "busbw")},
+        "alarms": alarms,
+    }
 
 
 async def alarms(options: AlarmsOptions) -> int:
@@ -370,8 +378,11 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
     unexplained: set[tuple[str, str, float]] = set()
     while True:
         new = watching.take_new()
-        stalls = {(each.namespace, each.job, each.time): each for each in watching.latest_alarms
-                  if each.kind is AlarmKind.STALL and each.is_active}  # fmt: skip
+        stalls = {
+            (each.namespace, each.job, each.time): each
+            for each in watching.latest_alarms
+            if each.kind is AlarmKind.STALL and each.is_active
+        }
         new += [alarm for name, alarm in stalls.items() if name in unexplained and alarm.verdict and alarm not in new]
         unexplained = {name for name, alarm in stalls.items() if not alarm.verdict}
         for alarm in new:
@@ -387,17 +398,20 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
 
 
 _DEFAULTS = "".join(
-    f"  {name} = {value:g}\n" for name in Thresholds.__struct_fields__
+    f"  {name} = {value:g}\n"
+    for name in Thresholds.__struct_fields__
     if isinstance(value := getattr(Thresholds(), name), int | float) and not isinstance(value, bool)
-)  # fmt: skip
+)
 
 
 class WaitOptions(Options):
     job: str = word("JOB")
     until: tuple[str, ...] = option(
-        "--until", action="append", metavar="WHAT",
+        "--until",
+        action="append",
+        metavar="WHAT",
         help="busbw>250 (GB/s, the last test), step=100, loss<2, running, or done (default); one of several is enough",
-    )  # fmt: skip
+    )
     timeout: float | None = option(
         "--timeout", type=above_zero, metavar="SECONDS", default=None, help="give up after that (default: never)"
     )
@@ -418,9 +432,12 @@ class WaitOptions(Options):
 class AlarmsOptions(Options):
     all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
     listen: float = option(
-        "--listen", type=seconds_of_an_hour, default=15.0, metavar="SECONDS",
+        "--listen",
+        type=seconds_of_an_hour,
+        default=15.0,
+        metavar="SECONDS",
         help="how long to watch first (default: 15)",
-    )  # fmt: skip
+    )
     follow: bool = flag("-f", "--follow", help="each alarm as it begins, until Ctrl-C")
     json: bool = json_flag()
 

@@ -67,18 +67,22 @@ async def why(options: WhyOptions) -> int:
             find_job(fleet, session.namespace, options.job)
         waits = fleet.workload_of(job) if job is not None else other
         if options.json:
-            shown = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
-                    "phase": job.state if job else other.state if other else None,
-                    "health": asdict(health) if health else None,
-                    "next": (reason.next if reason else "") or " ".join(_advice(line)),
-                    "removed": (job.removed_at or None) if job else None,
-                    "expected_start": start_json(start, fleet.at) if start else None,
-                    "preempted_next": order or None,
-                    "why": (health.words if health and _explains_more(health, sentence) else "") or sentence,
-                    "kueue_says": why_workload(waits, fleet).api_text if waits else "",
-                    "doing": report.doing,
-                    "card": msgspec.to_builtins(card) if card else None,
-                    "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
+            shown = {
+                "namespace": session.namespace,
+                "name": options.job,
+                "state": health.state if health else None,
+                "phase": job.state if job else other.state if other else None,
+                "health": asdict(health) if health else None,
+                "next": (reason.next if reason else "") or " ".join(_advice(line)),
+                "removed": (job.removed_at or None) if job else None,
+                "expected_start": start_json(start, fleet.at) if start else None,
+                "preempted_next": order or None,
+                "why": (health.words if health and _explains_more(health, sentence) else "") or sentence,
+                "kueue_says": why_workload(waits, fleet).api_text if waits else "",
+                "doing": report.doing,
+                "card": msgspec.to_builtins(card) if card else None,
+                "alarms": [alarm_json(session, each) for each in report.alarms],
+            }
             print_json(shown)
             return _code(reason, health)
         if other is not None and reason is not None:

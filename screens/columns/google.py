@@ -91,14 +91,20 @@ def _pool_state(facts: PoolStatus) -> Cell:
 NODE_POOLS: tuple[Column[PoolStatus], ...] = (
     Column("POOL", lambda row: row.pool.name, least=8, most=40, sort=True, style="strong"),
     Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5, sort=True),
-    Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
-           right=True, sort=lambda row: row.ready, down=True),
+    Column(
+        "READY",
+        lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}",
+        width=7,
+        right=True,
+        sort=lambda row: row.ready,
+        down=True,
+    ),
     Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most, down=True),
     Column("PROVISIONING", lambda row: row.how, least=11, most=30, drop=4, sort=True),
     Column("PLACEMENT", lambda row: row.pool.placement.lower(), width=9, drop=7, style="dim"),
     Column("VERSION", lambda row: row.pool.version, most=20, drop=6, sort=True, style="dim"),
     Column("STATE", _pool_state, fill=True, least=34, sort=lambda row: row.state),
-)  # fmt: skip
+)
 
 
 def operation_state(operation: GkeOperation) -> str:
@@ -146,14 +152,20 @@ BUILDS: tuple[Column[Build], ...] = (
 
 IMAGES: tuple[Column[Image], ...] = (
     Column("IMAGE", lambda image: image.name, least=10, most=40, sort=True, style="strong"),
-    Column("TAGS", lambda image: ", ".join(image.tags) or Span("untagged", "dim"), least=8, most=40,
-           sort=lambda image: image.tags),
-    Column("SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True,
-           sort=lambda image: image.bytes),
+    Column(
+        "TAGS",
+        lambda image: ", ".join(image.tags) or Span("untagged", "dim"),
+        least=8,
+        most=40,
+        sort=lambda image: image.tags,
+    ),
+    Column(
+        "SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True, sort=lambda image: image.bytes
+    ),
     since("AGE", lambda image: image.uploaded),
     Column("DIGEST", lambda image: image.digest.removeprefix("sha256:")[:12], width=12, drop=5, style="dim"),
     Column("REPOSITORY", lambda image: image.repository, least=10, fill=True, drop=3, sort=True, style="dim"),
-)  # fmt: skip
+)
 
 
 BUCKET, LUSTRE, FILESTORE = "bucket", "Lustre", "Filestore"
@@ -180,24 +192,51 @@ def of_bucket(found: Bucket, region: str) -> StoragePlace:
     from console.google.storage import bucket_values
 
     match = found.format_match(region) if region else ""
-    return StoragePlace(BUCKET, found.name, found.location, match, found.is_near(region), "", "",
-                 found.storage_class.lower(), bucket_values(found.name), found.created)  # fmt: skip
+    return StoragePlace(
+        BUCKET,
+        found.name,
+        found.location,
+        match,
+        found.is_near(region),
+        "",
+        "",
+        found.storage_class.lower(),
+        bucket_values(found.name),
+        found.created,
+    )
 
 
 def of_lustre(found: LustreInstance, region: str) -> StoragePlace:
     near = found.location.startswith(f"{region}-")
     ready = found.state == "ACTIVE"
-    return StoragePlace(LUSTRE, found.name, found.location, _match(near, region), near, found.state,
-                        f"{found.gib:,} GiB", found.mount_point or found.why,
-                        found.launch_values() if ready else {})  # fmt: skip
+    return StoragePlace(
+        LUSTRE,
+        found.name,
+        found.location,
+        _match(near, region),
+        near,
+        found.state,
+        f"{found.gib:,} GiB",
+        found.mount_point or found.why,
+        found.launch_values() if ready else {},
+    )
 
 
 def of_filestore(found: FilestoreInstance, region: str) -> StoragePlace:
     near = found.location == region or found.location.startswith(f"{region}-")
     ready = found.state == "READY" and found.address
     address = f"{found.address}:/{found.share}" if found.address else found.why
-    return StoragePlace(FILESTORE, found.name, found.location, _match(near, region), near, found.state,
-                 f"{found.gib:,} GiB", address, found.launch_values() if ready else {})  # fmt: skip
+    return StoragePlace(
+        FILESTORE,
+        found.name,
+        found.location,
+        _match(near, region),
+        near,
+        found.state,
+        f"{found.gib:,} GiB",
+        address,
+        found.launch_values() if ready else {},
+    )
 
 
 def _match(near: bool, region: str) -> str:
@@ -233,4 +272,4 @@ PLACES: tuple[Column[StoragePlace], ...] = (
     Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
     since("AGE", lambda place: place.created, drop=6),
     Column("DETAILS", _address_cell, fill=True, least=18, drop=3),
-)  # fmt: skip
+)

@@ -66,9 +66,15 @@ def first_tab(jobset: JobSet | None) -> str:
 
 
 SHOWN_IN = {
-    AlarmKind.STALL: "Hang", AlarmKind.BEHIND: "Hang", AlarmKind.NAN: "Training", AlarmKind.SPIKE: "Training",
-    AlarmKind.BUSBW: "NCCL", AlarmKind.RESTART: "Log", AlarmKind.GPU: "GPUs", AlarmKind.KEPT: "Log",
-}  # fmt: skip
+    AlarmKind.STALL: "Hang",
+    AlarmKind.BEHIND: "Hang",
+    AlarmKind.NAN: "Training",
+    AlarmKind.SPIKE: "Training",
+    AlarmKind.BUSBW: "NCCL",
+    AlarmKind.RESTART: "Log",
+    AlarmKind.GPU: "GPUs",
+    AlarmKind.KEPT: "Log",
+}
 """The tab of the job's page that shows what an alarm is about."""
 
 

@@ -67,10 +67,18 @@ class JobLine:
         found = self.slow_rank
         slow = slow_rank_words(found, self.fleet.at) if found is not None else ""
         return job_health(
-            self.jobset, self.fleet, alarms=self.alarms, late=self.late, unknown=self.unknown, followed=self.followed,
-            job_progress=self.job_progress, faults=self.faults, verdict=self.verdict, slow=slow,
+            self.jobset,
+            self.fleet,
+            alarms=self.alarms,
+            late=self.late,
+            unknown=self.unknown,
+            followed=self.followed,
+            job_progress=self.job_progress,
+            faults=self.faults,
+            verdict=self.verdict,
+            slow=slow,
             is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
-        )  # fmt: skip
+        )
 
     @property
     def up(self) -> int:
@@ -247,12 +255,18 @@ def start_time(start: ExpectedStart, now: float) -> str:
 def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
     known = start.at or None
     return {
-        "at": None if start.checks else known, "after": start.after, "latest": start.latest,
+        "at": None if start.checks else known,
+        "after": start.after,
+        "latest": start.latest,
         "window": None if start.checks else start.window,
-        "not_before": start.earliest or None, "not_after": known if start.latest and not start.checks else None,
-        "at_once_if_ends": start.sooner, "quota_at": known if start.checks else None, "checks": start.checks,
-        "unknown": start.unknown, "words": start_words(start, now),
-    }  # fmt: skip
+        "not_before": start.earliest or None,
+        "not_after": known if start.latest and not start.checks else None,
+        "at_once_if_ends": start.sooner,
+        "quota_at": known if start.checks else None,
+        "checks": start.checks,
+        "unknown": start.unknown,
+        "words": start_words(start, now),
+    }
 
 
 def progress_words(job_progress: JobProgress) -> list[Span]:
@@ -324,8 +338,13 @@ def job_lines(
 def _progress_json(line: JobLine) -> dict[str, Any] | None:
     if (progress := line.job_progress) is None:
         return None
-    return {"step": progress.step, "total": progress.total, "loss": progress.loss, "size": progress.size,
-            "busbw": progress.busbw}  # fmt: skip
+    return {
+        "step": progress.step,
+        "total": progress.total,
+        "loss": progress.loss,
+        "size": progress.size,
+        "busbw": progress.busbw,
+    }
 
 
 def _seconds_left(line: JobLine) -> float | None:
@@ -341,8 +360,14 @@ def _start_json(line: JobLine) -> dict[str, Any] | None:
 
 
 def health_json(health: Health) -> dict[str, Any]:
-    return {"state": health.state, "level": health.level, "words": health.words, "exit_code": health.code,
-            "pod_index": health.culprit, "kept": health.kept}  # fmt: skip
+    return {
+        "state": health.state,
+        "level": health.level,
+        "words": health.words,
+        "exit_code": health.code,
+        "pod_index": health.culprit,
+        "kept": health.kept,
+    }
 
 
 def _pods_json(line: JobLine) -> list[dict[str, Any]]:

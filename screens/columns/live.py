@@ -26,11 +26,15 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         return JobLine(jobset, fleet, owner=jobset.owner)
     key, workload = jobset.key, fleet.workload_of(jobset)
     line = JobLine(
-        jobset, fleet, session.measures.progress_reader.progress_of(jobset.uid),
-        owner=session.watch.whose(jobset.owner), may_stop=not session.watch.read_only,
-        slow=session.slow_report(key), saved=session.saved_state(key),
+        jobset,
+        fleet,
+        session.measures.progress_reader.progress_of(jobset.uid),
+        owner=session.watch.whose(jobset.owner),
+        may_stop=not session.watch.read_only,
+        slow=session.slow_report(key),
+        saved=session.saved_state(key),
         start=session.measures.starts.get(workload.key) if workload is not None else None,
-    )  # fmt: skip
+    )
     line = with_diagnoses(session, line)
     if not session.alarms_enabled:
         return line

@@ -153,20 +153,31 @@ def node_row(
 ) -> NodeRow:
     holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
     pips = tuple(
-        Span("■", style_of(pip.holder.uid)) if pip.holder
-        else Span("·", "text") if pip.state is GpuState.FREE
-        else Span("✗", "bad") if each.faults
-        else Span("◐", "waits") if each.starting
+        Span("■", style_of(pip.holder.uid))
+        if pip.holder
+        else Span("·", "text")
+        if pip.state is GpuState.FREE
+        else Span("✗", "bad")
+        if each.faults
+        else Span("◐", "waits")
+        if each.starting
         else Span("‖", "dim")
         for pip in each.pips
-    )  # fmt: skip
+    )
     pods = fleet.pods_by_node.get(each.node.name, ())
     return NodeRow(
-        each.node, pips, fleet.gpus_free(each.node), fleet.gpus_used.get(each.node.name, 0),
+        each.node,
+        pips,
+        fleet.gpus_free(each.node),
+        fleet.gpus_used.get(each.node.name, 0),
         ", ".join(holder.name for holder in holders),
         tuple(sorted({pod.jobset for pod in pods if pod.jobset and pod.holds_gpus})),
-        sum(not pod.finished for pod in pods), measured, each.faults, each.starting, fleet.at,
-    )  # fmt: skip
+        sum(not pod.finished for pod in pods),
+        measured,
+        each.faults,
+        each.starting,
+        fleet.at,
+    )
 
 
 def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[NodeRow]:

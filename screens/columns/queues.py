@@ -207,10 +207,13 @@ def queue_line(
 
 def _starts(line: QueueLine) -> list[dict[str, Any]]:
     return [
-        {"namespace": each.workload.namespace, "job": name_of(each.workload),
-         "expected_start": start_json(each.start, each.at)}
+        {
+            "namespace": each.workload.namespace,
+            "job": name_of(each.workload),
+            "expected_start": start_json(each.start, each.at),
+        }
         for each in line.waiting
-    ]  # fmt: skip
+    ]
 
 
 def workload_lines(

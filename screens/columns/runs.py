@@ -177,13 +177,18 @@ def _updated(release: Release) -> float:
 RELEASES: tuple[Column[Release], ...] = (
     Column("NAMESPACE", lambda each: each.namespace),
     Column("NAME", lambda each: each.name),
-    Column("REVISION", lambda each: Span(f"{each.revision}", "strong"), right=True, sort=lambda each: each.revision,
-           down=True),
+    Column(
+        "REVISION",
+        lambda each: Span(f"{each.revision}", "strong"),
+        right=True,
+        sort=lambda each: each.revision,
+        down=True,
+    ),
     Column("STATUS", _status_cell, least=12, most=20),
     since("AGE", _updated),
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
     Column("CHART", lambda each: each.chart, least=6, fill=True, style="dim"),
-)  # fmt: skip
+)
 
 
 def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -> str:

@@ -50,10 +50,14 @@ REMEDIES = (
 NOT_POSSIBLE = "not possible"  # the words for one that is listed, but cannot be done
 FROM_SAVED = "Launch from the checkpoint"  # what "Launch again" does where a complete one is known
 ACT = Binding(
-    "X", "act", "Act", key_display="X", id="job.act",
+    "X",
+    "act",
+    "Act",
+    key_display="X",
+    id="job.act",
     tooltip="What can be done about its alarm, slow rank or slower steps: launch without the node or from the last "
     "checkpoint, cordon, report the host, bundle, stop, take them for its pace; each asks first",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +110,16 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "without": f"as {again}, but not on {where}" if where else seldom if innocent else "",
         "again": f"the form with {name}'s values, {_where_it_begins(kept)}",
         "cordon": f"no new pods on {where}; running pods stay" if where else "",
-        "report": "" if not known else f"{NOT_POSSIBLE}: {why_not.rstrip('.')}" if why_not
+        "report": ""
+        if not known
+        else f"{NOT_POSSIBLE}: {why_not.rstrip('.')}"
+        if why_not
         else f"has Google replace the host of {where}, whose pods are evicted; cordons it"
         + (" and writes the bundle" if trouble.report else ""),
         "bundle": _bundle_words(trouble),
         "pace": "" if trouble.slower_since is None else "it is called slow again only if its steps become slower yet",
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
-    }  # fmt: skip
+    }
     found = [(each, can[each.name]) for each in REMEDIES if can[each.name]]
     if innocent:
         found.sort(key=lambda each: each[0].name == "without")
@@ -176,9 +183,7 @@ async def _with_archive(screen: LiveScreen, trouble: Trouble) -> Trouble:
     """The same with the archive that another console wrote, where this one has no report."""
     if trouble.report is not None or not trouble.since:
         return trouble
-    place = await asyncio.to_thread(
-        find_unasked_bundle, screen.session.watch, trouble.jobset.name, trouble.since
-    )  # fmt: skip
+    place = await asyncio.to_thread(find_unasked_bundle, screen.session.watch, trouble.jobset.name, trouble.since)
     return trouble if place is None else replace(trouble, archive=short_path(str(place)))
 
 

@@ -153,8 +153,11 @@ def consequences(plan: SshPlan) -> list[str]:
     if plan.makes_key:
         lines.append(f"No usable key without a passphrase was found: {plan.key} is created.")
     if plan.adds_key:
-        lines.append(f"Pod {plan.pod} does not know it and gets it, for {plan.user}:" if plan.makes_key else
-                     f"Pod {plan.pod} does not know your key, {plan.key}, and gets it, for {plan.user}:")  # fmt: skip
+        lines.append(
+            f"Pod {plan.pod} does not know it and gets it, for {plan.user}:"
+            if plan.makes_key
+            else f"Pod {plan.pod} does not know your key, {plan.key}, and gets it, for {plan.user}:"
+        )
         others = f", the other pods of {plan.job} when you connect to them" if plan.ranks > 1 else ""
         lines.append(f"one line in ~/.ssh/authorized_keys{others}.")
     if plan.adds_line:
@@ -191,8 +194,11 @@ class AskPorts(Question["Answer | None"]):
         with Vertical():
             yield Static(self._question, markup=False)
             yield Input(self._value, compact=True)
-            yield Static(f"Usual: {USUAL}. Several with spaces between; 9000:8888 takes port 9000 here.",
-                         markup=False, classes="hint")  # fmt: skip
+            yield Static(
+                f"Usual: {USUAL}. Several with spaces between; 9000:8888 takes port 9000 here.",
+                markup=False,
+                classes="hint",
+            )
             yield Static("", markup=False, id="keeps")
             yield Static("", markup=False, id="wrong")
             yield Static("Enter opens, Esc cancels.", markup=False, classes="hint")

@@ -43,12 +43,18 @@ class PodActions(LiveScreen):
         Binding("f", "forward", "Forward", id="pods.forward", tooltip="Forward ports of this machine to it"),
         Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="Its files to here"),
         Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="Files from here into it"),
-        Binding("v", "editor", "VS Code", show=False, id="pods.editor",
-                tooltip="ssh to it by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up"),
+        Binding(
+            "v",
+            "editor",
+            "VS Code",
+            show=False,
+            id="pods.editor",
+            tooltip="ssh to it by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
+        ),
         Binding("y", "yaml", "YAML", id="pods.yaml", tooltip="The object as the API server has it"),
         Binding("x", "delete_pods", "Delete", id="pods.delete", tooltip="Delete it, or the marked ones; asks first"),
         Binding("c", "copy", "Copy name", show=False, id="pods.copy", tooltip="To the clipboard (OSC 52)"),
-    ]  # fmt: skip
+    ]
 
     @property
     @abstractmethod

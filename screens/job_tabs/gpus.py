@@ -90,10 +90,17 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
         *(Column(f"GPU {at}", partial(gpu_cell, index=at), width=_CELL, right=True) for at in range(gpus)),
         Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
-        Column("NODE", lambda row: Span(row.gpus.node, "dim"), least=8, most=48, cut="node", drop=2,
-               sort=lambda row: row.gpus.node),
+        Column(
+            "NODE",
+            lambda row: Span(row.gpus.node, "dim"),
+            least=8,
+            most=48,
+            cut="node",
+            drop=2,
+            sort=lambda row: row.gpus.node,
+        ),
         Column("", lambda row: Span(row.gpus.problem, "waits"), fill=True, least=0, drop=1),
-    )  # fmt: skip
+    )
 
 
 class GpuTable(ResourceTable[GpuRow]):
@@ -126,12 +133,22 @@ class GpusTab(JobTab):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "metric(1)", "Metric", id="gpus.metric",
-                tooltip="Utilization, memory, power, temperature, clock, NVLink, ECC in turn"),
+        Binding(
+            "m",
+            "metric(1)",
+            "Metric",
+            id="gpus.metric",
+            tooltip="Utilization, memory, power, temperature, clock, NVLink, ECC in turn",
+        ),
         Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
-        Binding("d", "source", "Source", id="gpus.source",
-                tooltip="Read the DCGM exporters of the nodes, which tell Xids too, or nvidia-smi in the pods"),
-    ]  # fmt: skip
+        Binding(
+            "d",
+            "source",
+            "Source",
+            id="gpus.source",
+            tooltip="Read the DCGM exporters of the nodes, which tell Xids too, or nvidia-smi in the pods",
+        ),
+    ]
 
     table = getters.query_one(GpuTable)
     about = getters.query_one("#about", SentenceLine)
@@ -218,8 +235,10 @@ class GpusTab(JobTab):
         unit = f" in {what.unit}" if what.unit else ""
         scale = f"▁ {what.least:.0f} … █ {what.most:.0f}, ▼ ▲ far from the others, ✗ a fault"
         self.about.runs = (
-            Span(f"{what.title}{unit}", "strong"), Span(f"  {board.summary}"), Span(f"  {scale}", "dim"),
-        )  # fmt: skip
+            Span(f"{what.title}{unit}", "strong"),
+            Span(f"  {board.summary}"),
+            Span(f"  {scale}", "dim"),
+        )
         self._tell_row()
 
     @on(GpuTable.Highlighted, "GpuTable")

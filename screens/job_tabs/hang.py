@@ -246,12 +246,15 @@ class HangTab(JobTab):
         if not report.slow and await self.live.app.push_screen_wait(
             Confirm(
                 f"{' '.join(report.words)}",
-                ["Every rank can also be asked how long it was in each collective: that tells whether others wait, and "
-                 "of slow GPUs and links.",
-                 DUMPS_HALT],
-                verb="Ask", keep="Cancel",
+                [
+                    "Every rank can also be asked how long it was in each collective: that tells whether others wait, "
+                    "and of slow GPUs and links.",
+                    DUMPS_HALT,
+                ],
+                verb="Ask",
+                keep="Cancel",
             )
-        ):  # fmt: skip
+        ):
             self._show_summary("waits", "◐ ", "Asking every rank how long it was in each collective…")
             try:
                 report = await self._measure_slow(seconds, recorder=True)
@@ -433,8 +436,11 @@ class HangTab(JobTab):
     async def _ask_to_install(self, report: HangReport) -> None:
         missing = [pod.pod for pod in report.without_py_spy]
         question = f"py-spy is missing in {len(missing)} of {wording.count(len(report.pods), 'pod')} of {self.key[1]}."
-        lines = [*missing[:8], *([f"… and {len(missing) - 8} more"] if len(missing) > 8 else []),
-                 "It is installed with pip or copied from here; it is lost when the containers end."]  # fmt: skip
+        lines = [
+            *missing[:8],
+            *([f"… and {len(missing) - 8} more"] if len(missing) > 8 else []),
+            "It is installed with pip or copied from here; it is lost when the containers end.",
+        ]
         if not await self.live.app.push_screen_wait(Confirm(question, lines, verb="Install", keep="Cancel")):
             return
         with self.live.report_errors("py-spy is not installed"):
@@ -465,7 +471,8 @@ def group_sign(group: HangGroup) -> Span:
 
 def _with_glyphs(lines: list[str]) -> list[str]:
     return [
-        f"{RULE}{'✗' if index + 1 < len(lines) and lines[index + 1].startswith('   ✗') else '●'} {each[len(RULE):]}"
-        if each.startswith(RULE) else each
+        f"{RULE}{'✗' if index + 1 < len(lines) and lines[index + 1].startswith('   ✗') else '●'} {each[len(RULE) :]}"
+        if each.startswith(RULE)
+        else each
         for index, each in enumerate(lines)
-    ]  # fmt: skip
+    ]

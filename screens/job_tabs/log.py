@@ -55,12 +55,22 @@ class LogTab(JobTab):
     KEY = "l"
     TITLE = "Log"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "mode", "One/all/same", id="log.mode",
-                tooltip="The chosen pod, all pods merged by time, or each line once that many pods print"),
+        Binding(
+            "m",
+            "mode",
+            "One/all/same",
+            id="log.mode",
+            tooltip="The chosen pod, all pods merged by time, or each line once that many pods print",
+        ),
         Binding("enter", "go_there", "Go there", id="log.go-there", tooltip="To the first error of another pod"),
-        Binding("enter", "chart", "Chart", id="log.chart",
-                tooltip="The training charts at the step of the marked line, else of the last step in sight"),
-    ]  # fmt: skip
+        Binding(
+            "enter",
+            "chart",
+            "Chart",
+            id="log.chart",
+            tooltip="The training charts at the step of the marked line, else of the last step in sight",
+        ),
+    ]
 
     view = getters.query_one(LogView)
     mode = "one"

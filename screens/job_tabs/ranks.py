@@ -68,16 +68,21 @@ class RankTable(ResourceTable[Rank]):
     COLUMNS: ClassVar = (
         Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status_cell, least=13, most=26, sort=lambda rank: rank.status),
-        Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, cut="middle",
-               sort=lambda rank: rank.name),
-        Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=12, cut="node",
-               sort=lambda rank: rank.node),
+        Column(
+            "NAME", lambda rank: rank.name or Span("─", "faint"), least=16, cut="middle", sort=lambda rank: rank.name
+        ),
+        Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=12, cut="node", sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=5),
-        Column("RESTARTS", lambda rank: Span(str(rank.restarts), "waits" if rank.restarts else "dim"), width=8,
-               right=True, drop=2),
+        Column(
+            "RESTARTS",
+            lambda rank: Span(str(rank.restarts), "waits" if rank.restarts else "dim"),
+            width=8,
+            right=True,
+            drop=2,
+        ),
         Column("EXIT", _ended, width=4, right=True, drop=1),
         since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
-    )  # fmt: skip
+    )
 
 
 A_LINE = 32
@@ -108,10 +113,14 @@ def slow_lines(report: SlowReport, pod: int, gpus: int, width: int, now: float) 
         each_gpu += [Span(" "), marks.get(gpu, wording.OK)]
     limit = format_share(LONG_WAIT)
     legend = [
-        SHORT, Span(f" less than {limit}, ", "dim"), LONG, Span(f" {limit} and more of each step that the others wait "
-        "for a rank of the pod, ", "dim"), wording.CARE, Span(" for a share that is not known ", "dim"),
+        SHORT,
+        Span(f" less than {limit}, ", "dim"),
+        LONG,
+        Span(f" {limit} and more of each step that the others wait for a rank of the pod, ", "dim"),
+        wording.CARE,
+        Span(" for a share that is not known ", "dim"),
         Span(f"(NCCL asked {wording.age(now - report.at)} ago)", "dim"),
-    ]  # fmt: skip
+    ]
     return [*folded_runs(spans, width), *([each_gpu] if each_gpu else []), *folded_runs(legend, width)]
 
 

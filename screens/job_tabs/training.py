@@ -31,11 +31,16 @@ class TrainingTab(JobTab):
     KEY = "t"
     TITLE = "Training"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "earlier", "Earlier runs", id="training.earlier",
-                tooltip="Show or hide earlier runs of the same recipe"),
+        Binding(
+            "p",
+            "earlier",
+            "Earlier runs",
+            id="training.earlier",
+            tooltip="Show or hide earlier runs of the same recipe",
+        ),
         Binding("S", "save", "Save", key_display="S", id="training.save", tooltip="As .csv, .json or .svg"),
         Binding("enter", "line", "Log line", id="training.line", tooltip="The line of the step that is pointed at"),
-    ]  # fmt: skip
+    ]
 
     panel = getters.query_one(TrainingPanel)
     _asked = False

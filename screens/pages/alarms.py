@@ -48,10 +48,20 @@ class AlarmsScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="alarms.log", tooltip="The line of its job's log that tells of it"),
         ACT,
-        *(Binding(each.key, f"remedy('{each.name}')", each.title, show=False, key_display=each.key,
-                  id=f"alarms.{each.name}", tooltip="Of the alarm under the cursor; asks first") for each in REMEDIES),
+        *(
+            Binding(
+                each.key,
+                f"remedy('{each.name}')",
+                each.title,
+                show=False,
+                key_display=each.key,
+                id=f"alarms.{each.name}",
+                tooltip="Of the alarm under the cursor; asks first",
+            )
+            for each in REMEDIES
+        ),
         ONLY_MINE,
-    ]  # fmt: skip
+    ]
     CSS = """
     AlarmsScreen {
         #whole { height: auto; max-height: 8; }
@@ -95,12 +105,16 @@ class AlarmsScreen(LiveScreen):
     def _show_details(self) -> None:
         alarm = self.table.row
         whole = self.query_one("#whole", SentenceLine)
-        whole.runs = () if alarm is None else (
-            Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
-            Span(f"{alarm.job} ", "strong"),
-            Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}"),
-            *self._remedy_words(),
-        )  # fmt: skip
+        whole.runs = (
+            ()
+            if alarm is None
+            else (
+                Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
+                Span(f"{alarm.job} ", "strong"),
+                Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}"),
+                *self._remedy_words(),
+            )
+        )
         self.refresh_bindings()
 
     def _remedy_words(self) -> list[Span]:

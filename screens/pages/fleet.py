@@ -176,8 +176,11 @@ class FleetScreen(PoolsScreen):
         left = width
         for number, (holder, gpus) in enumerate(holders):
             owner = f"{self.app.whose(holder.owner)}, " if holder.owner else ""
-            entry = [Span(f"{self.map.glyph(holder.uid)} ", self.app.job_style(holder.uid)), Span(holder.name, "text"),
-                     Span(f" ({owner}{gpus})   ", "dim")]  # fmt: skip
+            entry = [
+                Span(f"{self.map.glyph(holder.uid)} ", self.app.job_style(holder.uid)),
+                Span(holder.name, "text"),
+                Span(f" ({owner}{gpus})   ", "dim"),
+            ]
             need = cell_width(entry)
             rest = len(holders) - number
             if need > left - (12 if rest > 1 else 0):
@@ -190,8 +193,12 @@ class FleetScreen(PoolsScreen):
         hosts = self.map.hosts if self.map.has_focus else ()
         if hosts:
             return self._about_subblock(hosts) if self.map.zoom is Zoom.SUBBLOCKS else self._about_host(hosts[0])
-        marks = (("✗", "bad", "faulty"), ("⚠", "waits", "maintenance"), ("‖", "waits", "cordoned"),
-                 ("◐", "waits", "starting"))  # fmt: skip
+        marks = (
+            ("✗", "bad", "faulty"),
+            ("⚠", "waits", "maintenance"),
+            ("‖", "waits", "cordoned"),
+            ("◐", "waits", "starting"),
+        )
         runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
         partly = "" if self.map.zoom is Zoom.GPUS else f"{PARTLY} partly used  "
         runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
@@ -202,8 +209,11 @@ class FleetScreen(PoolsScreen):
 
     def _about_subblock(self, hosts: tuple[Host, ...]) -> list[Span]:
         group = Floor(hosts[0].node.subblock, hosts)
-        runs = [Span(f"{group.name or 'no subblock'} ", "strong"), Span(f"of {hosts[0].node.block or 'no block'}  "),
-                Span(f"{count(len(hosts), 'host')}  {format_gpu_sum(group)}  ", "dim")]  # fmt: skip
+        runs = [
+            Span(f"{group.name or 'no subblock'} ", "strong"),
+            Span(f"of {hosts[0].node.block or 'no block'}  "),
+            Span(f"{count(len(hosts), 'host')}  {format_gpu_sum(group)}  ", "dim"),
+        ]
         faulty = sum(bool(host.faults) for host in hosts)
         maintained = sum(bool(host.node.maintenance_active or host.node.maintenance_at) for host in hosts)
         runs += [Span(f"✗ {faulty} faulty  ", "bad")] if faulty else []

@@ -66,10 +66,16 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
         Binding("n", "launch", "Launch with it", id="images.launch", tooltip="The launch form, with this image in it"),
         Binding("x", "cancel", "Cancel", id="images.cancel", tooltip="End the build under the cursor; asks first"),
         Binding("c", "copy", "Copy name", id="images.copy", tooltip="The image's whole name, to the clipboard"),
-        Binding("m", "create", "New repository", show=False, id="images.create",
-                tooltip="Make a repository for images in this project and region"),
+        Binding(
+            "m",
+            "create",
+            "New repository",
+            show=False,
+            id="images.create",
+            tooltip="Make a repository for images in this project and region",
+        ),
         Binding("r", "read", "Read again", show=False, id="images.read", tooltip="Ask Google again"),
-    ]  # fmt: skip
+    ]
     builds = getters.query_one(BuildTable)
     images = getters.query_one(ImageTable)
     summary = getters.query_one("#summary", SummaryLine)
@@ -242,10 +248,16 @@ class BuildScreen(InGoogleScreen):
     CHANGES_CLUSTER = frozenset({"cancel"})
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "launch", "Launch with it", id="build.launch", tooltip="The launch form, with this image in it",
-                priority=True),
+        Binding(
+            "n",
+            "launch",
+            "Launch with it",
+            id="build.launch",
+            tooltip="The launch form, with this image in it",
+            priority=True,
+        ),
         Binding("x", "cancel", "Cancel", id="build.cancel", tooltip="End the build; asks first"),
-    ]  # fmt: skip
+    ]
     view = getters.query_one(LogView)
     head = getters.query_one(SummaryLine)
 

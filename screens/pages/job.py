@@ -51,16 +51,24 @@ class JobScreen(LiveScreen):
         *(Binding(tab.KEY, f"tab('{tab.NAME}')", tab.TITLE, show=False, id=f"job.{tab.NAME}") for tab in TABS),
         Binding("left_square_bracket", "turn(-1)", "Tab before", show=False, key_display="[", id="job.before"),
         Binding("right_square_bracket", "turn(1)", "Tab after", show=False, key_display="]", id="job.after"),
-        *(Binding(each.key, each.action, each.title, show=each.show, id=f"job.{each.name}", tooltip=each.tooltip)
-          for each in RANK_ACTIONS),
+        *(
+            Binding(each.key, each.action, each.title, show=each.show, id=f"job.{each.name}", tooltip=each.tooltip)
+            for each in RANK_ACTIONS
+        ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
         ACT,
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
-        Binding("c", "checkpoints", "Checkpoints", show=False, id="job.checkpoints",
-                tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
+        Binding(
+            "c",
+            "checkpoints",
+            "Checkpoints",
+            show=False,
+            id="job.checkpoints",
+            tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0",
+        ),
         Binding("less_than_sign", "rank(-1)", "Pod before", key_display="<", id="job.rank-before"),
         Binding("greater_than_sign", "rank(1)", "Pod after", key_display=">", id="job.rank-after"),
-    ]  # fmt: skip
+    ]
 
     header = getters.query_one("#head", SentenceLine)
     reason = getters.query_one("#explanation", SentenceLine)

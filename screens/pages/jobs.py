@@ -148,9 +148,12 @@ class JobsScreen(ReasonScreen):
         span = Span(f"  {cause}{sentence or place_words(line)}")
         waits = line.jobset.state is JobState.PENDING  # its start is what one looks for, so no sentence pushes it out
         self.show_reason(
-            glyph, Span(f" {line.jobset.name}", "strong"), state, *((*progress, span) if waits else (span, *progress)),
+            glyph,
+            Span(f" {line.jobset.name}", "strong"),
+            state,
+            *((*progress, span) if waits else (span, *progress)),
             Span(f"  {own}" if own else "", "dim"),
-        )  # fmt: skip
+        )
 
     def show_mine(self) -> None:
         self.set_focus(self.table)

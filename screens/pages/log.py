@@ -30,9 +30,14 @@ class LogScreen(LiveScreen):
     """The followed log of a container; `p` shows that of the previous container."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "previous", "Previous run", id="log.previous_run",
-                tooltip="The log of the container before its last restart, and back"),
-    ]  # fmt: skip
+        Binding(
+            "p",
+            "previous",
+            "Previous run",
+            id="log.previous_run",
+            tooltip="The log of the container before its last restart, and back",
+        ),
+    ]
     KINDS = ("pods",)
     OF_CLUSTER = True
     view = getters.query_one(LogView)
@@ -76,9 +81,14 @@ class LogScreen(LiveScreen):
         self.view.over, self.view.status = "", run
         try:
             log = self.session.logs.follow_pod(
-                namespace, pod, container=container, tail=TAIL, previous=self._previous, follow=not self._previous,
+                namespace,
+                pod,
+                container=container,
+                tail=TAIL,
+                previous=self._previous,
+                follow=not self._previous,
                 memory=self._memory,
-            )  # fmt: skip
+            )
             async with aclosing(log) as lines:
                 async for line in lines:
                     self.view.lines.append([(line.time, line.text)])
@@ -109,8 +119,11 @@ class LogFileApp(KeyOrderedApp):
     def compose(self) -> ComposeResult:
         yield Static(id="head", markup=False)
         yield LogView()
-        yield Static("/ find  n N next  F filter  L level  E first error  M NCCL  W wrap  g G ends  S save  q quit",
-                     classes="log-foot", markup=False)  # fmt: skip
+        yield Static(
+            "/ find  n N next  F filter  L level  E first error  M NCCL  W wrap  g G ends  S save  q quit",
+            classes="log-foot",
+            markup=False,
+        )
 
     def on_mount(self) -> None:
         """Start at the beginning of the file, not at its end as for a log."""

@@ -63,9 +63,13 @@ def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
     pods = f"{request.pods} pod" if request.pods == 1 else f"{request.pods} pods"
     why = f"  {sentence(request.why)}" if request.why else ""
     since = f"  asked {age(now - request.created)} ago" if request.created else ""
-    return (glyph, Span(f" DWS: {request.namespace}/{request.name} for {pods}: ", "text"),
-            Span(request.state, "strong"),
-            Span(why, "dim"), Span(since, "dim"))  # fmt: skip
+    return (
+        glyph,
+        Span(f" DWS: {request.namespace}/{request.name} for {pods}: ", "text"),
+        Span(request.state, "strong"),
+        Span(why, "dim"),
+        Span(since, "dim"),
+    )
 
 
 class ProgressRows(CutLines):
@@ -181,9 +185,15 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
     OF_CLUSTER = True
     CHANGES_CLUSTER = PoolSizes.CHANGES_CLUSTER | NodeActions.CHANGES_CLUSTER | {"report"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("F", "report", "Report faulty", key_display="F", id="pool.report",
-                tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name"),
-    ]  # fmt: skip
+        Binding(
+            "F",
+            "report",
+            "Report faulty",
+            key_display="F",
+            id="pool.report",
+            tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name",
+        ),
+    ]
 
     table = getters.query_one(NodeTable)
     summary = getters.query_one("#of-nodes", SummaryLine)
@@ -276,9 +286,10 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
     def _pool_details(self, pool: Pool) -> tuple[Span, ...]:
         parts = (
             format_gpu_sum(pool.floor),
-            pool.machine_type, ", ".join(pool.zones),
+            pool.machine_type,
+            ", ".join(pool.zones),
             " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
-        )  # fmt: skip
+        )
         return (
             Span(f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready   ", "strong"),
             Span("   ".join(part for part in parts if part), "dim"),

@@ -76,12 +76,18 @@ class PreflightScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "again", "Check again", id="preflight.again", tooltip="Repeat this check, or the marked ones"),
         Binding("R", "all_again", "All again", key_display="R", id="preflight.all", tooltip="Repeat all checks"),
-        Binding("f", "fix", "Fix", id="preflight.fix",
-                tooltip="Enable the add-on or services, create the repository or LocalQueue; asks first"),
-        Binding("l", "looks", "What was asked", id="preflight.looks",
-                tooltip="The requests of this check and their results"),
+        Binding(
+            "f",
+            "fix",
+            "Fix",
+            id="preflight.fix",
+            tooltip="Enable the add-on or services, create the repository or LocalQueue; asks first",
+        ),
+        Binding(
+            "l", "looks", "What was asked", id="preflight.looks", tooltip="The requests of this check and their results"
+        ),
         Binding("c", "copy", "Copy fix", id="preflight.copy", tooltip="The fix as a command, to the clipboard"),
-    ]  # fmt: skip
+    ]
 
     summary = getters.query_one("#summary", SentenceLine)
     explanation = getters.query_one("#explanation", SentenceLine)

@@ -88,12 +88,22 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "again", "Launch again", id="runs.again", tooltip="Open the launch form with these values"),
         Binding("ctrl+s", "again(True)", "Same again", id="runs.same", tooltip="Review a launch with these values"),
-        Binding("d", "difference", "Compare", id="runs.difference",
-                tooltip="Two marked runs, or this one with the last that succeeded"),
+        Binding(
+            "d",
+            "difference",
+            "Compare",
+            id="runs.difference",
+            tooltip="Two marked runs, or this one with the last that succeeded",
+        ),
         Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
-        Binding("x", "forget", "Forget", id="runs.forget",
-                tooltip="Remove this run, or all marked ones, from the history; asks first"),
-    ]  # fmt: skip
+        Binding(
+            "x",
+            "forget",
+            "Forget",
+            id="runs.forget",
+            tooltip="Remove this run, or all marked ones, from the history; asks first",
+        ),
+    ]
 
     table = getters.query_one(RunTable)
     explanation = getters.query_one("#explanation", SentenceLine)
@@ -206,11 +216,13 @@ class DifferenceTable(ResourceTable["Difference"]):
 
     def name_runs(self, before: RunRecord, after: RunRecord) -> None:
         """Set the two runs' names as column titles."""
-        self.set_columns((
-            Column("VALUE", lambda each: Span(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
-            Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
-            Column(f"RUN {after.number}", lambda each: value_run(each.after), least=8, fill=True),
-        ))  # fmt: skip
+        self.set_columns(
+            (
+                Column("VALUE", lambda each: Span(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
+                Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
+                Column(f"RUN {after.number}", lambda each: value_run(each.after), least=8, fill=True),
+            )
+        )
 
 
 class RunScreen(RunRecordsScreen):
@@ -320,8 +332,10 @@ class RunScreen(RunRecordsScreen):
             return
         how = "compared with" if self._other_number else "compared with the last that succeeded:"
         self.against.runs = (
-            Span("── ", "faint"), Span(f"{how} ", "head"), Span(spoken(other, CLOCK.now()), "head"),
-        )  # fmt: skip
+            Span("── ", "faint"),
+            Span(f"{how} ", "head"),
+            Span(spoken(other, CLOCK.now()), "head"),
+        )
         if self._named != (other.number, run.number):
             self._named = other.number, run.number
             self.table.name_runs(other, run)
@@ -365,8 +379,13 @@ class RunScreen(RunRecordsScreen):
         )
         if jobset is not None and jobset.uid == run.uid:
             return [why, Span(" The job is still there: J opens it, t and l there read its log and keep it.")]
-        return [why, Span(" The job is gone. Of the next one: open its log while it is there (l on Jobs, or a4 logs),"
-                         " or set storage.logs at launch, which keeps it beside the job.")]  # fmt: skip
+        return [
+            why,
+            Span(
+                " The job is gone. Of the next one: open its log while it is there (l on Jobs, or a4 logs),"
+                " or set storage.logs at launch, which keeps it beside the job."
+            ),
+        ]
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 34, "-low")

@@ -43,11 +43,16 @@ class StorageScreen(ProjectRegionScreen, AskingScreen):
     KINDS = ("jobsets",)
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "launch", "Launch with it", id="storage.launch",
-                tooltip="The launch form, with the fields that mount this"),
+        Binding(
+            "n",
+            "launch",
+            "Launch with it",
+            id="storage.launch",
+            tooltip="The launch form, with the fields that mount this",
+        ),
         Binding("c", "copy", "Copy address", id="storage.copy", tooltip="gs://BUCKET, or the mount point"),
         Binding("r", "read", "Read again", id="storage.read", tooltip="Ask Google again"),
-    ]  # fmt: skip
+    ]
     table = getters.query_one(PlaceTable)
     explanation = getters.query_one(SentenceLine)
 
@@ -184,13 +189,23 @@ class BucketScreen(InGoogleScreen):
     KINDS = ("jobsets",)
     CHANGES_CLUSTER = NEEDS_CLUSTER = frozenset({"store"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("u", "fetch", "Copy here", id="bucket.fetch",
-                tooltip="Bring what is under the cursor, or all that is marked, to this machine"),
-        Binding("s", "store", "Store logs", id="bucket.store",
-                tooltip="Put what all pods of a job have printed into this folder"),
+        Binding(
+            "u",
+            "fetch",
+            "Copy here",
+            id="bucket.fetch",
+            tooltip="Bring what is under the cursor, or all that is marked, to this machine",
+        ),
+        Binding(
+            "s",
+            "store",
+            "Store logs",
+            id="bucket.store",
+            tooltip="Put what all pods of a job have printed into this folder",
+        ),
         Binding("c", "copy", "Copy address", id="bucket.copy", tooltip="gs://BUCKET/PATH to the clipboard"),
         Binding("r", "read", "Read again", id="bucket.read", tooltip="List the folder again"),
-    ]  # fmt: skip
+    ]
     table = getters.query_one(ObjectTable)
     summary = getters.query_one(SummaryLine)
     explanation = getters.query_one(SentenceLine)

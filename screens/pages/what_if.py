@@ -69,8 +69,11 @@ class WhatIfScreen(Question[None]):
             yield Static(f"Changes, as many as are wanted: {forms}", markup=False, classes="hint")
             with VerticalScroll():
                 yield Static(id="result", markup=False)
-            yield Static("⏎ tries it; nothing is changed on the cluster   tab, ↑↓ read   esc closes this",
-                         markup=False, classes="keys")  # fmt: skip
+            yield Static(
+                "⏎ tries it; nothing is changed on the cluster   tab, ↑↓ read   esc closes this",
+                markup=False,
+                classes="keys",
+            )
 
     def on_mount(self) -> None:
         if self._typed:

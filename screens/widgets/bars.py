@@ -143,9 +143,17 @@ def _cells(runs: Iterable[Span]) -> int:
 
 
 READING = (
-    "log.search", "log.filter", "log.next", "log.mode", "log.first-error", "log.save", "log.level", "log.wrap",
-    "log.nccl", "log.times",
-)  # fmt: skip
+    "log.search",
+    "log.filter",
+    "log.next",
+    "log.mode",
+    "log.first-error",
+    "log.save",
+    "log.level",
+    "log.wrap",
+    "log.nccl",
+    "log.times",
+)
 """Bindings that stand first wherever lines are read, in this order: on a narrow terminal only the first few fit."""
 
 

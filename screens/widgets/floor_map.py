@@ -50,9 +50,12 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    *(Shape(Zoom.GPUS, names=True, rows=rows) for rows in (3, 2, 1)), Shape(Zoom.GPUS),
-    Shape(Zoom.HOSTS, names=True), Shape(Zoom.HOSTS), Shape(Zoom.SUBBLOCKS),
-)  # fmt: skip
+    *(Shape(Zoom.GPUS, names=True, rows=rows) for rows in (3, 2, 1)),
+    Shape(Zoom.GPUS),
+    Shape(Zoom.HOSTS, names=True),
+    Shape(Zoom.HOSTS),
+    Shape(Zoom.SUBBLOCKS),
+)
 """From the one that takes most room to the one that takes least."""
 
 

@@ -112,8 +112,13 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
         found.append([Span(f"GPUs of flavor {why.flavor}" if why.flavor else "GPUs", "head")])
         found += [[Span(f"  {name:<10}", "dim"), Span(f"{number:>8}")] for name, number in sums]
         short = f"   {why.short_by:,} more needed" if why.short_by else ""
-        found.append([Span(f"  {'free':<10}", "dim"), Span(f"{f'= {account.free:,}':>8}", "strong"),
-                      Span(f"   needs {why.need:,}{short}", "waits")])  # fmt: skip
+        found.append(
+            [
+                Span(f"  {'free':<10}", "dim"),
+                Span(f"{f'= {account.free:,}':>8}", "strong"),
+                Span(f"   needs {why.need:,}{short}", "waits"),
+            ]
+        )
         found.append([])
     if why.position:
         front = f", after {', '.join(why.ahead[:4])}" + (" …" if len(why.ahead) > 4 else "") if why.ahead else ""
@@ -213,8 +218,9 @@ def _pods(job: JobLine, width: int) -> Lines:
     tries = [Span("   attempt ", "dim"), *runs_of(attempt_cell(job))] if job.jobset.max_restarts else []
     found: Lines = [[Span(ready, "ok" if job.up == len(job.ranks) else "waits"), Span(f"  {where}", "dim"), *tries]]
     if len(job.ranks) <= (width // 2) * PODS_MOST:
-        glyphs = [wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint")
-                  for rank in job.ranks]  # fmt: skip
+        glyphs = [
+            wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint") for rank in job.ranks
+        ]
         for start in range(0, len(glyphs), width // 2):
             found.append([run for glyph in glyphs[start : start + width // 2] for run in (glyph, Span(" "))])
     return found
@@ -237,15 +243,22 @@ def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: floa
     column = max(map(cell_width, entries)) + 3
     across = max(1, (width + 3) // column)
     if len(entries) > across * NODES_MOST:
-        least = (min(each.gpus, key=lambda gpu: (not gpu.faults, -1.0 if gpu.utilization is None else gpu.utilization),
-                     default=Gpu(0)) for each in read)  # fmt: skip
+        least = (
+            min(
+                each.gpus,
+                key=lambda gpu: (not gpu.faults, -1.0 if gpu.utilization is None else gpu.utilization),
+                default=Gpu(0),
+            )
+            for each in read
+        )
         marks = [_gpu_mark(each) for each in least]
         rows = [marks[start : start + width] for start in range(0, len(marks), width)]
         return [[], [Span("GPU busy, the least busy of each node", "head"), asked], *rows]
     for entry in entries:
         entry.append(Span(" " * (column - cell_width(entry))))
-    rows = [[run for each in entries[start : start + across] for run in each]
-            for start in range(0, len(entries), across)]  # fmt: skip
+    rows = [
+        [run for each in entries[start : start + across] for run in each] for start in range(0, len(entries), across)
+    ]
     return [[], [Span("GPU busy, by node", "head"), asked], *rows]
 
 

@@ -209,22 +209,48 @@ _LIGHT_JOBS = ("#0087af", "#d700ff", "#00875f", "#000087", "#5f8700", "#d75faf",
 def _variables(ground: int, jobs: tuple[str, ...]) -> dict[str, str]:
     colours = {name: each[ground] for name, each in _COLOURS.items()}
     numbered = {f"ink-job-{index}": jobs[index % len(jobs)] for index in range(JOB_STYLES)}
-    bars = {"": "ink-faint", "-hover": "ink-dim", "-active": "ink-accent", "-background": "ground-head",
-            "-background-hover": "ground-head", "-background-active": "ground-head",
-            "-corner-color": "ground-head"}  # fmt: skip
+    bars = {
+        "": "ink-faint",
+        "-hover": "ink-dim",
+        "-active": "ink-accent",
+        "-background": "ground-head",
+        "-background-hover": "ground-head",
+        "-background-active": "ground-head",
+        "-corner-color": "ground-head",
+    }
     return {**colours, **numbered, **{f"scrollbar{part}": colours[name] for part, name in bars.items()}}
 
 
 DARK = Theme(
-    name="a4-dark", dark=True, primary="#7cc7ff", secondary="#b39ddb", accent="#7cc7ff", warning="#f2c14e",
-    error="#ff7272", success="#5fd38d", foreground="#d5dbe6", background="#0e131b", surface="#131924", panel="#1b2331",
+    name="a4-dark",
+    dark=True,
+    primary="#7cc7ff",
+    secondary="#b39ddb",
+    accent="#7cc7ff",
+    warning="#f2c14e",
+    error="#ff7272",
+    success="#5fd38d",
+    foreground="#d5dbe6",
+    background="#0e131b",
+    surface="#131924",
+    panel="#1b2331",
     variables=_variables(0, _DARK_JOBS),
-)  # fmt: skip
+)
 LIGHT = Theme(
-    name="a4-light", dark=False, primary="#0b5cad", secondary="#6a4fb0", accent="#0b5cad", warning="#8a5a00",
-    error="#b3261e", success="#0b6b2e", foreground="#1d2532", background="#fbfcfd", surface="#f3f5f8", panel="#e4edf2",
+    name="a4-light",
+    dark=False,
+    primary="#0b5cad",
+    secondary="#6a4fb0",
+    accent="#0b5cad",
+    warning="#8a5a00",
+    error="#b3261e",
+    success="#0b6b2e",
+    foreground="#1d2532",
+    background="#fbfcfd",
+    surface="#f3f5f8",
+    panel="#e4edf2",
     variables=_variables(1, _LIGHT_JOBS),
-)  # fmt: skip
+)
 
 
 class AbstractWidgetMeta(_MessagePumpMeta, ABCMeta):

@@ -90,10 +90,17 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, style: 
     column = width // max(map(len, lines), default=1)
     for row in lines:
         if len(row) > 1:
-            found.append([
-                run for name, cell in row
-                for run in (Span(f"{name:<{NAME}}", style), *runs_of(cell), Span(" " * (column - _width((name, cell)))))
-            ])  # fmt: skip
+            found.append(
+                [
+                    run
+                    for name, cell in row
+                    for run in (
+                        Span(f"{name:<{NAME}}", style),
+                        *runs_of(cell),
+                        Span(" " * (column - _width((name, cell)))),
+                    )
+                ]
+            )
             continue
         name, cell = row[0]
         folded = whole_lines(runs_of(cell), width - NAME)

@@ -75,8 +75,15 @@ class YamlEditor(TextArea, FixedHeightView, Styled, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = kept_bindings(TextArea.BINDINGS, frozenset({"f6", "f7", "ctrl+f"}))
 
     def __init__(self) -> None:
-        super().__init__("", compact=True, soft_wrap=False, show_line_numbers=True, tab_behavior="indent",
-                         highlight_cursor_line=False, placeholder="# values that differ from the defaults")  # fmt: skip
+        super().__init__(
+            "",
+            compact=True,
+            soft_wrap=False,
+            show_line_numbers=True,
+            tab_behavior="indent",
+            highlight_cursor_line=False,
+            placeholder="# values that differ from the defaults",
+        )
         self.indent_width = 2
         self._wrong: frozenset[int] = frozenset()
 
@@ -121,5 +128,9 @@ class OutputText(YamlText):
         glyph, _, words = text.removeprefix(RULE).partition(" ")
         style = _STYLES.get(glyph, "head")
         title, colon, rest = words.partition(": ")
-        return [Span(RULE, "faint"), Span(f"{glyph} ", style), Span(title, "bad" if style == "bad" else "strong"),
-                Span(f"{colon}{rest}", "" if style in ("bad", "waits") else "dim")]  # fmt: skip
+        return [
+            Span(RULE, "faint"),
+            Span(f"{glyph} ", style),
+            Span(title, "bad" if style == "bad" else "strong"),
+            Span(f"{colon}{rest}", "" if style in ("bad", "waits") else "dim"),
+        ]

@@ -180,8 +180,11 @@ done' sh {} + && cd / && rm -rf "$1"
 
 _KINDS = {"f": EntryKind.FILE, "d": EntryKind.FOLDER, "l": EntryKind.LINK}
 _WORDS = {
-    "regular file": "f", "regular empty file": "f", "directory": "d", "symbolic link": "l",
-}  # fmt: skip
+    "regular file": "f",
+    "regular empty file": "f",
+    "directory": "d",
+    "symbolic link": "l",
+}
 _SUM = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
 

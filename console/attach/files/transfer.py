@@ -43,9 +43,17 @@ class _Copy:
 
     def _report(self, source: str, target: str, entries: Sequence[FileEntry]) -> CopyReport:
         return CopyReport(
-            source, target, self._meter.files, sum(each.size for each in entries if each.file), self._meter.resumed,
-            time.monotonic() - self._began, self._files.way, self._proof, self._files.note, tuple(self._problems),
-        )  # fmt: skip
+            source,
+            target,
+            self._meter.files,
+            sum(each.size for each in entries if each.file),
+            self._meter.resumed,
+            time.monotonic() - self._began,
+            self._files.way,
+            self._proof,
+            self._files.note,
+            tuple(self._problems),
+        )
 
     def _list_files(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """The files among these entries; sets the meter's totals."""

@@ -174,9 +174,16 @@ class SshAccess:
         return PortForwarder(self._watched.current_connection.client.login)
 
     async def plan_setup(
-        self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = POD_WAIT_SECONDS,
-        say: Callable[[str], None] = lambda words: None, needs_server: bool = False,
-    ) -> SshPlan:  # fmt: skip
+        self,
+        namespace: str,
+        job: str,
+        rank: int,
+        *,
+        identity: Path | None = None,
+        wait: float = POD_WAIT_SECONDS,
+        say: Callable[[str], None] = lambda words: None,
+        needs_server: bool = False,
+    ) -> SshPlan:
         """What `set_up` would do (with the key `identity`); changes nothing. `say` gets messages on waits. NotAllowed.
 
         `needs_server`: Unreachable if nothing listens on the pod's port.
@@ -215,9 +222,14 @@ class SshAccess:
         return await asyncio.to_thread(read)
 
     async def _inspect_rank(
-        self, namespace: str, job: str, rank: int, identity: Path | None, wait: float,
+        self,
+        namespace: str,
+        job: str,
+        rank: int,
+        identity: Path | None,
+        wait: float,
         say: Callable[[str], None] = lambda words: None,
-    ) -> RankAccess:  # fmt: skip
+    ) -> RankAccess:
         from console.attach.ssh import pod_facts
 
         jobset = find_job(self._watched.fleet, namespace, job)

@@ -157,9 +157,14 @@ def start_editor(chosen: Editor) -> None:
     """Start the editor's launcher and wait for it to return; blocking. Raises ProgramFailed."""
     try:
         done = subprocess.run(
-            chosen.command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_TIMEOUT,
-            check=False, start_new_session=True,
-        )  # fmt: skip
+            chosen.command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT,
+            check=False,
+            start_new_session=True,
+        )
     except OSError as error:
         raise ProgramFailed(f"{chosen.title} did not start: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:

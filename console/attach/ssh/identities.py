@@ -185,9 +185,15 @@ def _run_command(command: list[str]) -> subprocess.CompletedProcess[str]:
     quiet = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=AGENT_TIMEOUT, check=False,
-            env=quiet, start_new_session=True,  # a passphrase would be asked for on the terminal, past us
-        )  # fmt: skip
+            command,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=AGENT_TIMEOUT,
+            check=False,
+            env=quiet,
+            start_new_session=True,  # a passphrase would be asked for on the terminal, past us
+        )
     except FileNotFoundError as error:
         raise BadInput(f"`{command[0]}` is not installed.", NO_SSH) from error
     except subprocess.TimeoutExpired:

@@ -151,9 +151,13 @@ def _spawn_and_read_line(request: bytes) -> bytes:
         )
     with subprocess.Popen(
         ["/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh", *program],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        start_new_session=True, env=environment, cwd=assets.CHILDREN,
-    ) as shell:  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment,
+        cwd=assets.CHILDREN,
+    ) as shell:
         assert shell.stdin is not None
         assert shell.stdout is not None
         with suppress(BrokenPipeError):  # one that ended at once reads no order, and answers nothing

@@ -54,9 +54,15 @@ class LocalForward:
     """A running tunnel: call `open`, wait for `ended`, call `close`."""
 
     def __init__(
-        self, reach: PortForwarder, address: RankAddress, ports: Sequence[PortPair], *, name: str, context: str,
+        self,
+        reach: PortForwarder,
+        address: RankAddress,
+        ports: Sequence[PortPair],
+        *,
+        name: str,
+        context: str,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
         self._doors: list[_LocalPort] = []
         self._splices: set[Relay] = set()
@@ -67,9 +73,16 @@ class LocalForward:
         self.tell: Callable[[Tunnel], None] = lambda tunnel: None  # called at each change of its state
         self.notes: list[str] = []  # what was done otherwise than asked: other local ports
         self._tunnel = Tunnel(
-            name=name, namespace=address.namespace, job=address.job_text, rank=address.rank_text, context=context,
-            server=reach.login.server, state="waiting", since=clock(), pid=os.getpid(),
-        )  # fmt: skip
+            name=name,
+            namespace=address.namespace,
+            job=address.job_text,
+            rank=address.rank_text,
+            context=context,
+            server=reach.login.server,
+            state="waiting",
+            since=clock(),
+            pid=os.getpid(),
+        )
 
     @property
     def tunnel(self) -> Tunnel:

@@ -92,9 +92,14 @@ def authorized_session(reach: GoogleSession) -> Any:
 
 
 def get_json(
-    session: Any, reach: GoogleSession, path: str, doing: str, params: Mapping[str, str] | None = None, *,
+    session: Any,
+    reach: GoogleSession,
+    path: str,
+    doing: str,
+    params: Mapping[str, str] | None = None,
+    *,
     role: str = "Compute Network Viewer",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The JSON of a GET; ApiDisabled, NotAllowed (naming `role`), NotFound, Unreachable."""
     try:
         answer = session.get(urljoin(reach.practice_http or _COMPUTE_URL, path), params=params, timeout=TIMEOUT)

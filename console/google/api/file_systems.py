@@ -52,8 +52,16 @@ def _parse_shares(found: Any) -> list[FilestoreInstance]:
     address = network.ip_addresses[0] if network.ip_addresses else ""
     return [
         FilestoreInstance(
-            parts[1], parts[3], parts[5], name_of(found.state), name_of(found.tier), share.name, share.capacity_gb,
-            address, network.network, found.status_message,
+            parts[1],
+            parts[3],
+            parts[5],
+            name_of(found.state),
+            name_of(found.tier),
+            share.name,
+            share.capacity_gb,
+            address,
+            network.network,
+            found.status_message,
         )
         for share in found.file_shares
-    ]  # fmt: skip
+    ]

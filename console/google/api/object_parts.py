@@ -123,9 +123,7 @@ async def read_parts(
 class _ObjectReader:
     """Reads one object of a bucket after the other."""
 
-    def __init__(
-        self, connections: pycurl.AsyncCurlMulti, endpoint: Endpoint, login: _Login, bucket: str
-    ) -> None:  # fmt: skip
+    def __init__(self, connections: pycurl.AsyncCurlMulti, endpoint: Endpoint, login: _Login, bucket: str) -> None:
         self._connections, self._login, self._bucket = connections, login, bucket
         self._objects = f"{endpoint.base}/download/storage/v1/b/{quote(bucket, safe='')}/o"
         self._body, self._room, self._cut = bytearray(), 0, False

@@ -282,9 +282,14 @@ def parse_node(item: NodeSchema) -> Node:
 
 
 _DAYS = {
-    "MO": "Mondays", "TU": "Tuesdays", "WE": "Wednesdays", "TH": "Thursdays", "FR": "Fridays", "SA": "Saturdays",
+    "MO": "Mondays",
+    "TU": "Tuesdays",
+    "WE": "Wednesdays",
+    "TH": "Thursdays",
+    "FR": "Fridays",
+    "SA": "Saturdays",
     "SU": "Sundays",
-}  # fmt: skip
+}
 _PACE = {"DAILY": "daily", "WEEKLY": "weekly", "MONTHLY": "monthly"}
 
 

@@ -187,10 +187,11 @@ def requirements(listed: Iterable[Object]) -> tuple[Requirement, ...]:
 
 def tolerations(listed: Iterable[Object] | None) -> tuple[Toleration, ...]:
     return tuple(
-        Toleration(each.get("key") or "", each.get("operator") or "Equal", each.get("value") or "",
-                   each.get("effect") or "")
+        Toleration(
+            each.get("key") or "", each.get("operator") or "Equal", each.get("value") or "", each.get("effect") or ""
+        )
         for each in listed or ()
-    )  # fmt: skip
+    )
 
 
 def local_queue_of(obj: Object) -> str:

@@ -97,16 +97,22 @@ class ManagedPods(Controller):
             roles = sorted({_role(pod) for pod in alive})
             kinds = [next(pod for pod in alive if _role(pod) == role) for role in roles]
             made["spec"]["podSets"] = [
-                {**build_workload(pod, self.storage)["spec"]["podSets"][0], "name": role,
-                 "count": sum(_role(each) == role for each in alive)}
+                {
+                    **build_workload(pod, self.storage)["spec"]["podSets"][0],
+                    "name": role,
+                    "count": sum(_role(each) == role for each in alive),
+                }
                 for role, pod in zip(roles, kinds, strict=True)
-            ]  # fmt: skip
+            ]
             owners = [owner_reference(pod) for pod in alive]
             for owner in owners:
                 del owner["controller"], owner["blockOwnerDeletion"]
             del made["metadata"]["labels"][JOB_UID]
-            made["metadata"] |= {"name": _workload_name(first), "ownerReferences": owners,
-                                 "annotations": {_IS_GROUP: "true"}}  # fmt: skip
+            made["metadata"] |= {
+                "name": _workload_name(first),
+                "ownerReferences": owners,
+                "annotations": {_IS_GROUP: "true"},
+            }
         created = self.storage.create(WORKLOADS, made)
         self._record_event(first, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
 

@@ -466,8 +466,9 @@ class NcclPanel(MeasuresPanel):
         self.curve.overlays = tuple(found)
         self.curve.points = tuple(
             Point(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
-            for row in test.rows if row.size > 0
-        )  # fmt: skip
+            for row in test.rows
+            if row.size > 0
+        )
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, NcclLine] = {

@@ -43,9 +43,14 @@ READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
 def summary(
-    track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: Health | None = None, over: Span | None = None,
+    track: TrainingRun,
+    gpu: str = "",
+    *,
+    now: float = 0.0,
+    late: Health | None = None,
+    over: Span | None = None,
     short: bool = False,
-) -> list[Span]:  # fmt: skip
+) -> list[Span]:
     """Progress, loss, speed and expected end in one line; `short` is for narrow terminals.
 
     `late`: the health of a job that makes no steps; then nobody knows when it ends. `over`: the sign of one that ended.
@@ -204,11 +209,18 @@ class TrainingCharts(Plot, can_focus=True):
         Binding("full_stop", "point(1)", "Point right", show=False, id="training.point-right", key_display="."),
         Binding("a", "switch('by_time')", "Steps/time", id="training.axis", tooltip="Steps or time on the axis"),
         Binding("g", "switch('log')", "Log", id="training.log", tooltip="Logarithmic or linear"),
-        Binding("w", "switch('smooth')", "Smooth", show=False, id="training.smooth",
-                tooltip="Smoothed beside raw, or raw alone"),
-        Binding("z", "toggle('alone')", "Large", show=False, id="training.alone",
-                tooltip="The large chart alone, or all"),
-    ]  # fmt: skip
+        Binding(
+            "w",
+            "switch('smooth')",
+            "Smooth",
+            show=False,
+            id="training.smooth",
+            tooltip="Smoothed beside raw, or raw alone",
+        ),
+        Binding(
+            "z", "toggle('alone')", "Large", show=False, id="training.alone", tooltip="The large chart alone, or all"
+        ),
+    ]
 
     picture: reactive[TrainingChartData | None] = reactive(None, always_update=True)
     view: reactive[View] = reactive(View())
@@ -375,8 +387,10 @@ class TrainingPanel(MeasuresPanel):
                 track, self.gpu, now=CLOCK.now(), late=late, over=over, short=self.size.width < 100
             )
             self.sentence.runs = (*self.which("run"), *spans)
-        letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
-                   for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
+        letters = [
+            Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
+            for at, (name, _) in enumerate(self.earlier)
+        ]
         self.happened.runs = (*self.not_read(), *marks_words(marks), *letters)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 

@@ -42,9 +42,14 @@ class DiffText(YamlText):
     """Differences of objects, with added and removed lines marked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "screen.against", "Beside the last launch", id="diff.against",
-                tooltip="What differs from the last launch of this recipe, or from its defaults again"),
-    ]  # fmt: skip
+        Binding(
+            "b",
+            "screen.against",
+            "Beside the last launch",
+            id="diff.against",
+            tooltip="What differs from the last launch of this recipe, or from its defaults again",
+        ),
+    ]
 
     def paint(self, text: str, whole: str) -> list[Span]:
         style = _DIFF_STYLES.get(whole[:1], "")
@@ -62,9 +67,14 @@ class DiffText(YamlText):
 class CommandText(YamlText):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "copy", "Copy", id="command.copy", tooltip="The command, into this machine's clipboard"),
-        Binding("i", "turn", "All in one line", id="command.inline",
-                tooltip="The values in the line itself, or in a file beside it"),
-    ]  # fmt: skip
+        Binding(
+            "i",
+            "turn",
+            "All in one line",
+            id="command.inline",
+            tooltip="The values in the line itself, or in a file beside it",
+        ),
+    ]
 
     inline = False
     _command: HelmCommand | None = None

@@ -61,13 +61,15 @@ def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) ->
     levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
     return {
         "localqueues": _offer(fleet, "localqueues", doors, f"{namespace} has no LocalQueue", outcomes),
-        "nodes": _offer(fleet, "nodes", [node.name for node in nodes], "No node has GPUs",
-                        {node.name: node.pool for node in nodes}),
+        "nodes": _offer(
+            fleet, "nodes", [node.name for node in nodes], "No node has GPUs", {node.name: node.pool for node in nodes}
+        ),
         "nodelabels": _offer(fleet, "nodes", list(labels), "No node has GPUs", labels),
         "accelerators": _offer(fleet, "nodes", accelerators, "No node says which accelerator it has"),
-        "topologylevels": _offer(fleet, "topologies", levels, "The cluster has no Topology",
-                                 {level: level_name(level) for level in levels}),
-    }  # fmt: skip
+        "topologylevels": _offer(
+            fleet, "topologies", levels, "The cluster has no Topology", {level: level_name(level) for level in levels}
+        ),
+    }
 
 
 def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:

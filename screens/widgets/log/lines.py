@@ -111,12 +111,18 @@ class LogLines(ScrollView, Styled, can_focus=True):
         Binding("left", "shift(-16)", "Left", show=False, id="log.left"),
         Binding("right", "shift(16)", "Right", show=False, id="log.right"),
         Binding("W", "toggle('wrap')", "Wrap", id="log.wrap", tooltip="Fold long lines"),
-        Binding("C", "toggle('short')", "Short steps", key_display="C", id="log.short",
-                tooltip="Lines of Megatron as printed, or those that are too long as it 20/97  loss 10.580  gn 0.31"),
+        Binding(
+            "C",
+            "toggle('short')",
+            "Short steps",
+            key_display="C",
+            id="log.short",
+            tooltip="Lines of Megatron as printed, or those that are too long as it 20/97  loss 10.580  gn 0.31",
+        ),
         Binding("T", "toggle('times')", "Times", id="log.times", tooltip="Show when each line was printed"),
         Binding("n", "match(1)", "Next match", id="log.next"),
         Binding("N", "match(-1)", "Previous match", show=False, id="log.previous"),
-    ]  # fmt: skip
+    ]
 
     follow: reactive[bool] = reactive(True)
     wrap: reactive[bool] = reactive(False)

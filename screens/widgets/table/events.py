@@ -26,12 +26,19 @@ class EventTable(ResourceTable[Event]):
         since("AGO", lambda event: event.last),
         Column("", lambda event: Span("⚠", "waits") if event.type == "Warning" else Span("·", "dim"), width=1),
         Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
-        Column("OBJECT", lambda event: Span(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2,
-               cut="middle"),
-        Column("×", lambda event: Span(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True,
-               drop=3),
+        Column(
+            "OBJECT",
+            lambda event: Span(f"{event.kind} {event.object_name}", "dim"),
+            least=8,
+            most=40,
+            drop=2,
+            cut="middle",
+        ),
+        Column(
+            "×", lambda event: Span(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3
+        ),
         Column("MESSAGE", lambda event: wording.sentence(event.message), fill=True, least=20),
-    )  # fmt: skip
+    )
 
     def show_rows(self, rows: Mapping[Any, Event], link: WatchStatus | None = None, at_once: int = sys.maxsize) -> None:
         """Show these events; a cursor on the newest event moves along to new ones."""

@@ -166,9 +166,10 @@ class RowPainter(Generic[RowT]):
         """Columns that are EMPTY, and optional columns whose cells are ALIKE."""
         several = self._measured > 1
         return {
-            number: ALIKE if text else EMPTY for number, text in self._alike.items()
+            number: ALIKE if text else EMPTY
+            for number, text in self._alike.items()
             if not text or (several and self.columns[number].drop >= EXTRA)
-        }  # fmt: skip
+        }
 
     def _compare(self, new: Sequence[RowT]) -> bool:
         """Look for cells that differ, in columns that may go; returns whether one was found, or there are rows now."""
@@ -297,8 +298,10 @@ class Notice:
         """A blank line, then the sentence and the hint."""
         inner = max(1, width - 2)
         found: list[list[Span]] = [[]]
-        found += [[Span(f"{self.glyph if not number else ' '} ", self.style), Span(text, "text")]
-                  for number, text in enumerate(wrap(self.text, inner))]  # fmt: skip
+        found += [
+            [Span(f"{self.glyph if not number else ' '} ", self.style), Span(text, "text")]
+            for number, text in enumerate(wrap(self.text, inner))
+        ]
         return found + [[Span("  "), Span(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
 
 

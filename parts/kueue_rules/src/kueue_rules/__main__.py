@@ -17,9 +17,20 @@ LARGEST = 1 << 20  # bytes of a scenario
 MOST_NAMES = 5  # of jobs that never start
 _BARS = " ▁▂▃▄▅▆▇█"
 _TITLES = (
-    "QUEUE", "QUOTA", "ARRIVED", "STARTED", "FINISHED", "MEDIAN", "P90", "LONGEST", "STILL WAITING", "PREEMPTED",
-    "GPU HOURS", "DONE AGAIN", "UTILIZATION",
-)  # fmt: skip
+    "QUEUE",
+    "QUOTA",
+    "ARRIVED",
+    "STARTED",
+    "FINISHED",
+    "MEDIAN",
+    "P90",
+    "LONGEST",
+    "STILL WAITING",
+    "PREEMPTED",
+    "GPU HOURS",
+    "DONE AGAIN",
+    "UTILIZATION",
+)
 _JSON = (
     "JSON: seed, span (seconds that were simulated), gpus, utilization (0 to 1), flavors (utilization of each), busy "
     "(utilization in 48 equal slices of the time), queues with queue, quota, arrived, started, finished, wait_median, "
@@ -97,11 +108,18 @@ def _row(queue: QueueResult) -> tuple[str, ...]:
     unknown = "not known" if queue.arrived else "-"
     waits = (queue.wait_median, queue.wait_p90, queue.wait_longest)
     return (
-        queue.queue, f"{queue.quota}", f"{queue.arrived}", f"{queue.started}", f"{queue.finished}",
+        queue.queue,
+        f"{queue.quota}",
+        f"{queue.arrived}",
+        f"{queue.started}",
+        f"{queue.finished}",
         *(unknown if wait is None else format_duration(wait) for wait in waits),
         f"{queue.waiting}" + (f", {format_duration(queue.waiting_longest)}" if queue.waiting_longest else ""),
-        f"{queue.preempted}", f"{queue.gpu_hours:,.0f}", f"{queue.lost_gpu_hours:,.0f}", _percent(queue.utilization),
-    )  # fmt: skip
+        f"{queue.preempted}",
+        f"{queue.gpu_hours:,.0f}",
+        f"{queue.lost_gpu_hours:,.0f}",
+        _percent(queue.utilization),
+    )
 
 
 def _percent(share: float | None) -> str:

@@ -68,9 +68,12 @@ def admission_cycle(heads: Iterable[SnapshotWorkload], snapshot: Snapshot) -> li
             entries.append(cycle.assign(Decision(head)))
     entries.sort(
         key=lambda each: (
-            not each.workload.second_pass, each.choice.borrowing, -each.workload.priority, each.workload.queued
+            not each.workload.second_pass,
+            each.choice.borrowing,
+            -each.workload.priority,
+            each.workload.queued,
         )
-    )  # fmt: skip
+    )
     decided = []
     while entries:
         decided.append(fairest(entries, snapshot) if snapshot.fair_sharing else entries[0])

@@ -142,10 +142,18 @@ class SnapshotWorkload(Struct, eq=False):
         """A key that is equal for workloads that fit alike, of which only one needs to be tried."""
         if not self._shape:
             parts = [
-                (each.name, each.count, each.min_count, sorted(each.requests.items()), each.topology,
-                 sorted(each.selector.items()), each.affinity, each.tolerations)
+                (
+                    each.name,
+                    each.count,
+                    each.min_count,
+                    sorted(each.requests.items()),
+                    each.topology,
+                    sorted(each.selector.items()),
+                    each.affinity,
+                    each.tolerations,
+                )
                 for each in self.pod_sets
-            ]  # fmt: skip
+            ]
             self._shape = sys.intern(repr((parts, self.priority)))
         return self._shape
 

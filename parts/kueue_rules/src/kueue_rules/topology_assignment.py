@@ -275,9 +275,14 @@ def assign_topology(
 
 
 def _assign(
-    tree: TopologyTree, pod_set: SnapshotPodSet, *, empty: bool, taken: Mapping[tuple[str, ...], Amounts],
-    leader: Amounts | None = None, within: tuple[str, ...] = (),
-) -> tuple[list[Place], list[Place], str]:  # fmt: skip
+    tree: TopologyTree,
+    pod_set: SnapshotPodSet,
+    *,
+    empty: bool,
+    taken: Mapping[tuple[str, ...], Amounts],
+    leader: Amounts | None = None,
+    within: tuple[str, ...] = (),
+) -> tuple[list[Place], list[Place], str]:
     """The domains of a pod set and of the leader of its group."""
     request, why = _request(tree, pod_set)
     if request is None:
@@ -362,9 +367,13 @@ def _inner_layers(tree: TopologyTree, asked: TopologyRequest, above: int) -> tup
 
 
 def _count_fitting_pods(
-    tree: TopologyTree, pod_set: SnapshotPodSet, request: _Request, *, empty: bool,
+    tree: TopologyTree,
+    pod_set: SnapshotPodSet,
+    request: _Request,
+    *,
+    empty: bool,
     taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
-) -> _Exclusions:  # fmt: skip
+) -> _Exclusions:
     """Set the number of fitting pods in every domain; returns why nodes were left out."""
     excluded = _Exclusions()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)

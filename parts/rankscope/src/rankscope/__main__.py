@@ -50,9 +50,14 @@ def inspect(files: Sequence[Path]) -> HangReport:
     texts = (each.ras.text for _, each in answers if isinstance(each, PodAnswer) and each.ras and each.ras.text)
     dumps = list_dumps(answers)
     return HangReport(
-        files[0].parent.name, tuple(traces), tuple(processes), parse_ras(next(texts, "")),
-        recorded=judge_processes(dumps, processes), recorder_words=describe_dumps(dumps), dumps=tuple(dumps),
-    )  # fmt: skip
+        files[0].parent.name,
+        tuple(traces),
+        tuple(processes),
+        parse_ras(next(texts, "")),
+        recorded=judge_processes(dumps, processes),
+        recorder_words=describe_dumps(dumps),
+        dumps=tuple(dumps),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -135,10 +135,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
         launched = [at for rows in each.times.values() for _, at, _ in rows]
         spans += [float(max(launched) - min(launched))] if launched else []
     span = max(spans, default=0.0)
-    judged = {
-        group: found for group, own in several.items()
-        if (found := _Lateness.of(group, own, span))
-    }  # fmt: skip
+    judged = {group: found for group, own in several.items() if (found := _Lateness.of(group, own, span))}
     timed = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
     words = f"{timed:,} of {len(ranks):,} ranks told how long collectives took" + (f" ({why})" if why else "")
@@ -153,13 +150,20 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
             highs[rank] = max(high, highs.get(rank, 0.0))
     busy = max(each.common for each in judged.values())
     link = _slow_link(pods, addresses) if busy >= MIN_COLLECTIVE_SHARE else None
-    place = {each.rank: (number, at) for number, pod in pods.items()
-             for at, each in enumerate(sorted(pod.ranks, key=lambda each: each.rank))}  # fmt: skip
+    place = {
+        each.rank: (number, at)
+        for number, pod in pods.items()
+        for at, each in enumerate(sorted(pod.ranks, key=lambda each: each.rank))
+    }
     named = [
-        replace(each, pod=place[each.rank][0], gpu=place[each.rank][1],
-                by_host=is_late_by_host(each.rank, several[group], judged[group].late))
+        replace(
+            each,
+            pod=place[each.rank][0],
+            gpu=place[each.rank][1],
+            by_host=is_late_by_host(each.rank, several[group], judged[group].late),
+        )
         for group, each in late.values()
-    ]  # fmt: skip
+    ]
     named.sort(key=lambda each: -each.share)
     bound = max((high for rank, high in highs.items() if rank not in late), default=1.0)
     return TimesReport(tuple(named), link, words, has_verdict=True, highs=highs, bound=bound, busy=busy)
@@ -201,9 +205,10 @@ class _Lateness:
         highs = {rank: share + half[rank] for rank, share in shares.items()}
         size = sorted(max(0.0, share) for share in shares.values())
         late = frozenset(
-            rank for rank, share in shares.items()
+            rank
+            for rank, share in shares.items()
             if lows[rank] > max(MIN_SHARE, ABOVE_OTHERS * median_of_others(size, max(0.0, share)))
-        )  # fmt: skip
+        )
         return _Lateness(shares, lows, highs, late, common)
 
 

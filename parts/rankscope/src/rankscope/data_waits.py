@@ -84,8 +84,10 @@ def add_data_waits(report: SlowReport, samples: Iterable[RankSamples], why: str 
     looked = [rank for rank in shares if rank in slow]
     if not looked or usual is None:
         return replace(report, sampled=f"Whether a data loader is the cause is not known ({why or 'too few samples'})")
-    late = [_judge(each, *shares[each.rank], usual) if each.rank in slow and each.rank in shares else each
-            for each in report.late]  # fmt: skip
+    late = [
+        _judge(each, *shares[each.rank], usual) if each.rank in slow and each.rank in shares else each
+        for each in report.late
+    ]
     return replace(report, late=tuple(late), sampled=f"py-spy looked at ranks {format_ranges([*looked, usual[0]])}")
 
 

@@ -105,12 +105,13 @@ class Finding:
 
 
 NAMES = (
-    ("expert", re.compile(r"EXPERT|\bep\b", re.IGNORECASE)), ("tensor", re.compile(r"TENSOR|\btp\b", re.IGNORECASE)),
+    ("expert", re.compile(r"EXPERT|\bep\b", re.IGNORECASE)),
+    ("tensor", re.compile(r"TENSOR|\btp\b", re.IGNORECASE)),
     ("pipeline", re.compile(r"PIPELINE|\bpp\b", re.IGNORECASE)),
     # Megatron reduces gradients in DATA_PARALLEL_GROUP_WITH_CP.
     ("data", re.compile(r"DATA|FSDP|DDP|\bdp\b", re.IGNORECASE)),
     ("context", re.compile(r"CONTEXT|\bcp\b", re.IGNORECASE)),
-)  # fmt: skip
+)
 _PEER = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
 
 
@@ -164,9 +165,10 @@ class _Waits:
                 if each.state != "completed":
                     self.pending[rank].append((group, each))
         self.blocked = {
-            rank: waits[0] for rank, waits in self.pending.items()
+            rank: waits[0]
+            for rank, waits in self.pending.items()
             if waits and not (timed and waits[0][1].state == "scheduled" and not waits[0][1].p2p)
-        }  # fmt: skip
+        }
         self.of = {rank: self._ranks_waited_for(rank, *at) for rank, at in self.blocked.items()}
 
     def _ranks_waited_for(self, rank: int, group: Group, at: Operation) -> frozenset[int]:
@@ -199,9 +201,11 @@ class _Waits:
     def count_through(self, name: str, seq: int, apart: Collection[Group]) -> int:
         """How many ranks have that collective behind them in groups of that name, other than those `apart`."""
         return sum(
-            last >= seq for group, entered in self.entered.items()
-            if group not in apart and self.named(group) == name for last in entered.values()
-        )  # fmt: skip
+            last >= seq
+            for group, entered in self.entered.items()
+            if group not in apart and self.named(group) == name
+            for last in entered.values()
+        )
 
     def named(self, group: Group) -> str:
         return describe_group(self.descs.get(group, ""), len(group.ranks))
@@ -249,9 +253,10 @@ def _mismatch(waits: _Waits, *, blocked: bool) -> Finding | None:
     """
     groups = {group for group, at in waits.blocked.values() if not at.p2p} if blocked else waits.history.keys()
     found = [
-        (mismatch, group) for group in groups
+        (mismatch, group)
+        for group in groups
         if (mismatch := find_mismatch(waits.history[group], only_sizes=not blocked))
-    ]  # fmt: skip
+    ]
     if not found:
         return None
     (seq, odd, mine, theirs, others), group = min(found, key=lambda each: each[0].seq)
@@ -368,8 +373,11 @@ def _cycle(waits: _Waits) -> Finding | None:
     if rank is None:
         return None
     ring = seen[seen.index(rank) :]
-    parts = (f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.named(group)}"
-            for each in sorted(ring)[:3] for group, at in (waits.blocked[each],))  # fmt: skip
+    parts = (
+        f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.named(group)}"
+        for each in sorted(ring)[:3]
+        for group, at in (waits.blocked[each],)
+    )
     return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(parts)}", len(waits.blocked))
 
 

@@ -84,10 +84,11 @@ class RasReport:
         """This report with node names in place of addresses, looked up by rank and pid, or by a rank of the job."""
         odd = (
             replace(each, node=nodes.get((each.rank, each.pid)) or nodes.get((each.rank, own)) or each.node)
-            if each.rank is not None else each
+            if each.rank is not None
+            else each
             for each in self.odd
             for own in (None if self.located else each.pid,)
-        )  # fmt: skip
+        )
         return replace(self, odd=tuple(odd))
 
     @property
@@ -183,9 +184,10 @@ class _RasParser:
         most = max(counts)[1] if counts else max((each.operations or 0 for each in listed), default=None)
         self.most = max([self.most, *counts])
         self.behind += [
-            replace(each, others=most) for each in listed
+            replace(each, others=most)
+            for each in listed
             if each.operations is None or most is None or each.operations < most
-        ]  # fmt: skip
+        ]
 
     def parse_warning(self, line: str) -> None:
         if found := _COLLECTIVE.search(line):

@@ -254,16 +254,18 @@ def rank_by_process(
     lost = {(each.node, each.pid) for each in ras.odd if each.missing} - found.keys()
     ended = Counter(address for address, _ in lost)
     return found | {
-        (address, pid): found[address, None] for address, pid in lost
+        (address, pid): found[address, None]
+        for address, pid in lost
         if ended[address] == 1 and (address, None) in found
-    }  # fmt: skip
+    }
 
 
 def judge_processes(dumps: Sequence[RankDump], processes: Sequence[TracedProcess]) -> Finding | None:
     """For whom the ranks wait by their dumps, with what their stacks tell."""
     stacks = [each for each in processes if each.where.doing not in (Activity.UNKNOWN, Activity.NOT_ASKED)]
     return judge(
-        dumps, {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
+        dumps,
+        {each.rank for each in processes if each.pid is None or each.state in HALTED_STATES},
         {each.rank for each in stacks if each.where.doing.waits_for_ranks},
         {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
-    )  # fmt: skip
+    )

@@ -166,9 +166,11 @@ def dump_stacks(tool: str, each: dict[str, Any]) -> tuple[str, str]:
     beside = ["--nonblocking"] if each["state"] == "D" else []
     try:
         done = subprocess.run(
-            [tool, "dump", *beside, "--pid", str(each["pid"])], capture_output=True, timeout=DUMP_LIMIT,
+            [tool, "dump", *beside, "--pid", str(each["pid"])],
+            capture_output=True,
+            timeout=DUMP_LIMIT,
             check=False,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return "", f"py-spy got no stack within {DUMP_LIMIT} s"
     except OSError as error:
@@ -385,9 +387,11 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
     ranks = max((len(each["ranks"]) for each in groups.values()), default=1)
     most = max(MOST_TIMES, min(MOST_TIMES_ALONE, MOST_TIMES_TOGETHER // max(1, ranks)))
     return {
-        "groups": groups, "since": since // 1000, "times": {name: rows[-most:] for name, rows in times.items()},
+        "groups": groups,
+        "since": since // 1000,
+        "times": {name: rows[-most:] for name, rows in times.items()},
         "queued": {name: find_queued(several) for name, several in seen.items()},
-    }  # fmt: skip
+    }
 
 
 def find_queued(several: list[tuple[float, int]]) -> list[int]:
@@ -474,8 +478,10 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
 
 def tensors(each: dict[str, Any]) -> str:
     """Sizes of the inputs and the outputs of an entry, then their types, as JSON; empty where these are too many."""
-    sizes = [[[int(size) for size in one[:MOST_DIMENSIONS]] for one in each.get(name, [])[:MOST_TENSORS]]
-             for name in ("input_sizes", "output_sizes")]  # fmt: skip
+    sizes = [
+        [[int(size) for size in one[:MOST_DIMENSIONS]] for one in each.get(name, [])[:MOST_TENSORS]]
+        for name in ("input_sizes", "output_sizes")
+    ]
     kinds = [
         [short(one, 20) for one in each.get(name, [])[:MOST_TENSORS]] for name in ("input_dtypes", "output_dtypes")
     ]
@@ -507,8 +513,10 @@ def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
         if kind == TCP_INFO and length >= 4 + 152:
-            trip, sent, least = (struct.unpack_from(form, message, at + 4 + place)[0]
-                                 for form, place in (("=I", 68), ("=Q", 120), ("=I", 148)))  # fmt: skip
+            trip, sent, least = (
+                struct.unpack_from(form, message, at + 4 + place)[0]
+                for form, place in (("=I", 68), ("=Q", 120), ("=I", 148))
+            )
             if sent >= MUCH_SENT:
                 found.setdefault(peer, []).append([peer, trip, least])
         at += max(4, (length + 3) & ~3)
@@ -533,8 +541,13 @@ def read_boot_id() -> str:
 def tell_times(seconds: float) -> None:
     """Print how long the last collectives of each rank took, and the state of the pod's links."""
     every = [each for each in working_processes(read_all_processes()) if each["rank"] is not None]
-    answer: dict[str, Any] = {"ranks": [{"rank": each["rank"], "why": "it has no pipe of its flight recorder"}
-                                      for each in every if not each["env"].get(PIPE)]}  # fmt: skip
+    answer: dict[str, Any] = {
+        "ranks": [
+            {"rank": each["rank"], "why": "it has no pipe of its flight recorder"}
+            for each in every
+            if not each["env"].get(PIPE)
+        ]
+    }
     listening = [each for each in every if each["env"].get(PIPE)]
     with ThreadPoolExecutor(1 + len(listening)) as pool:
         answer["ranks"] += pool.map(lambda each: recorder(each, lambda path: read_times(path, seconds)), listening)

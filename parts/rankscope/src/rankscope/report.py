@@ -75,8 +75,13 @@ def list_named_by_nccl(processes: Sequence[TracedProcess], ras: RasReport) -> se
     members = {each.rank: each for each in processes}
     if not ras.covers_all(len(members)):
         return set()
-    named = {each.rank for each in ras.odd if each.rank in members and each.pid in (None, members[each.rank].pid)
-             and (each.stays or each.error or each.missing)}  # fmt: skip
+    named = {
+        each.rank
+        for each in ras.odd
+        if each.rank in members
+        and each.pid in (None, members[each.rank].pid)
+        and (each.stays or each.error or each.missing)
+    }
     return {rank for rank in named if rank is not None} if len(named) * 2 <= len(members) else set()
 
 

@@ -43,17 +43,24 @@ def report_to_json(report: HangReport) -> dict[str, object]:
         for each in report.groups
     ]
     return {
-        "job": report.job, "at": report.at, "bundle": report.bundle, "asked": report.asked,
-        "summary": report.summary, "verdict": report.verdict, "advice": report.advice, "groups": groups,
+        "job": report.job,
+        "at": report.at,
+        "bundle": report.bundle,
+        "asked": report.asked,
+        "summary": report.summary,
+        "verdict": report.verdict,
+        "advice": report.advice,
+        "groups": groups,
         "absent": [{"pod_index": number, "pod_rank": number, "status": status} for number, status in report.absent],
         "processes": [_with_index(each) for each in report.processes],
         "pods": [_with_index(each) for each in report.pods],
         "recorder": {"words": report.recorder_words, "found": msgspec.to_builtins(report.recorded)},
-        "torch_analyser": None if report.analysis is None
+        "torch_analyser": None
+        if report.analysis is None
         else {"words": describe_analysis(report)}
         | {name: fact for name, fact in msgspec.to_builtins(report.analysis).items() if name != "log"},
         "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
-    }  # fmt: skip
+    }
 
 
 def describe_analysis(report: HangReport) -> str:

@@ -67,9 +67,15 @@ def run_child(python: str, length: int, data: bytes) -> Tuple[int, str, str]:
     env.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
-            [python, "-Ic", IMPORTING, str(length), "analyse"], input=data, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, timeout=LIMIT, env=env, preexec_fn=lambda: os.nice(19), check=False,
-        )  # fmt: skip
+            [python, "-Ic", IMPORTING, str(length), "analyse"],
+            input=data,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT,
+            env=env,
+            preexec_fn=lambda: os.nice(19),
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return 1, "", "it did not answer within %d s" % LIMIT
     except OSError as error:
@@ -138,11 +144,17 @@ def expand(group: Dict[str, Any], kinds: List[Any], version: str) -> Dict[str, A
     config = {group["name"]: {"desc": group["desc"], "ranks": str(group["ranks"])}}
     return {
         "rank_" + rank: {
-            "host_name": "rank" + rank, "rank": int(rank), "version": version, "pg_config": config,
-            "entries": [entry(group, seq, kinds[kind], entries["states"].get(str(seq), "completed"))
-                        for seq, kind in enumerate(entries["calls"], entries["first"])],
-        } for rank, entries in group["entries"].items()
-    }  # fmt: skip
+            "host_name": "rank" + rank,
+            "rank": int(rank),
+            "version": version,
+            "pg_config": config,
+            "entries": [
+                entry(group, seq, kinds[kind], entries["states"].get(str(seq), "completed"))
+                for seq, kind in enumerate(entries["calls"], entries["first"])
+            ],
+        }
+        for rank, entries in group["entries"].items()
+    }
 
 
 def entry(group: Dict[str, Any], seq: int, kind: Any, state: str) -> Dict[str, Any]:
@@ -162,8 +174,15 @@ def first_trouble(place: int, collectives: List[Any]) -> List[Dict[str, Any]]:
         others = getattr(each, "mismatch_collectives", None) or {}
         culprits = {str(rank): str(other.type_of_mismatch)[:MOST_TOLD] for rank, other in sorted(others.items())}
         if missing or culprits:
-            return [{"group": place, "seq": each.collective_seq_id, "op": str(each.collective_name)[:100],
-                     "missing": missing, "culprits": culprits}]  # fmt: skip
+            return [
+                {
+                    "group": place,
+                    "seq": each.collective_seq_id,
+                    "op": str(each.collective_name)[:100],
+                    "missing": missing,
+                    "culprits": culprits,
+                }
+            ]
     return []
 
 

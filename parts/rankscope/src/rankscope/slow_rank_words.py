@@ -69,9 +69,11 @@ def describe_suspect(late: LateRank) -> str:
 
 NOT_KNOWN = "the cause is not known"
 _BY_CAUSE = {
-    "host": "because of its host", "GPU": "because of its GPU", "network": "because of the network of its pod",
+    "host": "because of its host",
+    "GPU": "because of its GPU",
+    "network": "because of the network of its pod",
     "data": "because of its data",
-}  # fmt: skip
+}
 SLOW_ADVICE = {
     "host": "Host: look at what else runs on that node and at its CPUs; a flame graph of the rank (F in the Hang tab, "
     "a4 hang JOB --rank RANK --record 10) shows what it does between two launches. If it stays slow, launch without "

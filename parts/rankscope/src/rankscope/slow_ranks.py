@@ -224,9 +224,13 @@ def find_slow_ranks(read: RasPolls) -> SlowReport:
     launches = [_has_progressed(before, after) for before, after in pairwise(polls)]
     known = [each for each in launches if each is not None]
     report = SlowReport(
-        version=read.version, form=read.form, ranks=read.ranks, polls=len(polls), seconds=seconds,
+        version=read.version,
+        form=read.form,
+        ranks=read.ranks,
+        polls=len(polls),
+        seconds=seconds,
         steps=sum(known) if known else None,
-    )  # fmt: skip
+    )
     if problem := _why_no_verdict(report, read.over):
         return replace(report, problem=problem)
     asked = statistics.fmean(each.took for each in polls)
@@ -305,9 +309,16 @@ def _measure_lateness(
     ahead = sum(meanwhile) >= 3 and 2 * sum(meanwhile) >= expected
     times = sum(at - 1 not in times_late for at in when)
     found = LateRank(
-        process.rank, process.host, process.pid, process.gpu, share, low, high,
-        runs_ahead=ahead, partly=everywhere is False,
-    )  # fmt: skip
+        process.rank,
+        process.host,
+        process.pid,
+        process.gpu,
+        share,
+        low,
+        high,
+        runs_ahead=ahead,
+        partly=everywhere is False,
+    )
     return found, times
 
 
@@ -380,9 +391,11 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
         known = {each.rank for each in found}
         # Whose launches are late and who comes to no collective late costs nobody anything.
         found += [
-            each for each in report.suspects if each.rank not in known
+            each
+            for each in report.suspects
+            if each.rank not in known
             and (each.rank is None or times.highs.get(each.rank, 1.0) >= max(LARGEST_BOUND, each.low / 2))
-        ]  # fmt: skip
+        ]
     named = {each.rank for each in found}
     rest = [_clear(each) for each in report.late if each.rank not in named]
     return replace(report, late=(*found, *rest), problem="", no_gpu_slow=not found, bound=times.bound)
@@ -396,9 +409,18 @@ def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], re
     """A rank that comes late to collectives, with the cause: by when it launched them, else by NCCL's answers."""
     host, pid = (asked.host, asked.pid) if asked else (None, None)
     return LateRank(
-        late.rank, host, pid, late.gpu, late.share, late.low, late.high,
-        slow=True, cause=_cause_of(late, asked, report), pod_index=late.pod, node=nodes.get(late.pod, ""),
-    )  # fmt: skip
+        late.rank,
+        host,
+        pid,
+        late.gpu,
+        late.share,
+        late.low,
+        late.high,
+        slow=True,
+        cause=_cause_of(late, asked, report),
+        pod_index=late.pod,
+        node=nodes.get(late.pod, ""),
+    )
 
 
 def _cause_of(late: LateOnGpu, asked: LateRank | None, report: SlowReport) -> str:

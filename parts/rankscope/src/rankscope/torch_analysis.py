@@ -158,15 +158,20 @@ def _build_entries(name: str, members: Mapping[int, RankDump], most: int, kinds:
     calls = {rank: _list_calls(dump, dump.history[name][1:], kinds) for rank, dump in members.items()}
     begins = {rank: dump.history[name][0] for rank, dump in members.items()}
     last = max(begins[rank] + len(calls[rank]) for rank in members) - 1
-    known = (begins[rank] + max((at + 1 for at, kind in enumerate(calls[rank]) if kind is None), default=0)
-             for rank in members)  # fmt: skip
+    known = (
+        begins[rank] + max((at + 1 for at, kind in enumerate(calls[rank]) if kind is None), default=0)
+        for rank in members
+    )
     first = max(last - most + 1, *known)
     entries = {}
     for rank, dump in members.items():
         own = calls[rank][max(0, first - begins[rank]) :]
         begin = max(first, begins[rank])
-        undone = {each.seq: each.state for each in dump.operations
-                  if each.group == name and not each.p2p and each.state != "completed"}  # fmt: skip
+        undone = {
+            each.seq: each.state
+            for each in dump.operations
+            if each.group == name and not each.p2p and each.state != "completed"
+        }
         states, state = {}, undone.get(min(undone, default=0), "")
         for seq in range(max(begin, min(undone, default=last + 1)), begin + len(own)):
             state = undone.get(seq, state)  # of many that have not ended only some are told
@@ -189,14 +194,22 @@ def read_answer(output: bytes, groups: Sequence[tuple[Group, str]]) -> TorchAnal
     }
     found = tuple(
         TorchFinding(
-            name, len(ranks), each.seq, each.op, tuple(sorted(ranks.intersection(each.missing))),
+            name,
+            len(ranks),
+            each.seq,
+            each.op,
+            tuple(sorted(ranks.intersection(each.missing))),
             {rank: why for rank, why in sorted(each.culprits.items()) if rank in ranks},
         )
         for each in answer.found
         if each.group in known
         for name, ranks in (known[each.group],)
-    )  # fmt: skip
+    )
     return TorchAnalysis(
-        answer.torch, answer.why, tuple(each for each in found if each.ranks), len(groups),
-        tuple(answer.failed.values()), answer.log,
-    )  # fmt: skip
+        answer.torch,
+        answer.why,
+        tuple(each for each in found if each.ranks),
+        len(groups),
+        tuple(answer.failed.values()),
+        answer.log,
+    )

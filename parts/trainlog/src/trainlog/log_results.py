@@ -193,8 +193,15 @@ class LogResults:
 
     @property
     def has_results(self) -> bool:
-        return bool(self.from_json or self._nccl.growing or self._training.runs or self.failures or self.unreadable
-                    or self.scores or self.stacks)  # fmt: skip
+        return bool(
+            self.from_json
+            or self._nccl.growing
+            or self._training.runs
+            or self.failures
+            or self.unreadable
+            or self.scores
+            or self.stacks
+        )
 
     def feed(self, data: bytes) -> bool:
         """Parse more bytes, up to the last line end; returns whether anything changed."""
@@ -208,9 +215,12 @@ class LogResults:
             if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
                 self._json = None
         changed = (
-            self._nccl.read(data), self._training.feed(data), self._failures.feed(data), self._scores.feed(data),
+            self._nccl.read(data),
+            self._training.feed(data),
+            self._failures.feed(data),
+            self._scores.feed(data),
             self._feed_stacks(data),
-        )  # fmt: skip
+        )
         return any(changed)
 
     def close(self) -> bool:

@@ -21,13 +21,34 @@ from trainlog.word_search import WordSearch
 
 REDACTED = "‹secret›"  # what stands in place of a secret
 _SECRET_NAMES = {
-    "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "KEY", "APIKEY", "CREDENTIAL", "CREDENTIALS",
-    "DSN", "AUTHORIZATION",
-}  # fmt: skip
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PASS",
+    "PWD",
+    "KEY",
+    "APIKEY",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "DSN",
+    "AUTHORIZATION",
+}
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
 _NOT_SECRET = {
-    "PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY",
-}  # fmt: skip
+    "PUBLIC",
+    "PAD",
+    "EOS",
+    "BOS",
+    "UNK",
+    "MASK",
+    "CLS",
+    "SEP",
+    "STOP",
+    "SPECIAL",
+    "SSHPUBLICKEY",
+}
 _WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HARMLESS = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
 """A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
@@ -54,9 +75,13 @@ Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
 _VALUE = r"[^\s\"',;&\\]"
 _QUOTE = r"(?:\\?[\"'])"
 _LOGINS = (  # what has a password that may be called `pass`, by length; a forward pass has none
-    "db|pg", "sql|ftp|ssh|git|api|ray", "mail|smtp|ldap|http|user|root|auth", "docker",
-    "mysql|mongo|redis|proxy|admin|login|minio", "database|postgres|registry",
-)  # fmt: skip
+    "db|pg",
+    "sql|ftp|ssh|git|api|ray",
+    "mail|smtp|ldap|http|user|root|auth",
+    "docker",
+    "mysql|mongo|redis|proxy|admin|login|minio",
+    "database|postgres|registry",
+)
 _OF_LOGIN = (
     r"(?=[_-]?(?:id)?[\"'\\\] \t]{0,6}+[:=])"
     + "|".join(  # where a sign follows
@@ -182,11 +207,21 @@ _NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token",
 _SHAPED = tuple(begin.encode() for begin in _SHAPES)
 _COMMANDS = (b" login ", b"curl ", b"mysql", b"mariadb")
 _ANNOUNCING = (  # what stands in everything that announces a secret
-    b"bearer ", b"bearer\t", b"basic ", b"authorization", b"cookie", b"wandb", b"signature=", b"sig=",
-    b"_pass ", b"pass =", b"pass :", b"pass .",
+    b"bearer ",
+    b"bearer\t",
+    b"basic ",
+    b"authorization",
+    b"cookie",
+    b"wandb",
+    b"signature=",
+    b"sig=",
+    b"_pass ",
+    b"pass =",
+    b"pass :",
+    b"pass .",
     *(b"pass" + bytes([sign]) for sign in b"=:\"'\\\t]"),
     *(name + bytes([sign]) for name in _NAMES for sign in b"=: \t\"'\\],"),
-)  # fmt: skip
+)
 _WORDS = WordSearch(*(each.lower() for each in _SHAPED), *_ANNOUNCING, *_COMMANDS, b"@", fold=True)
 """A text without any of these has no secret that is known here."""
 _FIND_SHAPED, _FIND_COMMANDS = WordSearch(*_SHAPED), WordSearch(*_COMMANDS, fold=True)

@@ -81,9 +81,14 @@ def _runs(reading: LogResults) -> Iterator[Iterable[bytes]]:
 
 def _failure(failure: LogFailure) -> dict[str, Any]:
     return {
-        "kind": failure.kind, "rank": failure.rank, "host": failure.host or None, "line": failure.line,
-        "text": failure.text, "hint": failure.hint or None, "times": failure.times,
-    }  # fmt: skip
+        "kind": failure.kind,
+        "rank": failure.rank,
+        "host": failure.host or None,
+        "line": failure.line,
+        "text": failure.text,
+        "hint": failure.hint or None,
+        "times": failure.times,
+    }
 
 
 class _Step(msgspec.Struct):

@@ -306,10 +306,13 @@ def _is_same_step(old: Step, new: Step) -> bool:
         return False
     figures = ((getattr(old, name), getattr(new, name)) for name in ("loss", "grad_norm", "lr"))
     return all(
-        mine is None or other is None or (math.isnan(mine) and math.isnan(other)) or _rounded(mine, other) == other
+        mine is None
+        or other is None
+        or (math.isnan(mine) and math.isnan(other))
+        or _rounded(mine, other) == other
         or _rounded(other, mine) == mine
         for mine, other in figures
-    )  # fmt: skip
+    )
 
 
 def _rounded(figure: float, other: float) -> float:

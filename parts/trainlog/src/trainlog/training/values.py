@@ -126,15 +126,31 @@ SPEEDS = (
     "e2e", "device/tokens_per_second", "device/tps",
 )  # fmt: skip
 TIMES = (
-    "step_time", "dt", "time", "iter_time", "time_per_step", "step_time_s", "time/step", "time_per_iteration",
-    "total_step_time", "elapsed_time_per_iteration", "per_step_time",
-    "train_step_timing_in_s", "iteration_time",
-)  # fmt: skip
+    "step_time",
+    "dt",
+    "time",
+    "iter_time",
+    "time_per_step",
+    "step_time_s",
+    "time/step",
+    "time_per_iteration",
+    "total_step_time",
+    "elapsed_time_per_iteration",
+    "per_step_time",
+    "train_step_timing_in_s",
+    "iteration_time",
+)
 TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
 PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
 PER_SECOND = (
-    "it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second", "steps_per_second",
-)  # fmt: skip
+    "it/s",
+    "iter/s",
+    "steps/s",
+    "it/sec",
+    "steps/sec",
+    "interval_steps_per_second",
+    "steps_per_second",
+)
 UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})  # may stand behind a figure or before it
 _TOKENS = lazy_pattern(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
@@ -204,34 +220,64 @@ def _name_before(text: str, start: int) -> str:
 
 
 STEPS = (
-    "step", "global_step", "iteration", "iter", "train_step", "update", "num_updates", "batch", "it", "steps",
+    "step",
+    "global_step",
+    "iteration",
+    "iter",
+    "train_step",
+    "update",
+    "num_updates",
+    "batch",
+    "it",
+    "steps",
     "iter(train)",
-)  # fmt: skip
+)
 LOSSES = (
     "reduced_train_loss", "loss", "train_loss", "training_loss", "loss_train", "lm_loss", "train/loss", "total_loss",
     "avg_loss", "step_loss", "train_loss_step", "avr_loss", "ce_loss", "crossentropyloss", "gpt_loss", "loss/total",
     "loss/train/total", "loss/policy_avg",
 )  # fmt: skip
 NORMS = (
-    "grad_norm", "gnorm", "norm", "gradient_norm", "grad", "grad_norms/summary/total", "total_grad_norm",
+    "grad_norm",
+    "gnorm",
+    "norm",
+    "gradient_norm",
+    "grad",
+    "grad_norms/summary/total",
+    "total_grad_norm",
     "l2_norm/grad/global",
-)  # fmt: skip
+)
 RATES = (
-    "lr", "learning_rate", "train_learning_rate", "schedules/lr", "learning_rate_group0", "lr_decoupledadamw/group0",
+    "lr",
+    "learning_rate",
+    "train_learning_rate",
+    "schedules/lr",
+    "learning_rate_group0",
+    "lr_decoupledadamw/group0",
     "act_lr",
-)  # fmt: skip
+)
 FLOPS = (
-    "tflops", "tflops_per_gpu", "tflop/s", "tflops/gpu", "tflop/s/gpu", "model_tflops_per_gpu",
+    "tflops",
+    "tflops_per_gpu",
+    "tflop/s",
+    "tflops/gpu",
+    "tflop/s/gpu",
+    "model_tflops_per_gpu",
     "interval_hardware_tflops_per_device",
-)  # fmt: skip
+)
 _ROLES = {  # name to the field it is of, and how much other names of that field go before it
     name: (role, rank)
     for role, names in (
-        ("grad_norm", NORMS), ("lr", RATES), ("s", TIMES), ("ms", TIMES_MS), ("rate", PER_SECOND), ("tokens", SPEEDS),
+        ("grad_norm", NORMS),
+        ("lr", RATES),
+        ("s", TIMES),
+        ("ms", TIMES_MS),
+        ("rate", PER_SECOND),
+        ("tokens", SPEEDS),
         ("tflops", FLOPS),
     )
     for rank, name in enumerate(names)
-}  # fmt: skip
+}
 TAKEN = frozenset({*_ROLES, *UNITS})  # names of what stands in fields of a step, or would
 _NO_STEP = lazy_pattern(  # what makes another figure of a step behind it
     r"(?:.*_)?(?:per|max|min|total|num|warmup|warm|every|each|last|of|until|remaining|skipped|saved?|checkpoint|best|next"

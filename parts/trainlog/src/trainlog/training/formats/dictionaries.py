@@ -38,9 +38,16 @@ _NUMBERED_LOSS = lazy_pattern(
 _NO_VALUE = lazy_pattern(r"""['"](?:loss|train/loss)['"]\s?:\s?(?:null|None)\b""")
 _BEFORE = lazy_pattern(r"\bstep (\d{1,12}): ?$")
 _PLACES = (
-    "global_step/max_steps", "iteration", "global_step", "step", "current_steps", "train/step", "num_updates",
-    "episode", "iter",
-)  # fmt: skip
+    "global_step/max_steps",
+    "iteration",
+    "global_step",
+    "step",
+    "current_steps",
+    "train/step",
+    "num_updates",
+    "episode",
+    "iter",
+)
 _TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
 ENDED = "train_runtime"  # the key of the last dictionary of a run
 

@@ -252,16 +252,19 @@ FORMATS = (
     Format("deepspeed", "step=", parse_deepspeed),
     Format("torchtitan", "step:", parse_torchtitan),
     Format.of_pattern(
-        "nanogpt", "iter ",
+        "nanogpt",
+        "iter ",
         rf"\biter (?P<at>\d{{1,12}}): loss {_LOSS}, time (?P<ms>{NUMBER})ms(?:, mfu (?P<mfu>{NUMBER})%)?",
     ),
     Format.of_pattern(
-        "modded-nanogpt", "train_loss:",
+        "modded-nanogpt",
+        "train_loss:",
         rf"\bstep:(?P<at>\d{{1,12}})/(?P<total>\d{{1,15}}) .{{0,80}}?\btrain_loss:{_LOSS}"
         rf"(?:.{{0,80}}?step_avg:(?P<ms>{NUMBER})ms)?",
     ),
     Format.of_pattern(
-        "loss-rows", " | loss ",
+        "loss-rows",
+        " | loss ",
         r"\A(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
         r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
         rf"\s{{0,16}}(?P<at>\d{{1,12}}) \| loss {_LOSS}"
@@ -269,7 +272,8 @@ FORMATS = (
     ),
     Format("picotron", "| Loss: ", _parse_picotron),
     Format.of_pattern(
-        "fsdp-sample", "samples/sec",
+        "fsdp-sample",
+        "samples/sec",
         rf"\bBatch (?P<at>\d{{1,12}}) Loss: {_LOSS}, Speed: (?P<samples_per_s>{NUMBER}) samples/sec"
         rf"(?:, lr: (?P<lr>{NUMBER}))?",
     ),
@@ -279,20 +283,23 @@ FORMATS = (
     Format.of_pattern("each-rank", "] Loss : ", rf"(?:^|\s)\[(?P<at>\d{{1,12}})\] Loss : {_LOSS}"),
     Format.of_pattern("torchtune", "|Loss: ", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)"),
     Format.of_pattern(
-        "pytorch-example", "Epoch: ",
-        rf"Epoch: (?P<epoch>\d{{1,9}}) \[{_IN_EPOCH} \(\d{{1,3}}%\)\]\s+Loss: {_LOSS}", first_epoch=1,
+        "pytorch-example",
+        "Epoch: ",
+        rf"Epoch: (?P<epoch>\d{{1,9}}) \[{_IN_EPOCH} \(\d{{1,3}}%\)\]\s+Loss: {_LOSS}",
+        first_epoch=1,
     ),
     Format.of_pattern(
         "pytorch-example", "Epoch: ", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"
     ),
     Format("fairseq", "| epoch ", _parse_fairseq, gate="loss"),
     Format.of_pattern(
-        "timm", "Train: ",
+        "timm",
+        "Train: ",
         rf"\bTrain: (?P<epoch>\d{{1,9}}) \[ *{_IN_EPOCH} \( *\d{{1,3}}%\)\] +Loss: +{_LOSS}"
         rf"(?:.{{0,40}}?\bTime: +(?P<s>{NUMBER})s,)?(?:.{{0,400}}?\bLR: (?P<lr>{NUMBER}))?",
     ),
     Format("levanter", "Progress on:train", _parse_levanter, gate="loss"),
-)  # fmt: skip
+)
 
 
 def parse_known_program(text: str) -> StepReport | None:
