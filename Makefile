@@ -29,8 +29,8 @@ ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test
 
 CHECKS := format lint types contracts
 
-.PHONY: demo check $(CHECKS) test fast slow alone nightly advisories versions docs pictures corpus cases size fuzz lab lab-test \
-    rehearsal rehearsal-if-changed bench wheel clean
+.PHONY: demo check $(CHECKS) test fast slow alone nightly connections advisories versions docs pictures corpus cases size fuzz lab lab-test \
+    rehearsal rehearsal-if-changed bench wheel release-dry-run site clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
@@ -70,6 +70,9 @@ advisories: .venv/.ready  ## known vulnerabilities of the locked packages, where
 
 size: .venv/.ready  ## lines of each package, beside their bounds in tests/architecture/size.toml
 	@$(PYTHON) -m tests.architecture
+
+connections: .venv/.compiled  ## every address that the fast tests reach, in every process and library; needs strace
+	$(PYTHON) -m tests.strangers $(PYTHON) $(TESTS) -m "$(FAST)" $(BESIDE)
 
 versions: .venv/.ready  ## the same tests on every other Python of this machine (PYTHONS="python3.13 …")
 	@minor() { "$$1" -c 'import sys; print(*sys.version_info[:2], sep=".")'; }; \
@@ -119,8 +122,29 @@ bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run (PARTS=
 	$(PYTHON) -m tests.lab build
 	$(PYTHON) -m tests.bench $(PARTS)
 
-wheel: .venv/.ready
+wheel: .tools/bin/uv
 	.tools/bin/uv build --wheel
+
+site: .tools/docs/.ready  ## the guide as a site, in .tools/site; a link that leads nowhere fails it
+	@rm -rf .tools/pages && mkdir .tools/pages
+	@tar -cf - *.md docs parts/*/*.md parts/kueue_rules/examples LICENSE $$(grep -oh '(\.\./[a-z_/]*\.py)' docs/*.md | tr -d '()' | sed 's,^../,,') \
+	    | tar -xf - -C .tools/pages
+	NO_MKDOCS_2_WARNING=1 .tools/docs/bin/mkdocs build --quiet --strict
+
+.tools/docs/.ready: pyproject.toml uv.lock .tools/bin/uv
+	UV_PROJECT_ENVIRONMENT=.tools/docs .tools/bin/uv sync --quiet --frozen --no-default-groups --only-group docs --python python3
+	@touch $@
+
+# In a clone, where the tag may be set: what is made there depends on the commit alone.
+TAG ?= $(shell sed -n 's/^## \[\([0-9.]*\)\] - 20.*/v\1/p' CHANGELOG.md | head -1)
+release-dry-run: .tools/bin/uv  ## all that a release publishes, made twice from this commit and compared, in .tools/release
+	rm -rf .tools/release
+	git clone --quiet --no-tags . .tools/release/tree
+	git -C .tools/release/tree tag $(TAG)
+	UV=$(CURDIR)/.tools/bin/uv .tools/release/tree/.ci/release $(TAG) $(CURDIR)/.tools/release/once
+	UV=$(CURDIR)/.tools/bin/uv .tools/release/tree/.ci/release $(TAG) $(CURDIR)/.tools/release/again >/dev/null
+	cmp .tools/release/once/SHA256SUMS .tools/release/again/SHA256SUMS
+	@echo "The same bytes twice: $$(pwd)/.tools/release/once"
 
 clean:
 	rm -rf .venv .tools dist tour

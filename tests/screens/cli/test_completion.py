@@ -83,6 +83,18 @@ def completions(line: str, **environment: str) -> tuple[list[str], str, float]:
     return done.stdout.split("\n"), done.stderr, time.monotonic() - began
 
 
+def test_kubectl_asks_for_the_words_of_its_plugin(tmp_path: Path) -> None:
+    """kubectl takes a word a line, and after a colon what its shell may add: 4, nothing of its own."""
+    for program in (BIN / "a4", *(Path(__file__).parents[3] / "bin").iterdir()):
+        (tmp_path / program.name).symlink_to(program)
+
+    def answered(name: str, *words: str) -> str:
+        return subprocess.run([tmp_path / name, *words], capture_output=True, text=True, check=True).stdout
+
+    assert answered("kubectl_complete-a4", "lo") == "logs\n:4\n"
+    assert answered("kubectl-a4", "--version").startswith("a4 ")
+
+
 def config(folder: Path, server: str) -> str:
     path = folder / "kubeconfig"
     path.write_text(
