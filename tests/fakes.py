@@ -328,7 +328,7 @@ class FakeLaunching:
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
-        self.runs = FakeRuns(session)
+        self.runs, self.unsaved = FakeRuns(session), self
         self.job_stopper = FakeStopping(session)
         self.releases = FakeReleases(session)
         self.profiles = FakeProfiles()

@@ -102,7 +102,11 @@ class Images:
             return plan
         found = []
         try:
-            found = [each for each in await self.list_repositories(project, location) if each.format == "DOCKER"]
+            found = [
+                each
+                for each in await (await self._registries()).repositories(project, location)
+                if each.format == "DOCKER"
+            ]
         except ApiDisabled:
             raise
         except NotAllowed:
@@ -208,9 +212,6 @@ class Images:
             build = await builds.read_build(number)
             over = build.over  # one more look: its last lines came before its end
         await self._record_builds([build])
-
-    async def list_repositories(self, project: str, location: str) -> tuple[Repository, ...]:
-        return await (await self._registries()).repositories(project, location)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
         self._cloud.require_writable(f"create repository {name}")

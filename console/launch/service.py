@@ -18,7 +18,6 @@ from console.kube.arrivals import CLOCK
 from console.kube.kinds import KUEUE, kind_named
 from console.kube.nested_values import get_path, overlay_values
 from console.kube.objects.on_demand import AdmissionCheckSchema, read_object
-from console.metrics.lost_work import find_followed_lost_work, find_lost_work, unread_words
 from console.settings import login_name
 
 if TYPE_CHECKING:
@@ -35,17 +34,16 @@ if TYPE_CHECKING:
     from console.launch.releases import Releases
     from console.launch.runs import Runs
     from console.launch.stop import JobStopper
+    from console.launch.unsaved import UnsavedWork
     from console.launch.value_checks import MeasuredSaves
     from console.metrics.alarm import Alarm
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.lost_work import LostWork, SeenFolder
+    from console.metrics.lost_work import SeenFolder
     from console.metrics.seen_time import TimeSpan
-    from console.scheduling.what_if import Consequence, WhatIf
     from console.scheduling.why_answer import Why
 
 
 PROVISIONING = "kueue.x-k8s.io/provisioning-request"  # the controller of AdmissionChecks that ask for machines
-LOG_SECONDS = 10.0  # seconds in which a log has to be read that tells what would be lost
 REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
@@ -122,48 +120,13 @@ class LaunchService:
     def job_stopper(self) -> JobStopper:
         from console.launch.stop import JobStopper
 
-        return JobStopper(self._cluster, self._launcher, self.find_unsaved)
+        return JobStopper(self._cluster, self._launcher, self.unsaved.find_unsaved)
 
-    async def find_lost_work(self, namespace: str, name: str) -> LostWork | None:
-        """The work that ending a job now would lose, by its log, which is read if nobody follows it, and its folder."""
-        fleet, now = self._cluster.fleet, CLOCK.now()
-        jobset = fleet.jobsets.get((namespace, name))
-        folder = self._folder(namespace, name)
-        if jobset is None or find_lost_work(jobset, fleet, (), now, folder=folder) is None:
-            return None
-        try:
-            async with asyncio.timeout(LOG_SECONDS):
-                measures = await self._read_log(namespace, name)
-            if any(measures.tracks) or measures.tests or not measures.unread:
-                return find_followed_lost_work(jobset, fleet, measures, folder, now)
-            unread = unread_words(measures.unread[0])
-        except TimeoutError:
-            unread = f"its log could not be read in {LOG_SECONDS:g} s"
-        except ConsoleError as error:
-            unread = unread_words(error)
-        spans = await self.runs.read_spans(namespace, name)  # what consoles saw of it before
-        return find_lost_work(jobset, fleet, spans, now, folder=folder, unread="" if spans else unread)
+    @cached_property
+    def unsaved(self) -> UnsavedWork:
+        from console.launch.unsaved import UnsavedWork
 
-    async def find_unsaved(self, namespace: str, name: str) -> str:
-        """The same as a sentence without its end; empty: it would lose nothing."""
-        loss = await self.find_lost_work(namespace, name)
-        return loss.sentence(CLOCK.now()) if loss is not None else ""
-
-    async def list_unsaved(self, node: str) -> list[str]:
-        """Of each job with pods on a node what its end would lose: "NAME: the work since step 40 …"."""
-        on_it = (pod for pod in self._cluster.fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
-        jobs = list(dict.fromkeys((pod.namespace, pod.jobset) for pod in on_it))
-        found = await asyncio.gather(*(self.find_unsaved(*key) for key in jobs))
-        return [f"{name}: {unsaved}" for (_, name), unsaved in zip(jobs, found, strict=True) if unsaved]
-
-    async def add_losses(self, found: WhatIf) -> WhatIf:
-        """Say of each job that runs and would be ended what it would lose."""
-
-        async def with_loss(each: Consequence) -> Consequence:
-            lost = await self.find_unsaved(each.namespace, each.job) if each.ends_work else ""
-            return structs.replace(each, lost=lost)
-
-        return structs.replace(found, consequences=tuple(await asyncio.gather(*map(with_loss, found.consequences))))
+        return UnsavedWork(self._cluster, self.runs, self._read_log, self._folder)
 
     @cached_property
     def releases(self) -> Releases:

@@ -241,7 +241,7 @@ async def report(options: ReportOptions) -> int:
         pods = [pod for pod in session.fleet.pods_by_node.get(name, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
-            lines += [f"Lost of {each}" for each in await session.launch.list_unsaved(name)]
+            lines += [f"Lost of {each}" for each in await session.launch.unsaved.list_unsaved(name)]
             lines += ["Its local disks are wiped; another machine takes its place in 10 to 12 minutes."]
             question = f"Report the host of {name} as faulty ({options.fault})?"
             if not await confirm(lines, question, "Add --yes."):

@@ -148,7 +148,7 @@ async def what_if(options: WhatIfOptions) -> int:
     async with open_session(options, KINDS, brief=True) as session:
         fleet = session.fleet
         missing = unread(KINDS, fleet)
-        found = await session.launch.add_losses(compare(fleet, session.namespace, changes))
+        found = await session.launch.unsaved.add_losses(compare(fleet, session.namespace, changes))
     if options.json:
         print_json(
             {

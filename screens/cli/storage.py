@@ -162,7 +162,7 @@ async def checkpoints(options: CheckpointsOptions) -> int:
                 raise NotFound(message, hint) from error
         key = session.namespace, place.job
         session.checkpoints.known[key] = SavedState(now, folder, found)
-        return _print_survey(found, options, now, await session.launch.find_lost_work(*key))
+        return _print_survey(found, options, now, await session.launch.unsaved.find_lost_work(*key))
 
 
 async def _place_by_log(session: Session, job: str) -> RemotePath:

@@ -334,7 +334,7 @@ async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, Conso
     try:
         return await launch.job_stopper.plan_stop(*jobset.key), None
     except ConsoleError as error:
-        lost = await launch.find_unsaved(*jobset.key)
+        lost = await launch.unsaved.find_unsaved(*jobset.key)
         return replace(plan_from_snapshot(jobset, screen.app.fleet), lost=lost), error
 
 

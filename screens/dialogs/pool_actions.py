@@ -98,7 +98,7 @@ async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bo
     if not fault:
         return False
     pods = [pod for pod in screen.app.fleet.pods_by_node.get(node.name, ()) if not pod.finished]
-    lost = await screen.session.launch.list_unsaved(node.name)
+    lost = await screen.session.launch.unsaved.list_unsaved(node.name)
     question = (
         f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
         "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "

@@ -90,7 +90,7 @@ class WhatIfScreen(Question[None]):
         namespace = self._namespace or self.app.only_namespace or self.app.session.namespace
         try:
             found = await asyncio.to_thread(what_if, fleet, namespace, read_changes(typed))
-            found = await self.app.session.launch.add_losses(found)
+            found = await self.app.session.launch.unsaved.add_losses(found)
         except ConsoleError as error:
             self.result.update(str(error))
             return

@@ -208,7 +208,7 @@ async def test_a_repository_is_made_and_made_once() -> None:
     async with google() as (session, _):
         made = await session.google.images.create_repository("practice", "us-central1", "fresh")
         assert made.address == "us-central1-docker.pkg.dev/practice/fresh"
-        assert made in await session.google.images.list_repositories("practice", "us-central1")
+        assert made in (await session.google.images.survey_registry("practice", "us-central1")).repositories
         with pytest.raises(Conflict):
             await session.google.images.create_repository("practice", "us-central1", "fresh")
         with pytest.raises(BadInput, match="lowercase"):

@@ -83,17 +83,17 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
     log = measured(now, saved=saved)
     found = SavedState(now, "/out", problem=f"{absent}.", missing=True) if absent else None
     launch = service(fleet, log, found.in_folder if found is not None else None)
-    answer = await launch.find_unsaved(*LLAMA)
+    answer = await launch.unsaved.find_unsaved(*LLAMA)
     assert answer.startswith(words)
     if not words.endswith("GPU-hours"):
         assert answer.endswith("69.3 GPU-hours"), "of its 64 GPUs for the 65 minutes that its pods run"
-    loss = await launch.find_lost_work(*LLAMA)
+    loss = await launch.unsaved.find_lost_work(*LLAMA)
     assert loss is not None
     assert loss.sentence(time.time()) == answer
     node = next(pod.node for pod in fleet.pods.values() if pod.jobset == LLAMA[1])
-    assert await launch.list_unsaved(node) == [f"llama-70b: {answer}"]
+    assert await launch.unsaved.list_unsaved(node) == [f"llama-70b: {answer}"]
     ended = Consequence("llama-70b", "default", "a4", 64, "stopped")
-    after = await launch.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
+    after = await launch.unsaved.add_losses(WhatIf((ended, structs.replace(ended, what="starts")), (), (), None))
     assert [each.lost for each in after.consequences] == [answer, ""]
     page = saved_runs(JobLine(fleet.jobsets[LLAMA], fleet, saved=found), log, time.time())
     assert f"{answer}. " in [run.text for run in page]
@@ -101,7 +101,7 @@ async def test_every_place_gives_the_same_answer(mount: Mount, saved: bool, abse
 
 async def test_a_log_that_cannot_be_read_stands_beside_the_most_that_can_be_lost() -> None:
     launch = service(fleet_with(Mount("/out", stays=True)), Unreachable("The kubelet does not answer."))
-    assert await launch.find_unsaved(*LLAMA) == (
+    assert await launch.unsaved.find_unsaved(*LLAMA) == (
         "its log could not be read (The kubelet does not answer): up to 69.3 GPU-hours"
     )
-    assert await launch.list_unsaved("gke-train-system-0") == [], "a pod of no job loses no work"
+    assert await launch.unsaved.list_unsaved("gke-train-system-0") == [], "a pod of no job loses no work"
