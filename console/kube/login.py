@@ -161,15 +161,15 @@ def _environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
 def _credential(program: str, out: bytes, version: str) -> Credential:
     try:
         answer = json.loads(out)
-        status, spoken = answer["status"], answer.get("apiVersion")
+        status, printed = answer["status"], answer.get("apiVersion")
         token, certificate, key = (
             Secret(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
         )
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         # Without the cause: it would carry the output, and so perhaps a token, into a traceback.
         raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", AGAIN) from None
-    if spoken != version:
-        raise NotLoggedIn(f"The credential plugin {program} speaks {spoken}; the kubeconfig expects {version}.", AGAIN)
+    if printed != version:
+        raise NotLoggedIn(f"The credential plugin {program} speaks {printed}; the kubeconfig expects {version}.", AGAIN)
     if not token and not (certificate and key):
         raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", AGAIN)
     try:
