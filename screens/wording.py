@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm import Alarm
     from console.scheduling.why_answer import Why
 
-JOB_STYLES = 12  # jobs have this many colours; the thirteenth shares one
+JOB_STYLES = 8  # jobs have this many colours; the ninth shares one
 
 
 class Span(NamedTuple):

@@ -177,12 +177,12 @@ def folded_at_spaces(text: str, width: int) -> Sequence[str]:
 BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
 
 _COLOURS = {  # on dark and on light ground; distinct in 256 colours too, as tests/screens/test_styles.py measures
-    "ink-text": ("#d5dbe6", "#1d2532"),
+    "ink-text": ("#d5dbe6", "#24292f"),
     "ink-head": ("#8fa3bf", "#4c5b70"),
     "ink-sorted": ("#7cc7ff", "#0b5cad"),
-    "ink-ok": ("#5fd38d", "#0b6b2e"),
-    "ink-waits": ("#f2c14e", "#8a5a00"),
-    "ink-bad": ("#ff7272", "#b3261e"),
+    "ink-ok": ("#5fd38d", "#1d6b3a"),
+    "ink-waits": ("#edc158", "#8a5a00"),
+    "ink-bad": ("#ff6b6b", "#b3261e"),
     "ink-accent": ("#7cc7ff", "#0b5cad"),
     "ink-strong": ("#ffffff", "#000000"),
     "ink-dim": ("#97a2b5", "#505c6e"),
@@ -198,12 +198,10 @@ _COLOURS = {  # on dark and on light ground; distinct in 256 colours too, as tes
     "ground-bar": ("#161c28", "#e9edf2"),
     "ground-here": ("#7cc7ff", "#0b5cad"),
 }
-# Twelve job colours per ground, far from each other, for colour-blind eyes too, and from the red and amber of states.
-# All are of the palette of 256 colours, so that they are the same there.
-_DARK_JOBS = ("#5fafd7", "#ff5fd7", "#87ff87", "#5f5fff", "#d7ff5f", "#af5f87", "#5fffff", "#5f875f",
-              "#afafff", "#af5fd7", "#ffd7ff", "#5f5faf")  # fmt: skip
-_LIGHT_JOBS = ("#0087af", "#d700ff", "#00875f", "#000087", "#5f8700", "#d75faf", "#5f5fff", "#5f005f",
-               "#0000ff", "#af00af", "#5f5faf", "#ff0087")  # fmt: skip
+# Eight job colours per ground, as far from each other and from the red and amber of states as quiet ones can be: whose
+# a GPU is never shouts louder than what is wrong. All are of the palette of 256, so that they are the same there.
+_DARK_JOBS = ("#0087af", "#afaf87", "#875f87", "#87afaf", "#5f875f", "#afafd7", "#008787", "#af8787")
+_LIGHT_JOBS = ("#5f87af", "#af5f87", "#005f5f", "#5f875f", "#5f5f87", "#af8787", "#005f87", "#5f8787")
 
 
 def _variables(ground: int, jobs: tuple[str, ...]) -> dict[str, str]:
@@ -227,8 +225,8 @@ DARK = Theme(
     primary="#7cc7ff",
     secondary="#b39ddb",
     accent="#7cc7ff",
-    warning="#f2c14e",
-    error="#ff7272",
+    warning="#edc158",
+    error="#ff6b6b",
     success="#5fd38d",
     foreground="#d5dbe6",
     background="#0e131b",
@@ -244,8 +242,8 @@ LIGHT = Theme(
     accent="#0b5cad",
     warning="#8a5a00",
     error="#b3261e",
-    success="#0b6b2e",
-    foreground="#1d2532",
+    success="#1d6b3a",
+    foreground="#24292f",
     background="#fbfcfd",
     surface="#f3f5f8",
     panel="#e4edf2",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import dist
+from math import dist, hypot
 
 import pytest
 from rich.color import Color, ColorSystem
@@ -12,9 +12,12 @@ from textual.theme import Theme
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JOB_STYLES
 
-APART = 24.0
+APART = 18.0
 """Distance in CIE L*a*b* (1976) of colours that nobody takes for each other; 2.3 is just to be seen."""
-FROM_STATES = 38.0
+FROM_STATES = 30.0
+LEAST_SEEN = 4.0
+QUIET = 0.6
+"""The most chroma of a job's colour, of that of a fault."""
 
 
 TEXT = ("text", "head", "sorted", "ok", "waits", "bad", "accent", "strong", "dim", "found", "key")
@@ -74,3 +77,14 @@ def test_jobs_look_like_each_other_and_like_states_nowhere(theme: Theme, system:
     assert min(dist(one, other) for one, other in combinations(jobs, 2)) > APART
     states = [seen(variables[f"ink-{name}"], system) for name in ("bad", "waits")]
     assert min(dist(job, state) for job in jobs for state in states) > FROM_STATES
+
+    def chroma(name: str) -> float:
+        return hypot(*seen(variables[name], system)[1:])
+
+    loud = min(chroma("ink-bad"), chroma("ink-waits"))
+    assert max(hypot(*job[1:]) for job in jobs) <= QUIET * chroma("ink-bad")
+    others = [
+        name for name in variables if name.startswith("ink-") and name not in {"ink-bad", "ink-waits", "ink-found"}
+    ]
+    assert {name: chroma(name) for name in others if chroma(name) >= loud + LEAST_SEEN} == {}
+    assert chroma("ink-bad") == max(map(chroma, (*others, "ink-bad", "ink-waits")))
