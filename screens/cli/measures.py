@@ -102,7 +102,7 @@ async def training(options: TrainingOptions) -> int:
                 write_text, options.svg, draw_training_svg(options.job, track, earlier, options.metric)
             )
         else:
-            _say_training(options.job, job, track, health)
+            _print_training(options.job, job, track, health)
         _unreadable(job, "training")
     unread, gone = _unread(job), ALARM if track.nan else 0
     return (health_code(health) if health is not None else gone) or unread
@@ -179,7 +179,7 @@ async def _print_tests(
         )
     else:
         for number, each in enumerate(tests, start=1):
-            _say_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
+            _print_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
         if len(tests) > 1:
             _print_summary(tests, line)
 
@@ -210,7 +210,7 @@ def _test_json(
     return found
 
 
-def _say_test(
+def _print_test(
     job: str, number: str, each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> None:
     test, own = each.test, usual_bandwidth(comparable_tests(kept, each))
@@ -341,7 +341,7 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
 # training
 
 
-def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
+def _print_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
     last = track.last
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
