@@ -178,8 +178,8 @@ def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_termi
         outbox.add_message(title, f"{text} ({app.session.context}, namespace {namespace})")
     if not outbox.sending:
         outbox.sending = True
-        warn = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=SHOWN)
-        app.run_worker(outbox.send_pending(lambda: app.loaded.config.notifications.to, warn), group="notifications")
+        tell = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=SHOWN)
+        app.run_worker(outbox.send_pending(lambda: app.loaded.config.notifications.to, tell), group="notifications")
 
 
 def _show(app: SessionApp, alarms: list[Alarm]) -> None:
@@ -211,7 +211,7 @@ def _show(app: SessionApp, alarms: list[Alarm]) -> None:
     else:
         full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
         short = title.replace(":", "") + (f" +{others}" if others else "") + (f" ({key})" if key else "")
-        below.show_alarm(StatusNote(full, short), SHOWN)
+        below.tell_alarm(StatusNote(full, short), SHOWN)
 
 
 def _toast_text(app: SessionApp, words: str) -> str:

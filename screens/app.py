@@ -130,10 +130,10 @@ class ConsoleApp(SessionApp):
             if loaded.config.panes.size != self.loaded.config.panes.size:
                 self.pane_size = loaded.config.panes.size
             self._take_config(loaded)
-            self.show_config_problems()
+            self.tell_config_problems()
 
     @work(group="config", exclusive=True)
-    async def show_config_problems(self) -> None:
+    async def tell_config_problems(self) -> None:
         """Show the first problem of the settings file and the number of others."""
         loaded = self.loaded
         for each in [each for each in self._notifications if each.title == BAD_SETTINGS]:
@@ -165,7 +165,7 @@ class ConsoleApp(SessionApp):
         self.call_after_refresh(self.follow_store)
         self.set_interval(TICK, self.tick)
         self.set_interval(COLLECT_EVERY, lambda: self.draw_between_keys("garbage", self.collect_garbage))
-        self.show_config_problems()
+        self.tell_config_problems()
 
     @work(group="store", exclusive=True)
     async def follow_store(self) -> None:

@@ -83,7 +83,7 @@ class FilterLine(SearchLine):
         so_far = " so far" if self.table.listing.searching and self.table.filter_text else ""
         return f"{len(self.table.shown):,}{so_far} of {len(self.table.listing.rows):,}"
 
-    def show_count(self) -> None:
+    def tell(self) -> None:
         if self.found.is_mounted:
             self.found.update(self._match_count_text)
 
@@ -419,10 +419,10 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             self.app.open_page(self.OPENS, *event.key)
 
     @on(ResourceTable.Changed)
-    def _show_match_count(self, event: ResourceTable.Changed) -> None:
+    def _tell_filter(self, event: ResourceTable.Changed) -> None:
         for filter_line in self.query(FilterLine):
             if event.table is filter_line.table:
-                filter_line.show_count()
+                filter_line.tell()
 
     def action_mine(self) -> None:
         table = self.focused

@@ -72,9 +72,9 @@ class InGoogleScreen(LiveScreen):
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             if binding.action in self.NEEDS_CLUSTER and self.app.without_cluster:
                 event.stop()
-                self.show_what_needs_a_cluster(binding.description)
+                self.tell_what_needs_a_cluster(binding.description)
 
-    def show_what_needs_a_cluster(self, what: str) -> None:
+    def tell_what_needs_a_cluster(self, what: str) -> None:
         self.notify("a4 clusters lists Google's.", title=f"{what} needs a cluster", severity="warning", timeout=4)
 
 

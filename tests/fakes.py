@@ -27,9 +27,10 @@ from msgspec import structs
 from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
 from console.checkpoints.saved import SavedState
 from console.config import Thresholds
-from console.errors import ConsoleError, NotFound, Unreachable
+from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.clusters import GkeOperation
 from console.google.node_pools import NodePools, PoolsSnapshot
+from console.kube.arrivals import Arrivals
 from console.kube.find_job import find_job
 from console.kube.nested_values import Value
 from console.kube.objects.jobset import JobSet
@@ -60,6 +61,8 @@ from console.metrics.seen_time import decode_seen_time
 from console.metrics.start_phase import longest_phases
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
+from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.launch_forecast import LaunchDemand
 from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
 from console.settings import Settings
@@ -234,6 +237,8 @@ class FakeRuns:
         return []
 
     async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        if held := self._session.answers.get("hold runs"):
+            await held.wait()
         return tuple(run for run in self.runs if not recipe or run.recipe == recipe)
 
     async def find_run(self, word: str) -> RunRecord | None:
@@ -369,7 +374,8 @@ class FakeLaunching:
         return PlanTexts(ChartCatalog.from_chart(), self.render)
 
     async def render(self, plan: Any) -> Any:
-        return self._session._did("render", plan, default=())
+        answer = self._session._did("render", plan, default=())
+        return answer(plan) if callable(answer) else answer
 
     async def find_unsaved(self, namespace: str, name: str) -> str:
         return str(self._session.answers.get("unsaved", ""))
@@ -383,6 +389,8 @@ class FakeLaunching:
         return structs.replace(found, consequences=tuple(told))
 
     async def check(self, plan: Any) -> Any:
+        if held := self._session.answers.get("hold check"):
+            await held.wait()
         return self._session._did("check", plan)
 
     async def install(self, plan: Any) -> str:
@@ -552,9 +560,26 @@ def live_links() -> dict[str, WatchStatus]:
 
 
 class FakeConnection:
-    """A connection to a cluster that is no practice cluster."""
+    """To a cluster that is no practice cluster. Each log has these lines; where there are none it may not be read."""
 
     target = SimpleNamespace(cluster=SimpleNamespace(practice_folder=None))
+
+    def __init__(self, *lines: str) -> None:
+        self.client, self._lines, self.arrivals = self, lines, Arrivals()
+
+    @asynccontextmanager
+    async def follow(self, *_: object, **__: object) -> AsyncIterator[Any]:
+        if not self._lines:
+            raise NotAllowed("You may not read logs.")
+        yield self
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        yield b"".join(f"{format_time(1.0)} {line}\n".encode() for line in self._lines)
+
+    async def wait_for_keypress_pause(self) -> None:
+        """No key is pressed."""
+
+    wait_before_retry = asyncio.sleep
 
 
 class FakeStream:
@@ -855,6 +880,8 @@ class FakeSession:
         return self.checkpoints.known.get(key)
 
     def has_checkpoint(self, jobset: JobSet) -> bool | None:
+        if "has_checkpoint" in self.answers:
+            return bool(self.answers["has_checkpoint"])
         saved = self.saved_state(jobset.key)
         folder = saved.in_folder if saved is not None else None
         return has_checkpoint(jobset, self.measures.find_followed(jobset.key), folder)
@@ -866,12 +893,20 @@ class FakeSession:
     def measures(self) -> MeasureService:
         """The real ones, over `printed`."""
         place = logs_folder().parent / "nccl-tests.jsonl"
-        return MeasureService(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
+        return FakeMeasures(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
                         read_tail=self._read_tail)  # fmt: skip
 
     async def _read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
         self._did("read_tail", pod.namespace, pod.name, lines)
         return self.printed.get(pod.key, [])[-lines:]
+
+
+class FakeMeasures(MeasureService):
+    """The real ones; `answers["launch_start"]` is a function that gives the start of a launch."""
+
+    async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
+        answer = cast("Any", self._cluster).answers.get("launch_start")
+        return await answer(ask) if answer else await super().launch_start(ask)
 
 
 class FakeLogs(LogService):

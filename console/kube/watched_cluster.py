@@ -261,8 +261,8 @@ class WatchedCluster:
             self.kubeconfig.target(context)
             self._rights.clear()
             self._me = ""
-            for leave in self.when_left:
-                leave()
+            for tell in self.when_left:
+                tell()
             self._errors.clear()
             self._in_one_namespace.clear()
             await self._disconnect()

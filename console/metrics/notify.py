@@ -91,8 +91,8 @@ class Outbox:
         else:
             self._more += 1
 
-    async def send_pending(self, addresses: Callable[[], Sequence[str]], warn: Callable[[str], None]) -> None:
-        """Send until nothing is waiting; `warn` gets a sentence about addresses that fail for the first time."""
+    async def send_pending(self, addresses: Callable[[], Sequence[str]], tell: Callable[[str], None]) -> None:
+        """Send until nothing is waiting; `tell` gets a sentence about addresses that fail for the first time."""
         try:
             while self._waiting:
                 waiting, more, to = self._waiting, self._more, addresses()
@@ -104,7 +104,7 @@ class Outbox:
                     text += f"\nand {more} more" if more else ""
                 failed = await send_to_all(to, title, text)
                 if new := {each: why for each, why in failed.items() if each not in self._failed}:
-                    warn(f"Not sent to addresses of [notifications] in config.toml: {format_failures(to, new)}")
+                    tell(f"Not sent to addresses of [notifications] in config.toml: {format_failures(to, new)}")
                 self._failed = set(failed)
         finally:
             self.sending = False

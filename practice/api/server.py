@@ -63,11 +63,10 @@ class ApiServer:
         self.admin = admin_account()
         self.reader = reader_account()
         self.faults: list[Fault] = []
+        self.listeners: list[Callable[[web.Request], object]] = []  # of each request, before it is answered
         self.url = ""
-        self.extra_routes: dict[str, Callable[[], Awaitable[Object]]] = {}
-        """Path -> what the administrator gets there, beside the Kubernetes API."""
-        self.gone_as_status = False
-        """Refuse a watch from a forgotten version with HTTP 410 instead of an ERROR event (for tests)."""
+        self.extra_routes: dict[str, Callable[[], Awaitable[Object]]] = {}  # by path, for the administrator
+        self.gone_as_status = False  # refuse a watch from a forgotten version with HTTP 410, not by an ERROR event
         self._accounts = {account.token: account for account in (self.admin, self.reader)}
         self._storage = storage
         self._host, self._port = host, port
@@ -129,6 +128,8 @@ class ApiServer:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self._connections.add(request.transport)
+        for listener in self.listeners:
+            listener(request)
         try:
             return self._inject_fault(request) or await self._dispatch(request)
         except NoSuchPathError as refusal:

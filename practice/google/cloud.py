@@ -120,6 +120,7 @@ class PracticeGoogle:
         self.failing: dict[str, str] = {}
         """Kind of an operation ("SET_NODE_POOL_SIZE", "CREATE_BUILD" ...) -> the error it ends with, half-way."""
         self.calls: list[tuple[str, Any]] = []  # the last requests, for tests of what is asked
+        self.listeners: list[Callable[[str, str], object]] = []
         self.projects = {
             each.id: each
             for each in (
@@ -150,6 +151,8 @@ class PracticeGoogle:
     async def check_call(self, method: str, request: Any) -> None:
         """Check every call for injected faults, closed projects and disabled services."""
         self.calls = [*self.calls[-199:], (method, request)]
+        for listener in self.listeners:
+            listener("gRPC", method)
         project = project_of(request)
         for fault in self.faults:
             if fault.times > 0 and fault.method in method and fault.project in ("", project):

@@ -63,6 +63,8 @@ class GoogleServer:
     @web.middleware
     async def _check_route(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer only requests with the right Host and token."""
+        for listener in self.world.listeners:
+            listener(request.method, request.path_qs)
         if request.host != self.http.removeprefix("http://"):
             return _error_response(403, f"{request.host} is not served here")
         if not is_login(request.headers.get(hdrs.AUTHORIZATION, ""), self.token):

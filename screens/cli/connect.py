@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from console.errors import BadKubeconfig, ConsoleError, NotFound
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from console.session import Session
     from practice.child import PracticeProcess
     from screens.cli.arguments import Options
+
+Connect = Callable[..., AbstractAsyncContextManager["Session"]]  # `open_session`, or what takes its place
 
 
 @contextmanager
@@ -39,9 +41,7 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
 async def open_session(
     options: Options, kinds: Collection[str], *, listed: bool = True, brief: bool = False
 ) -> AsyncIterator[Session]:
-    """A session that watches only these kinds during this block; `listed`: wait until they are known; `brief`: list
-    them once.
-    """
+    """A session that watches only these kinds during this block, `listed`: once they are known, or lists `brief`ly."""
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
     with practice_cluster(options) as practice:

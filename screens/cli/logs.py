@@ -35,7 +35,7 @@ from console.logs.store import KEEP_DAYS, KEEP_GB
 from console.scheduling.ranks import first_failure, ranks
 from rankscope import format_pods
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
-from screens.cli.connect import open_session
+from screens.cli.connect import Connect, open_session
 from screens.cli.job import KINDS, pod_of_rank
 from screens.cli.output import pass_raw, print_line, warn, write_to_terminal
 from screens.sanitize import one_line
@@ -259,7 +259,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-async def logs(options: LogsOptions) -> int:
+async def logs(options: LogsOptions, connect: Connect = open_session) -> int:
     if options.all and options.rank is not None:
         raise BadInput(f"Both pod {options.rank} and all pods were named.", "Leave one of them out.")
     if options.previous and options.follow:
@@ -267,7 +267,7 @@ async def logs(options: LogsOptions) -> int:
     if options.raw:
         pass_raw()
     picks = LineSelection(options)
-    async with open_session(options, KINDS) as session:
+    async with connect(options, KINDS) as session:
         if options.previous:
             return await print_previous(session, options, picks)
         if not options.all and not picks.needed:

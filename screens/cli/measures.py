@@ -44,7 +44,7 @@ from screens.cli.arguments import (
     option,
     word,
 )
-from screens.cli.connect import open_session
+from screens.cli.connect import Connect, open_session
 from screens.cli.job import ALARM, KINDS, health_code
 from screens.cli.lists import read_diagnoses
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 MEASURED_KINDS = (*KINDS, "nodes")
 
 
-async def nccl(options: NcclOptions) -> int:
-    async with open_session(options, MEASURED_KINDS, listed=False) as session:
+async def nccl(options: NcclOptions, connect: Connect = open_session) -> int:
+    async with connect(options, MEASURED_KINDS, listed=False) as session:
         if options.by_node:
             await session.measures.test_history.load()
             return _nodes(session.measures.test_history.nodes, options)
@@ -79,8 +79,8 @@ async def nccl(options: NcclOptions) -> int:
     return int(failed) or _unread(job)
 
 
-async def training(options: TrainingOptions) -> int:
-    async with open_session(options, MEASURED_KINDS) as session:
+async def training(options: TrainingOptions, connect: Connect = open_session) -> int:
+    async with connect(options, MEASURED_KINDS) as session:
         job = await _measured(session, options.job)
         track = job.track
         if track is None or track.last is None:
@@ -102,7 +102,7 @@ async def training(options: TrainingOptions) -> int:
                 write_text, options.svg, draw_training_svg(options.job, track, earlier, options.metric)
             )
         else:
-            _print_training(options.job, job, track, health)
+            _say_training(options.job, job, track, health)
         _unreadable(job, "training")
     unread, gone = _unread(job), ALARM if track.nan else 0
     return (health_code(health) if health is not None else gone) or unread
@@ -179,7 +179,7 @@ async def _print_tests(
         )
     else:
         for number, each in enumerate(tests, start=1):
-            _print_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
+            _say_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
         if len(tests) > 1:
             _print_summary(tests, line)
 
@@ -210,7 +210,7 @@ def _test_json(
     return found
 
 
-def _print_test(
+def _say_test(
     job: str, number: str, each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> None:
     test, own = each.test, usual_bandwidth(comparable_tests(kept, each))
@@ -341,7 +341,7 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
 # training
 
 
-def _print_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
+def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
     last = track.last
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
@@ -381,10 +381,10 @@ _TITLES = (
 _RIGHT = (True,) * 12 + (False, False)
 
 
-async def gpus(options: GpusOptions) -> int:
+async def gpus(options: GpusOptions, connect: Connect = open_session) -> int:
     """Print one reading, or with --follow one after the other; returns 1 if a GPU has a fault or none can be read."""
     what = find_metric(options.metric)
-    async with open_session(options, KINDS) as session:
+    async with connect(options, KINDS) as session:
         if not options.follow:
             board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
             return _show(board, options)

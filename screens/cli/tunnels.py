@@ -52,7 +52,7 @@ async def forward(options: ForwardOptions) -> int:
             print_result(options.json, running.tunnel, *_open_lines(running.tunnel))
             if running.tunnel.words:
                 warn(running.tunnel.words)
-            running.forwarding.on_change = _change_printer(running.tunnel)
+            running.forwarding.tell = _teller(running.tunnel)
             await running.wait_until_over()
         finally:
             await running.close()
@@ -103,11 +103,11 @@ def _open_lines(tunnel: Tunnel) -> list[str]:
     return [f"{each} of {tunnel.address}{pod}." for each in tunnel.listeners]
 
 
-def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
+def _teller(first: Tunnel) -> Callable[[Tunnel], None]:
     """A function that prints changes of a tunnel: a broken connection, a deleted pod, a new one."""
     before = first
 
-    def print_change(tunnel: Tunnel) -> None:
+    def tell(tunnel: Tunnel) -> None:
         nonlocal before
         if tunnel.last_end_at != before.last_end_at:
             warn(tunnel.last_end)
@@ -117,7 +117,7 @@ def _change_printer(first: Tunnel) -> Callable[[Tunnel], None]:
             warn(f"{tunnel.address} is pod {tunnel.pod}.")
         before = tunnel
 
-    return print_change
+    return tell
 
 
 async def tunnels(options: TunnelsOptions) -> int:

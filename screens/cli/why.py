@@ -25,7 +25,7 @@ from console.scheduling.why import why as why_workload
 from console.scheduling.why_answer import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_jobset
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
-from screens.cli.connect import open_session
+from screens.cli.connect import Connect, open_session
 from screens.cli.job import alarm_json, health_code
 from screens.cli.lists import expected_starts, read_diagnoses
 from screens.cli.output import print_hint, print_json
@@ -46,8 +46,8 @@ MAX_AHEAD = 4
 """Jobs before it in its queue that are named."""
 
 
-async def why(options: WhyOptions) -> int:
-    async with open_session(
+async def why(options: WhyOptions, connect: Connect = open_session) -> int:
+    async with connect(
         options, (*WAIT_KINDS, "topologies", "jobsets", "pods", "nodes", "events"), brief=True
     ) as session:
         fleet = session.fleet

@@ -138,7 +138,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         self.query_one(".fails").display = False
         words = Span(f"The API server checks {self._name_of_plan} …")
         self.query_one(SentenceLine).runs = (Span("◐ ", "waits"), words)
-        self._show_hint(
+        self._tell_keys(
             "⏎ launches when the checks end, unless one fails or could not look   esc goes back to the form"
         )
         self.query_one(YamlText).focus()
@@ -184,9 +184,9 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
         launches = "launches all the same" if doubt else "launches"
         last = f" to {len(self._others)}" if len(self._others) > 1 else ""
         changes = f"1{last} changes it so that it fits   " if self._others else ""
-        self._show_hint(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
+        self._tell_keys(f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read")
 
-    def _show_hint(self, words: str) -> None:
+    def _tell_keys(self, words: str) -> None:
         self.query_one(".keys", Static).update(Content(words))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -195,7 +195,7 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
     def action_launch(self) -> None:
         if self.launches_from is None:
             self._confirmed = True
-            self._show_hint("Confirmed: launches when the checks end, unless one fails or could not look   esc cancels")
+            self._tell_keys("Confirmed: launches when the checks end, unless one fails or could not look   esc cancels")
         elif time.monotonic() >= self.launches_from:
             self.dismiss(True)
 

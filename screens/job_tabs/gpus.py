@@ -239,10 +239,10 @@ class GpusTab(JobTab):
             Span(f"  {board.summary}"),
             Span(f"  {scale}", "dim"),
         )
-        self._show_row()
+        self._tell_row()
 
     @on(GpuTable.Highlighted, "GpuTable")
-    def _show_row(self) -> None:
+    def _tell_row(self) -> None:
         row = self.table.row
         self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, CLOCK.now())) if row else ()
 

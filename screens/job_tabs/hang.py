@@ -177,8 +177,8 @@ class HangTab(JobTab):
         place = f" The report is in {wording.short_path(str(kept))}." if kept is not None else ""
         words = wording.short_nodes(f"{found.words}.")
         at = wording.clock_time(found.at, CLOCK.now())
-        sentence = f"{words} Another console found that at {at}.{place} H inspects it again."
-        self._show_summary("bad", "✗ ", sentence, found.advice)
+        self._show_summary("bad", "✗ ", f"{words} Another console found that at {at}.{place} H inspects it again.")
+        self._show_advice(found.advice)
 
     def _find_slow_report(self) -> SlowReport | None:
         """The report of this session on slow ranks, unless it has none or another console measured them later."""
@@ -240,23 +240,27 @@ class HangTab(JobTab):
         self._show_summary("waits", "◐ ", f"Asking NCCL for {seconds:.0f} s for which rank the others wait…")
         try:
             report = await self._measure_slow(seconds)
-            if not report.slow and await self.live.app.push_screen_wait(
-                Confirm(
-                    f"{' '.join(report.words)}",
-                    [
-                        "Every rank can also be asked how long it was in each collective: that tells whether others "
-                        "wait, and of slow GPUs and links.",
-                        DUMPS_HALT,
-                    ],
-                    verb="Ask",
-                    keep="Cancel",
-                )
-            ):
-                self._show_summary("waits", "◐ ", "Asking every rank how long it was in each collective…")
-                report = await self._measure_slow(seconds, recorder=True)
         except ConsoleError as error:
             self._show_summary("bad", "✗ ", str(error))
             return
+        if not report.slow and await self.live.app.push_screen_wait(
+            Confirm(
+                f"{' '.join(report.words)}",
+                [
+                    "Every rank can also be asked how long it was in each collective: that tells whether others wait, "
+                    "and of slow GPUs and links.",
+                    DUMPS_HALT,
+                ],
+                verb="Ask",
+                keep="Cancel",
+            )
+        ):
+            self._show_summary("waits", "◐ ", "Asking every rank how long it was in each collective…")
+            try:
+                report = await self._measure_slow(seconds, recorder=True)
+            except ConsoleError as error:
+                self._show_summary("bad", "✗ ", str(error))
+                return
         self._show_slow(report)
 
     async def _measure_slow(self, seconds: float, *, recorder: bool = False) -> SlowReport:
@@ -282,12 +286,16 @@ class HangTab(JobTab):
     def _show_slow(self, report: SlowReport) -> None:
         glyph, style = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
         asked = [f"{report.timed}."] if report.timed and not (report.slow or report.no_gpu_slow) else []
-        self._show_summary(style, glyph, wording.short_nodes(" ".join([*report.words, *asked])), report.advice)
+        self._show_summary(style, glyph, wording.short_nodes(" ".join([*report.words, *asked])))
+        self._show_advice(report.advice)
 
     def _show_slow_rank(self, found: Diagnosis) -> None:
         """Show what another console measured, which has the whole report."""
-        words = wording.short_nodes(f"{slow_rank_words(found, CLOCK.now())}.")
-        self._show_summary("waits", "▲ ", words, found.advice)
+        self._show_summary("waits", "▲ ", wording.short_nodes(f"{slow_rank_words(found, CLOCK.now())}."))
+        self._show_advice(found.advice)
+
+    def _show_advice(self, advice: Sequence[str]) -> None:
+        self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(advice))
 
     def action_look(self) -> None:
         self._look(all_stacks=False)
@@ -313,7 +321,7 @@ class HangTab(JobTab):
         except ConsoleError as error:
             gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
             if self.ended or gone:
-                self._show_gone()
+                self._tell_gone()
             else:
                 self._show_summary("bad", "✗ ", str(error))
             return
@@ -335,20 +343,20 @@ class HangTab(JobTab):
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         """Update the text on how the job ended, which may become known late."""
         if self.ended and self.report is None:
-            self._show_gone()
+            self._tell_gone()
 
-    def _show_gone(self) -> None:
+    def _tell_gone(self) -> None:
         self._show_summary("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
 
-    def _show_summary(self, style: str, glyph: str, words: str, advice: Sequence[str] = ()) -> None:
+    def _show_summary(self, style: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Span(glyph, style), Span(words, style if style == "bad" else ""))
-        self.advice.runs, self.more.runs = _advice_spans(advice), ()
+        self.advice.runs = self.more.runs = ()
 
     def _show(self, report: HangReport) -> None:
         _, *rest = report.verdict
         sign = wording.BAD if report.alarming else next(map(group_sign, report.groups), wording.IDLE)
         self.verdict.runs = (sign, Span(f" {report.short}", "bad" if report.alarming else "strong"))
-        self.advice.runs = _advice_spans(report.advice)
+        self._show_advice(report.advice)
         spans = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
         self.more.runs = tuple(Span(wording.short_nodes(run.text), run.style) for run in spans)
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
@@ -459,10 +467,6 @@ FACT_NOTES = {
 def group_sign(group: HangGroup) -> Span:
     """Works only what computes; who waits, or was not asked, is not known to."""
     return wording.BAD if group.suspect else wording.OK if group.doing is Activity.COMPUTE else wording.IDLE
-
-
-def _advice_spans(advice: Sequence[str]) -> tuple[Span, ...]:
-    return tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(advice))
 
 
 def _with_glyphs(lines: list[str]) -> list[str]:

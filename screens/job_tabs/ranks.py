@@ -326,7 +326,7 @@ class RanksTab(JobTab):
             self.table.move_to((str(self.rank),))
         self.matrix.display = len(line.ranks) > FEW or bool(_slow_ranks(line))
         self._show_cells(line)
-        self._show_slow(line)
+        self._tell_slow(line)
         # All ranks are listened to once they are too many to look at one by one and one of them runs.
         if not self._listening and len(line.ranks) > FEW and any(rank.phase == "Running" for rank in line.ranks):
             self._listening = True
@@ -336,10 +336,10 @@ class RanksTab(JobTab):
             self._described = about
             self._read_card()
         self.latest.show_rows(events_of(line), fleet.links.get("events"))
-        self._show_waits(line)
+        self._tell_waits(line)
         self._make_room()
 
-    def _show_waits(self, line: JobLine) -> None:
+    def _tell_waits(self, line: JobLine) -> None:
         """When the job would start, and what for it waits; nothing once it has its quota."""
         width, lines = self.live.size.width - 3, Lines()
         if line.jobset.state is JobState.PENDING:
@@ -352,7 +352,7 @@ class RanksTab(JobTab):
         self.waits.styles.height = len(lines)
         self.waits.display = bool(lines)
 
-    def _show_slow(self, line: JobLine) -> None:
+    def _tell_slow(self, line: JobLine) -> None:
         """For how long the others wait for the chosen pod, once that was asked and they wait for one."""
         lines = Lines()
         if line.slow is not None and _slow_ranks(line):
@@ -366,7 +366,7 @@ class RanksTab(JobTab):
         if not self.is_open:
             self.table.move_to((str(self.rank),))  # another tab led there
         elif self.line is not None:
-            self._show_slow(self.line)
+            self._tell_slow(self.line)
             self._make_room()
 
     def _show_cells(self, line: JobLine) -> None:
@@ -408,8 +408,8 @@ class RanksTab(JobTab):
 
     def on_resize(self) -> None:
         if self.line is not None:
-            self._show_waits(self.line)
-            self._show_slow(self.line)
+            self._tell_waits(self.line)
+            self._tell_slow(self.line)
         self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
 
     def _make_room(self) -> None:

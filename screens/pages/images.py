@@ -195,7 +195,7 @@ class ImagesScreen(ProjectRegionScreen, AskingScreen):
     def _open_image(self, event: ResourceTable.Opened) -> None:
         event.stop()
         if self.app.without_cluster:
-            self.show_what_needs_a_cluster("A launch")
+            self.tell_what_needs_a_cluster("A launch")
         else:
             self.action_launch()
 

@@ -127,7 +127,7 @@ class JobScreen(LiveScreen):
         elif fleet.links["jobsets"].state is WatchState.LIVE:
             self._find_end()
         self._show_header()
-        self._show_reason()
+        self._tell_reason()
         self._show_in_tabs(fleet)
         self._show_tabs()
         self._is_there = self.key in fleet.jobsets
@@ -158,9 +158,9 @@ class JobScreen(LiveScreen):
             self._ended = "It is not in the cluster any more."
         self._show_in_tabs(self.app.fleet)
         self._show_header()
-        self._show_reason()
+        self._tell_reason()
 
-    def _show_reason(self) -> None:
+    def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         self.reason.runs = tuple(explanation(self._line, gone=gone, ended=self._ended))
 
@@ -208,7 +208,7 @@ class JobScreen(LiveScreen):
         if self._line is not None and self._line.faults != self._faults:
             self._line = replace(self._line, faults=self._faults)
             self._show_header()
-            self._show_reason()
+            self._tell_reason()
         self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in self.tabs.values())
         self.strip.here = self.switcher.current or ""
 

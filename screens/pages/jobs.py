@@ -102,7 +102,7 @@ class JobsScreen(ReasonScreen):
         if self.app.launched in rows:
             self.table.move_to(self.app.launched)
             self.app.launched = None
-        self._show_reason()
+        self._tell_reason()
 
     def on_mount(self) -> None:
         self._glance()
@@ -132,7 +132,7 @@ class JobsScreen(ReasonScreen):
         return job_lines(line, measures, width, height, now, self.app.whose)
 
     @on(ResourceTable.Highlighted)
-    def _show_reason(self) -> None:
+    def _tell_reason(self) -> None:
         line = self.table.row
         self.renew_keys(line is not None and line.may_act)
         if line is None:

@@ -126,12 +126,12 @@ class LaunchScreen(DraftScreen):
                 found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.launch.recipes()}
                 self.recipes.show_trouble(RecipeTable.EMPTY)
                 self.recipes.show_rows(found)
-                self.head.show_recipes(found.values())
+                self.head.tell_recipes(found.values())
                 self._read_forms([recipe.id for recipe in found.values()])
         if self.session.namespace != self._listed_in:
             self._list_choices()
         self._offer()
-        self._show_fit()
+        self._tell_fit()
         if self.draft is not None and not self._starting:
             self._follow_start()
         # Fill in the launch that another screen requested, once the recipes are loaded.
@@ -182,7 +182,7 @@ class LaunchScreen(DraftScreen):
         self._offer()
 
     @on(Form.Filled)
-    def show_filled(self, event: Form.Filled) -> None:
+    def tell_filled(self, event: Form.Filled) -> None:
         event.stop()
         fields = count(event.count, "field")
         self.notify(f"{event.name} fills {fields}; ctrl+z takes it back.", timeout=4, markup=False)
@@ -213,7 +213,7 @@ class LaunchScreen(DraftScreen):
 
     def show_draft(self, draft: LaunchDraft) -> None:
         self.draft = draft
-        self._show_recipe()
+        self._tell_recipe()
         self.form.show(draft.model)
         self._offer()
         self.judge()
@@ -227,10 +227,10 @@ class LaunchScreen(DraftScreen):
         if self.draft is draft:
             self.judge()
 
-    def _show_recipe(self) -> None:
+    def _tell_recipe(self) -> None:
         if self.draft is not None:
             brief = self.has_class("-typing") and self.size.height < TALL
-            self.head.show_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
+            self.head.tell_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
 
     # what is typed
 
@@ -266,8 +266,8 @@ class LaunchScreen(DraftScreen):
         if planned is None or self.draft is None:
             return
         plan, problems = planned
-        self.head.show_notes(() if problems else self.session.launch.notes(plan), sound=not problems)
-        self._show_fit()
+        self.head.tell_notes(() if problems else self.session.launch.notes(plan), sound=not problems)
+        self._tell_fit()
         self._check_soon()
         if self._views_due is not None:
             self._views_due.stop()
@@ -287,7 +287,7 @@ class LaunchScreen(DraftScreen):
             while (ask := self._waiting_ask()) is not None:
                 start = await self.session.measures.launch_start(ask)
                 self._start = ask, start, time.monotonic()
-                self._show_fit()
+                self._tell_fit()
         self._starting = False
 
     def _waiting_ask(self) -> LaunchDemand | None:
@@ -311,7 +311,7 @@ class LaunchScreen(DraftScreen):
         if planned is not None and not planned[1]:
             self.query_one(PreflightLine).look_soon(self.session, planned[0])
 
-    def _show_fit(self) -> None:
+    def _tell_fit(self) -> None:
         planned = self.plan()
         if planned is None or self.draft is None:
             return
@@ -323,12 +323,12 @@ class LaunchScreen(DraftScreen):
             found["queue"] = closed.sentence
         self.form.show_problems({**self.draft.server_problems, **found})
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
-        self.head.show_fit(self.app.fleet, ask, start)
+        self.head.tell_fit(self.app.fleet, ask, start)
         if self._demand(["gpus"]) != self._asked:
             self._offer()
 
     @on(Form.Entered)
-    def show_field(self, event: Form.Entered) -> None:
+    def tell_field(self, event: Form.Entered) -> None:
         """Show help and problems of the focused field."""
         event.stop()
         self.note.runs = tuple(help_words(event.field, event.problem))
@@ -460,7 +460,7 @@ class LaunchScreen(DraftScreen):
         self.set_class(event.widget is not self.recipes, "-typing")
         if event.widget is self.recipes:
             self.note.runs = (LIST_HELP,)
-        self._show_recipe()
+        self._tell_recipe()
         self._check_soon()
 
     @on(Form.Left)

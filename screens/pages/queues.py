@@ -117,7 +117,7 @@ class QueuesScreen(ReasonScreen):
         }
         self.workloads.show_rows(rows, fleet.links.get("workloads"))
         self._show_sums(rows.values(), sum(line.position > 0 for line in every if line.workload.key not in rows))
-        self._show_reason()
+        self._tell_reason()
         self.renew_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -177,7 +177,7 @@ class QueuesScreen(ReasonScreen):
         self.caption.runs = (Span("── ", "faint"), Span(f"{where} ", "head"), Span(f"  {words}", "dim"), *back)
 
     @on(ResourceTable.Highlighted, "WorkloadTable")
-    def _show_reason(self) -> None:
+    def _tell_reason(self) -> None:
         line = self.workloads.row
         if line is None:
             self.show_reason()

@@ -9,7 +9,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,8 @@ from aiohttp import web
 from msgspec import structs
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.hang.inspector import JobInspector
+from console.hang.own_jobs import OwnJobs
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState
@@ -28,7 +31,9 @@ from console.session import Session
 from console.settings import Settings
 from rankscope import HangReport, PodTrace
 from tests.apiserver import ApiServer, eventually, forbidden, named, status
-from tests.fakes import fleet_of
+from tests.console.hang.test_inspector import JOB as HUNG
+from tests.console.hang.test_inspector import Cluster as Inspected
+from tests.fakes import FakeSession, fleet_of
 from tests.screens import scene
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -87,12 +92,13 @@ async def test_whose_job_one_is_rests_on_what_is_proven_and_the_label_is_shown(
 ) -> None:  # fmt: skip
     asked: list[str] = []
 
-    async def find_slow_ranks(*_: Any, **more: Any) -> None:
-        asked.append("NCCL" if more == {"only_nccl": True} else "more")
+    class Inspector:
+        async def find_slow_ranks(self, *_: Any, **more: Any) -> None:
+            asked.append("NCCL" if more == {"only_nccl": True} else "more")
 
-    async def run(*_: object) -> int:
-        asked.append("hang")
-        raise Unreachable("gone")
+        async def inspect_job(self, *_: str) -> HangReport:
+            asked.append("hang")
+            return HangReport("train", (PodTrace(0, "train-0", "n0"),), ())
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "a4").mkdir()
@@ -102,33 +108,35 @@ async def test_whose_job_one_is_rests_on_what_is_proven_and_the_label_is_shown(
         owner = label.replace("owner=", "").replace("me", me)
         job = scene.jobset("train", 1, owner=owner, owner_labelled=label in {"me", "mira"})
         job = structs.replace(job, uid=f"uid-{uuid4()}")
-        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
-        monkeypatch.setattr(session.inspector, "find_slow_ranks", find_slow_ranks)
-        monkeypatch.setattr(session.inspector, "_run", run)
+        watch = session.watch
+        cluster = SimpleNamespace(fleet=fleet_of(job), whose=watch.whose, context=watch.context, me=watch.me)
+        jobs = OwnJobs(cast("Any", cluster), lambda: session.launch.runs, lambda: cast("Any", Inspector()),
+                       session.diagnoses)  # fmt: skip
         differs = {"another uid": {"uid": "u"}, "another server": {"server": "s"}}
         if history:
             await launched(session, job, **differs.get(history, {}))
         if answer:
             await session.diagnoses.record(Diagnosis(job.uid, DiagnosisKind.CONSENT, time.time(), answer))
         for key in (job.key, ("default", "gone")):
-            for look in (session.own_jobs.inspect(key), session.own_jobs.find_late_rank(key, 2.0)):
+            for look in (jobs.inspect(key), jobs.find_late_rank(key, 2.0)):
                 with nullcontext() if may or key != job.key else pytest.raises(NotAllowed) as refused:
                     await look
                 if refused is not None:
                     assert str(refused.value) == (SAYS if owner == me else f"{owner or 'somebody else'} launched it")
-        assert (session.own_jobs.proof_of(job), {*asked}) == (proof, may)
+        assert (jobs.proof_of(job), {*asked}) == (proof, may)
         assert session.watch.whose(job.owner) == ("you" if owner == me else owner), "what is shown is the label"
 
 
-async def test_in_read_only_mode_nothing_runs_unasked_in_a_job_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = scene.jobset("train", 1)
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"], read_only=True) as session:
-        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
-        await launched(session, job)
-        with pytest.raises(NotAllowed, match="read-only"):
-            await session.own_jobs.inspect(job.key)
+async def test_in_read_only_mode_nothing_runs_unasked_in_a_job_of_ones_own() -> None:
+    session, inspected = FakeSession(fleet_of(HUNG)), Inspected(read_only=True)
+    session.proof = Proof.LAUNCHED
+    session.launch.runs.runs = [RunRecord("own-script", HUNG.name, HUNG.namespace, uid=HUNG.uid)]
+    with pytest.raises(NotAllowed, match="read-only"):
+        await own_jobs(session, JobInspector(cast("Any", inspected))).inspect(HUNG.key)
+
+
+def own_jobs(session: FakeSession, inspector: Any) -> OwnJobs:
+    return OwnJobs(cast("Any", session), lambda: cast("Any", session.launch.runs), lambda: inspector, session.diagnoses)
 
 
 async def launched(session: Session, job: JobSet, **differs: str) -> None:
@@ -140,36 +148,28 @@ async def launched(session: Session, job: JobSet, **differs: str) -> None:
 async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     job = scene.jobset("train", 1)
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
-        await launched(session, job)
-        monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path / "hangs")
-        pod = PodTrace(0, "train-0", "n0")
-        found = [HangReport("train", (pod,), ()), HangReport("train", (pod,), (), absent=((1, "Failed"),))]
-
-        async def inspect(*key: str) -> HangReport:
-            session.inspector.reports[key[0], key[1]] = found[0]
-            return found[0]
-
-        monkeypatch.setattr(session.inspector, "inspect_job", inspect)
-        await session.own_jobs.inspect(job.key)
-        assert not (tmp_path / "hangs").exists()
-        found.pop(0)
-        await session.own_jobs.inspect(job.key)
-        (written,) = (tmp_path / "hangs" / "unasked").iterdir()
-        assert session.inspector.reports[job.key].bundle == str(written)
+    session = FakeSession(fleet_of(job, scene.rank(job, 0, "n0")))
+    session.launch.runs.runs = [RunRecord("own-script", job.name, job.namespace, uid=job.uid)]
+    jobs, pod = own_jobs(session, session.inspector), PodTrace(0, "train-0", "n0")
+    for absent in ((), ((1, "Failed"),)):
+        report = HangReport("train", (pod,), (), absent=absent)
+        session.inspector.report = session.inspector.reports[job.key] = report
+        await jobs.inspect(job.key)
+        assert (tmp_path / "a4" / "hangs").exists() is bool(absent)
+    (written,) = (tmp_path / "a4" / "hangs" / "unasked").iterdir()
+    assert session.inspector.reports[job.key].bundle == str(written)
 
 
-async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = scene.jobset("train", 1)
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job))
+async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["jobsets"]) as session:
+        server.put(JOBSETS, named("train", "default"))
+        await eventually(lambda: session.fleet.jobsets)
+        (job,) = session.fleet.jobsets.values()
         assert session.alarms._sources.diagnosis(job.key) is None
         found = Diagnosis(job.uid, DiagnosisKind.HANG, time.time(), "Rank 9 is stopped", nodes=("n1",))
-        async with opened(server, tmp_path, kinds=["pods"]) as other:
+        async with opened(server, tmp_path, kinds=[]) as other:
             await other.diagnoses.record(found)
         await session.diagnoses.refresh()
         assert session.alarms._sources.diagnosis(job.key) == found
@@ -559,28 +559,25 @@ async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path) -> None:
         assert [now.tests async for now in job.follow_changes() if now.over] == [()]
 
 
-async def test_a_part_that_cannot_be_closed_keeps_no_other_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_part_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) -> None:
     closed: list[str] = []
 
-    def close(name: str, error: Exception | None = None) -> Any:
-        async def closing(*_: object) -> None:
-            closed.append(name)
-            if error:
-                raise error
+    class Part:
+        def __init__(self, name: str) -> None:
+            self.name = name
 
-        return closing
+        async def close(self) -> None:
+            closed.append(self.name)
+            if self.name == "alarms" and closed.count("alarms") == 1:
+                raise OSError("disk full")
 
     async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
-        for part, error in ((session.alarms, OSError("disk full")), (session.logs, None), (session.launch, None)):
-            monkeypatch.setattr(type(part), "close", close(type(part).__name__, error))
+        vars(session).update({name: Part(name) for name in ("alarms", "logs", "launch")})
         with pytest.raises(OSError, match="disk full"):
             await session.close()
-        assert closed == ["AlarmService", "LogService", "LaunchService"]
+        assert closed == ["alarms", "logs", "launch"]
         with pytest.raises(Unreachable, match="closed"):
             _ = session.watch.current_connection
-        monkeypatch.undo()
 
 
 async def test_a_page_may_draw_its_title_once_more_after_the_session_is_closed(tmp_path: Path) -> None:

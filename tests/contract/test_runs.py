@@ -134,8 +134,9 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
 async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
     session: Session, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "config.toml").write_text("[alarms]\nlate = 8\n")
-    monkeypatch.setattr("console.config.config_path", lambda: tmp_path / "config.toml")
+    (tmp_path / "a4").mkdir()
+    (tmp_path / "a4" / "config.toml").write_text("[alarms]\nlate = 8\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     session.alarms.watch_namespace(space.name)
     pod = await trains(space, session)
     for at in range(1, 7):
@@ -193,7 +194,7 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
 async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes_it(
     session: Session, other: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.kube.watched_cluster.login_name", lambda: "anna b")
+    monkeypatch.setenv("LOGNAME", "anna b")
     session.watch._me = ""
     await session.launch.install(plan(space, gpus=8))
     fleet = await seen(session, lambda fleet: (space.name, "train") in fleet.jobsets, "the job")

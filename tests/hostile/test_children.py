@@ -107,7 +107,7 @@ def test_a_tunnel_of_its_own_gets_no_secret_by_its_arguments_or_environment(
     seen, program = tmp_path / "seen", tmp_path / "program"
     program.write_text(SAYS.format(seen))
     program.chmod(0o700)
-    monkeypatch.setattr("console.assets.module_command", lambda name, *more: (str(program), name, *more))
+    monkeypatch.setattr("sys.executable", str(program))
     order = {"namespace": "n", "job": "j", "rank": "0", "ports": ["8888"], "kubeconfig": str(kubeconfig(tmp_path))}
     assert background._spawn_and_read_line(json.dumps(order).encode() + b"\n") == b""
     assert "console.attach.tunnel.background" in seen.read_text()

@@ -23,6 +23,7 @@ from screens.cli.crash import LONGEST, cleaned, report
 from screens.pages.log import LogFileApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
+from tests.screens.press import STYLES
 from tests.screens.scene import scene
 
 PLANTED = "hf_PLANTEDabcdefghijkl"
@@ -71,7 +72,7 @@ def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFi
         return session
 
     class Failing(ConsoleApp):
-        CSS_PATH = str(Path(sys.modules[ConsoleApp.__module__].__file__ or "").with_name("app.tcss"))
+        CSS_PATH = STYLES
 
         def on_ready(self) -> None:
             match where:
@@ -98,7 +99,7 @@ def test_a_worker_that_fails_is_reported_and_the_console_goes_on(capfd: pytest.C
         return session
 
     class Failing(ConsoleApp):
-        CSS_PATH = str(Path(sys.modules[ConsoleApp.__module__].__file__ or "").with_name("app.tcss"))
+        CSS_PATH = STYLES
 
         def on_ready(self) -> None:
             self.run_worker(self.work_that_fails(), name="a worker")

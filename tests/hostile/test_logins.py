@@ -15,7 +15,6 @@ import pytest
 import yaml
 from aiohttp import web
 
-from practice.api.server import ApiServer
 from practice.cluster import PracticeCluster
 from screens.__main__ import main
 from tests.screens.test_read_only import LOOKED, folders, practised
@@ -69,16 +68,9 @@ def proxied(do: Callable[[Any], Any]) -> Iterator[tuple[str, list[bytes]]]:
 def shared() -> Iterator[tuple[PracticeCluster, Callable[[Any], Any], list[web.Request]]]:
     """A practice cluster, what does work there, and what its API server was asked."""
     seen: list[web.Request] = []
-    handle = ApiServer._handle
-
-    async def noted(self: ApiServer, request: web.Request) -> web.StreamResponse:
-        seen.append(request)
-        return await handle(self, request)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ApiServer, "_handle", noted)  # which a server takes when it starts
-        with practised() as (cluster, do):
-            yield cluster, do, seen
+    with practised() as (cluster, do):
+        cluster.server.listeners.append(seen.append)
+        yield cluster, do, seen
 
 
 def forms(secret: str) -> set[bytes]:

@@ -57,9 +57,10 @@ class Service:
 
 
 async def asked(image: str, service: Service) -> None:
-    registry = RegistryClient(TOKEN)
-    registry._request = service.ask  # type: ignore[method-assign, assignment]
-    await registry.read_image(image)
+    class Registry(RegistryClient):
+        _request = staticmethod(service.ask)  # type: ignore[assignment]
+
+    await Registry(TOKEN).read_image(image)
 
 
 @pytest.mark.parametrize("attack", CHALLENGES)

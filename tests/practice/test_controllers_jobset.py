@@ -89,15 +89,6 @@ def test_it_goes_when_its_time_is_over(world: World) -> None:
         assert world.storage.list(resource, "default") == []
 
 
-def test_orphans_stay(world: World) -> None:
-    world.jobset("train")
-    world.storage.delete(JOBSETS, "default", "train", propagation="Orphan")
-    world.play(60)
-    assert world.storage.find(JOBSETS, "default", "train") is None
-    assert phases(world.pods("train")) == ["Running", "Running"]
-    assert why(world.workload("train"), "Finished")[1] == "OwnerNotFound"
-
-
 def test_the_template_may_change_only_while_suspended(world: World) -> None:
     world.jobset("train")
 

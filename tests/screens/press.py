@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 from textual.app import App
@@ -18,6 +20,8 @@ from screens.base import LiveScreen
 from tests.fakes import FakeSession
 from tests.screens.scene import scene
 
+STYLES = str(Path(sys.modules[ConsoleApp.__module__].__file__ or "").with_name("app.tcss"))
+"""CSS_PATH of an app that a test derives: Textual looks beside the module that has the class."""
 DEADLINE = 30.0
 """Seconds: only a failing test waits so long, and a busy machine may take its time."""
 
@@ -47,6 +51,7 @@ async def console(
     size: tuple[int, int] = (120, 35),
     settings: Settings | None = None,
     messages: bool = False,
+    kind: type[ConsoleApp] = ConsoleApp,
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], FakeSession]]:
     """The console on its first screen, with the session's picture on it. `messages`: whether messages are drawn."""
     settings = settings or Settings()
@@ -55,7 +60,7 @@ async def console(
     async def connect() -> Any:
         return session
 
-    app = ConsoleApp(settings, connect=connect)
+    app = kind(settings, connect=connect)
     async with app.run_test(size=size, notifications=messages) as pilot:
         await until(pilot, lambda: app.fleet is session.fleet and not cast("LiveScreen", app.screen)._drawing_due)
         yield app, pilot, session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from textual.widgets import Input
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
+from console.folders import state_folder
 from console.launch.recipes import Field, LaunchPlan
 from console.launch.run_record import RunRecord
 from console.metrics.alarm import AlarmKind
@@ -102,20 +104,24 @@ async def choose(app: ConsoleApp, pilot: Any, key: str) -> None:
     await pilot.press(key)
 
 
+async def asked(app: ConsoleApp, pilot: Any) -> LaunchRequest:
+    """The launch that was asked for: the form takes it once there are recipes, of which these sessions have none."""
+    await until(pilot, lambda: app.launch_wish)
+    assert app.launch_wish is not None
+    return app.launch_wish
+
+
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("way", [to_alarms, to_page, to_list])
 async def test_from_an_alarm_a_job_is_launched_again_without_the_node_and_from_the_last_good_checkpoint(
-    monkeypatch: pytest.MonkeyPatch, way: Any
+    way: Any,
 ) -> None:
     session = stalled()
     session.checkpoints.state = saved(step(40), step(60, CheckpointState.INCOMPLETE))
     async with console(session, size=(160, 45)) as (app, pilot, _):
-        asked: list[LaunchRequest] = []
-        monkeypatch.setattr(app, "open_launch", asked.append)
         await way(app, pilot)
         await choose(app, pilot, "r")
-        await until(pilot, lambda: asked)
-        (wish,) = asked
+        wish = await asked(app, pilot)
         assert wish.values["placement"] == {"avoidNodes": ["node-x", NODE]}
         assert cast("Any", wish.values)["recipe"]["train"]["checkpoint"] == "/mnt/out"
         assert "It begins with the weights of step 40, in /mnt/out." in wish.message
@@ -165,16 +171,16 @@ async def test_of_an_alarm_whose_job_is_gone_the_page_says_what_there_still_is(
     session = stalled()
     alarm = session.alarms.latest_alarms[0]
     session.alarms.latest_alarms[:] = [replace(alarm, job="gone-7", time=time.time() - 60)]
-    folder = Path.home() / "hangs/unasked"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = state_folder() / "hangs/unasked"
     folder.mkdir(parents=True)
-    monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: folder.parent)
     kept = folder / "gone-7-20261127-193000.tar.gz"
     for name in (*([kept.name] if inspected else []), "gone-7-8-20261127-193000.tar.gz"):
         (folder / name).write_text("")
     async with console(session, size=(80, 24)) as (app, pilot, _):
         screen = await to_alarms(app, pilot)
         left = "Its job is gone; if you launched it, page 6 has its run, and n there launches it again."
-        left += f" What was found of its processes is in ~/hangs/unasked/{kept.name}." if inspected else ""
+        left += f" What was found of its processes is in ~/a4/hangs/unasked/{kept.name}." if inspected else ""
         await until(pilot, lambda: left.replace(" ", "") in "".join(screen_text(app).split()))
         assert not screen.query_one("#whole", SentenceLine).is_cut
         assert "Enter shows" not in screen_text(app)
@@ -188,7 +194,7 @@ async def test_of_an_alarm_whose_job_is_gone_the_page_says_what_there_still_is(
 )
 @pytest.mark.parametrize("nodes", [(), (NODE,)])
 async def test_what_is_offered_is_what_helps_against_the_cause(
-    place: StackLocation, first: list[str], nodes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    place: StackLocation, first: list[str], nodes: tuple[str, ...]
 ) -> None:
     session = stalled(nodes=nodes)  # the alarm has one where it was raised before that inspection
     session.inspector.reports[KEY] = report(place)
@@ -202,22 +208,18 @@ async def test_what_is_offered_is_what_helps_against_the_cause(
         said = "".join(run.text for run in lines["without"].runs)
         seldom = "seldom helps: not a node but the program, its data or storage is at fault; "
         assert (f"{seldom}{NODE} is where it shows." in said) is (place is DATA)
-        asked: list[LaunchRequest] = []
-        monkeypatch.setattr(app, "open_launch", asked.append)
         await pilot.press("K" if place is DATA else "r")
         if place is DATA:
             await pilot.pause()
             assert isinstance(app.screen, ActDialog), "no key for what is not offered"
             await pilot.press("r")
-        await until(pilot, lambda: asked)
-        assert cast("Any", asked[0].values)["placement"] == {"avoidNodes": ["node-x", NODE]}
+        assert cast("Any", (await asked(app, pilot)).values)["placement"] == {"avoidNodes": ["node-x", NODE]}
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_where_no_checkpoint_is_known_none_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_no_checkpoint_is_known_none_is_promised() -> None:
     session = stalled()
-    known = [False]
-    monkeypatch.setattr(session, "has_checkpoint", lambda _: known[0])
+    session.answers["has_checkpoint"] = False
     async with console(session, size=(160, 45)) as (app, pilot, _):
         await to_page(app, pilot)
         act = "X lists what can be done, such as to launch it again"
@@ -225,7 +227,7 @@ async def test_where_no_checkpoint_is_known_none_is_promised(monkeypatch: pytest
         await pilot.press("X")
         await until(pilot, lambda: "from its start: no checkpoint of it is known" in screen_text(app))
         await pilot.press("escape")
-        known[0] = True
+        session.answers["has_checkpoint"] = True
         session.checkpoints.known[KEY] = saved(step(40))  # the line is made anew
         await until(pilot, lambda: f"{act} from its last checkpoint" in " ".join(screen_text(app).split()))
         await pilot.press("X")
@@ -249,16 +251,9 @@ async def test_on_the_page_of_alarms_one_key_does_it_after_a_question() -> None:
         assert session.called("stop_job") == []
 
 
-async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_loses(monkeypatch: Any) -> None:
+async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_loses() -> None:
     session = stalled()
     session.answers["unsaved_of_node"] = ["nccl-0412: the work since step 40 was saved 9 min ago: 2.4 GPU-hours"]
-    written: list[str] = []
-
-    async def write(*_: object) -> int:
-        written.append("bundle")
-        return 7
-
-    monkeypatch.setattr("screens.dialogs.act.write_bundle", write)
     async with console(session, size=(160, 45)) as (app, pilot, _):
         await to_alarms(app, pilot)
         await pilot.press("F")
@@ -270,7 +265,7 @@ async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_l
         assert session.called("report") == session.called("cordon") == []
         app.screen.query_one(Input).value = NODE
         await pilot.press("enter")
-        await until(pilot, lambda: session.called("report") and written)
+        await until(pilot, lambda: session.called("report") and any(state_folder().glob("hangs/*.tar.gz")))
         assert session.called("cordon")[0][:2] == (NODE, True)
 
 
@@ -344,10 +339,8 @@ async def to_slow_list(app: ConsoleApp, pilot: Any) -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("way", [to_slow_page, to_slow_list])
-async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any) -> None:
     async with console(await slowed(), size=(160, 45)) as (app, pilot, session):
-        asked: list[LaunchRequest] = []
-        monkeypatch.setattr(app, "open_launch", asked.append)
         await way(app, pilot)
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
@@ -357,8 +350,7 @@ async def test_of_a_slow_rank_the_same_is_offered_as_of_an_alarm(way: Any, monke
         assert f"Rank 9 (pod 1, GPU 1) on {NODE} costs 7 % of each step" in said
         assert "its report, log lines and node facts as .tar.gz; secrets redacted" in said
         await pilot.press("r")
-        await until(pilot, lambda: asked)
-        assert cast("Any", asked[0].values)["placement"] == {"avoidNodes": ["node-x", NODE]}
+        assert cast("Any", (await asked(app, pilot)).values)["placement"] == {"avoidNodes": ["node-x", NODE]}
         assert session.called("stop_job") == session.called("cordon") == []
 
 
@@ -383,14 +375,11 @@ async def test_the_key_is_shown_as_soon_as_it_can_be_used(way: str) -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_where_another_console_has_the_report_its_archive_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_where_another_console_has_the_report_its_archive_is_told() -> None:
     session = stalled()
     session.inspector.reports.clear()
-    monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path)
-    (tmp_path / "unasked").mkdir()
-    archive = tmp_path / "unasked" / "nccl-0412-20261128-071117.tar.gz"
+    archive = state_folder() / "hangs" / "unasked" / "nccl-0412-20261128-071117.tar.gz"
+    archive.parent.mkdir(parents=True)
     archive.touch()
     os.utime(archive, (time.time() + 60, time.time() + 60))
     async with console(session, size=(160, 45)) as (app, pilot, _):
@@ -410,20 +399,16 @@ async def test_of_slow_data_no_node_is_blamed() -> None:
         assert lines == ["trouble", "again", "bundle", "stop", "without"]
 
 
-async def test_the_bundle_of_a_slow_rank_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[Any] = []
-
-    async def write(*given: object) -> int:
-        written.append(given[2])
-        return 7
-
-    monkeypatch.setattr("screens.dialogs.act.write_bundle", write)
-    async with console(await slowed(), size=(160, 45)) as (app, pilot, session):
+async def test_the_bundle_of_a_slow_rank_is_written() -> None:
+    async with console(await slowed(), size=(160, 45)) as (app, pilot, _):
         await to_slow_page(app, pilot)
         await choose(app, pilot, "b")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: written == [session.inspector.slow_report])
+        await until(pilot, lambda: "Bundle written" in toasts(app))
+    (written,) = state_folder().glob("hangs/nccl-0412-*.tar.gz")
+    with tarfile.open(written) as archive:
+        assert "nccl-0412-slow/report.json" in archive.getnames()
 
 
 async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:

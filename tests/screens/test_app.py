@@ -458,13 +458,8 @@ async def test_the_palette_opens_any_object_by_its_name(typed: str, crumb: str) 
 
 async def test_what_is_typed_while_the_palette_still_reads_files_is_found() -> None:
     session = FakeSession(scene())
-    read, runs = asyncio.Event(), session.launch.runs
-
-    async def slowly(recipe: str = "") -> tuple[RunRecord, ...]:
-        await read.wait()
-        return (RunRecord("nccl-all-reduce", "earlier-llama", "default", number=7),)
-
-    runs.list_runs = slowly  # type: ignore[method-assign]
+    read = session.answers["hold runs"] = asyncio.Event()
+    session.launch.runs.runs = [RunRecord("nccl-all-reduce", "earlier-llama", "default", number=7)]
     async with console(session) as (app, pilot, _):
         await pilot.press("colon", *"llama")
         await until(pilot, lambda: "llama-70b" in screen_text(app))

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -436,7 +437,8 @@ async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytes
         screen = await to_job(app, pilot, "llama")
         before = {run.text for run in screen.header.runs}
         later = time.time() + 86400 * 3
-        monkeypatch.setattr(CLOCK, "now", lambda: later)
+        monkeypatch.setattr(CLOCK, "_started", None)  # as before, in the end
+        CLOCK.note(formatdate(later, usegmt=True))
         screen.tick()
         assert any(run.text.startswith("3d") for run in screen.header.runs)
         assert not any(text.startswith("3d") for text in before)

@@ -17,6 +17,7 @@ from console.kube.snapshot import WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.install import ChartCatalog
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
+from console.launch.run_record import RunRecord
 from console.preflight.check import Check, Result
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand
@@ -139,9 +140,7 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
-async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_at_a_time() -> None:
     session = session_of()
     asked: list[int] = []
     answered: list[asyncio.Event] = []
@@ -152,7 +151,7 @@ async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_a
         await answered[-1].wait()
         return ExpectedStart(session.fleet.at + 3600 * ask.gpus, "llama")
 
-    monkeypatch.setattr(session.measures, "launch_start", launch_start)
+    session.answers["launch_start"] = launch_start
     session.show(cluster_queues={**session.fleet.cluster_queues, ("", "a4"): cluster_queue("a4", 64)})
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -323,20 +322,12 @@ async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -
 
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("refused", [True, False])
-async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(
-    refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_screen(refused: bool) -> None:
     error = Unreachable("The API server does not answer.", "Try again.")
     session = session_of(**({"check": error} if refused else {}))
     held = session.preflight.held = asyncio.Event()
     if refused:
-        checked = session.launch.check
-
-        async def late(plan: LaunchPlan) -> None:
-            await held.wait()
-            await checked(plan)
-
-        monkeypatch.setattr(session.launch, "check", late)
+        session.answers["hold check"] = held
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("ctrl+s")
@@ -591,27 +582,15 @@ async def test_a_text_that_says_nothing_leaves_the_form() -> None:
         assert screen.form.texts == before
 
 
-class Remembered:
-    """A memory of one launch."""
-
-    async def last_values(self, recipe: str) -> tuple[str, dict[str, Any]]:
-        return "llama", {"gpus": 24}
-
-
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_views_turn_and_say_what_differs() -> None:
     def render(plan: LaunchPlan) -> tuple[Manifest, ...]:
         return (Manifest("JobSet", "me-nccl", f"kind: JobSet\nspec:\n  gpus: {plan.values.get('gpus', 16)}\n"),)
 
-    session = chart_session()
-    rendered: list[LaunchPlan] = []
-
-    async def answer(plan: LaunchPlan) -> tuple[Manifest, ...]:
-        rendered.append(plan)
-        return render(plan)
-
-    session.launch.render = answer  # type: ignore[method-assign]
-    session.launch.runs.last_launch_values = Remembered().last_values  # type: ignore[method-assign]
+    session = chart_session(render=render)
+    session.launch.runs.runs = [
+        RunRecord(ChartCatalog.from_chart().recipes()[0].id, "llama", "default", values={"gpus": 24})
+    ]
     async with console(session, size=(150, 40)) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("backspace", "backspace", "8", "f4")

@@ -22,7 +22,7 @@ from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pods import PodScreen, PodsScreen, PodTally
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.press import STYLES, console, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene
 
 
@@ -193,9 +193,44 @@ def test_the_tally_follows_changes() -> None:
     assert tally.runs == ()
 
 
+class Keys(ConsoleApp):
+    """An app whose keys are answered, and likely, as a test says."""
+
+    CSS_PATH = STYLES
+    answers = likely = False
+
+    @property
+    def answering(self) -> bool:
+        return self.answers
+
+    @property
+    def keys_likely(self) -> bool:
+        return self.likely
+
+
+class Ageless(ConsoleApp):
+    CSS_PATH = STYLES
+
+    def _draw_ages(self) -> None:
+        """A second may go by."""
+
+
+class Drawn(PodsScreen):
+    """How often it was drawn, and how often at most before the event loop went on; `bare`: with nothing on it."""
+
+    bare = False
+    drawn = within = most = 0
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        if not self.bare:
+            super().show_fleet(fleet)
+        self.drawn, self.within = self.drawn + 1, self.within + 1
+        self.most = max(self.most, self.within)
+        asyncio.get_running_loop().call_soon(setattr, self, "within", 0)
+
+
 async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console() as (app, pilot, _):
-        monkeypatch.setattr(app, "_draw_ages", lambda: None)  # a second may go by
+    async with console(kind=Ageless) as (app, pilot, _):
         await pilot.press("4")
         await until(pilot, lambda: "nccl-0412" in screen_text(app) and not app.answering)
         await pilot.pause()
@@ -213,33 +248,25 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
     """The page a key returns to is drawn at once, unless that is slow: then all keys that are likely go first."""
     for name in ("KEYS_FIRST", "KEYS_FIRST_OF_SLOW"):
         monkeypatch.setattr(f"screens.base.{name}", 60.0)
-    answering, drawn = False, 0
-    monkeypatch.setattr(ConsoleApp, "answering", property(lambda _: answering and not slow))
-    monkeypatch.setattr(ConsoleApp, "keys_likely", property(lambda _: answering or not slow))
-
-    def draw(*_: object) -> None:
-        nonlocal drawn
-        drawn += 1
-
-    async with console() as (app, pilot, _):
-        await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+    async with console(kind=Keys) as (app, pilot, _):
+        assert isinstance(app, Keys)
+        app.likely, screen = not slow, Drawn()
+        await app.push_screen(screen)
         await until(pilot, lambda: "nccl-0412" in screen_text(app))
-        monkeypatch.setattr(screen, "show_fleet", draw)
+        screen.bare, screen.drawn = True, 0
         screen._drawing_is_slow, screen._rested_at = False, 0.0
         app.fleet = replace(app.fleet)
-        assert drawn == 1, "no key is answered"
+        assert screen.drawn == 1, "no key is answered"
         await pilot.press("question_mark")
         screen._drawing_is_slow = slow
-        answering = True
+        app.answers, app.likely = not slow, True
         await pilot.press("escape")
-        assert drawn == (1 if slow else 2)
+        assert screen.drawn == (1 if slow else 2)
         app.fleet = replace(app.fleet)
         await pilot.pause(0.1)
-        assert drawn == (1 if slow else 2)
-        answering = False
-        await until(pilot, lambda: drawn == (2 if slow else 3))
+        assert screen.drawn == (1 if slow else 2)
+        app.answers, app.likely = False, not slow
+        await until(pilot, lambda: screen.drawn == (2 if slow else 3))
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -252,30 +279,14 @@ async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_p
         monkeypatch.setattr("screens.base.thread_time", lambda: 0.0)
     monkeypatch.setattr("screens.pages.pods.AT_ONCE", 1)
     monkeypatch.setattr("screens.pages.pods.AT_ONCE_AMONG_KEYS", 1)
-    within = most = 0
     async with console() as (app, pilot, session):
-        await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
-        show = screen.show_fleet
-
-        def draw(fleet: Fleet) -> None:
-            nonlocal within, most
-            show(fleet)
-            within += 1
-            most = max(most, within)
-            asyncio.get_running_loop().call_soon(reset)
-
-        def reset() -> None:
-            nonlocal within
-            within = 0
-
-        await until(pilot, lambda: not screen.table.listing.behind)
-        monkeypatch.setattr(screen, "show_fleet", draw)
+        await app.push_screen(screen := Drawn())
+        await until(pilot, lambda: screen.drawn and not screen.table.listing.behind)
+        screen.drawn = screen.most = 0
         pods = session.fleet.pods
         session.show(pods={(*key[:-1], f"{key[-1]}-{copy}"): pod for key, pod in pods.items() for copy in range(3)})
-        await until(pilot, lambda: most and len(screen.table.shown) == 3 * len(pods))
-    assert most == 1
+        await until(pilot, lambda: screen.drawn and len(screen.table.shown) == 3 * len(pods))
+    assert screen.most == 1
 
 
 async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_is_arranged(
@@ -297,10 +308,11 @@ async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_
 
 async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.base.KEYS_FIRST", 0.05)
-    async with console() as (app, pilot, session):
+    async with console(kind=Keys) as (app, pilot, session):
+        assert isinstance(app, Keys)
         await pilot.press("4")
         await until(pilot, lambda: "nccl-0412" in screen_text(app))
-        monkeypatch.setattr(ConsoleApp, "answering", property(lambda _: True))
+        app.answers = True
         session.show(pods={})
         await until(pilot, lambda: "No pods" in screen_text(app))
 

@@ -19,16 +19,13 @@ from textual.pilot import Pilot
 
 from console.session import Session
 from console.settings import Settings
-from practice.api.server import ApiServer
 from practice.cluster import PracticeCluster
-from practice.google.cloud import PracticeGoogle
-from practice.google.server import GoogleServer
 from practice.objects.resources import JOBSETS, NODES, PODS
 from screens.__main__ import main
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import screen_text, until
+from tests.screens.press import STYLES, screen_text, until
 
 Watched = tuple[PracticeCluster, Callable[[Any], Any], list[tuple[bool, str]]]
 
@@ -79,26 +76,10 @@ def changes(request: web.Request) -> bool:
     return request.query.get("dryRun") != "All"
 
 
-def watch_requests(patch: pytest.MonkeyPatch, seen: list[tuple[bool, str]]) -> None:
-    """Note each request, and whether it changes something."""
-    handle, known, first = ApiServer._handle, GoogleServer._check_route, PracticeGoogle.check_call
-
-    async def of_api(self: ApiServer, request: web.Request) -> web.StreamResponse:
-        seen.append((changes(request), f"{request.method} {request.path_qs}"))
-        return await handle(self, request)
-
-    @web.middleware
-    async def of_http(self: GoogleServer, request: web.Request, handler: Any) -> web.StreamResponse:
-        seen.append((request.method not in {"GET", "HEAD"}, f"{request.method} {request.path_qs}"))
-        return await known(self, request, handler)
-
-    async def of_grpc(self: PracticeGoogle, method: str, request: Any) -> None:
-        seen.append((not method.rpartition("/")[2].startswith(LOOKS), method))
-        await first(self, method, request)
-
-    patch.setattr(ApiServer, "_handle", of_api)
-    patch.setattr(GoogleServer, "_check_route", of_http)
-    patch.setattr(PracticeGoogle, "check_call", of_grpc)
+def changes_google(method: str, path: str) -> bool:
+    if method == "gRPC":
+        return not path.rpartition("/")[2].startswith(LOOKS)
+    return method not in {"GET", "HEAD"}
 
 
 @contextmanager
@@ -126,10 +107,12 @@ def practised() -> Iterator[tuple[PracticeCluster, Callable[[Any], Any]]]:
 def watched() -> Iterator[Watched]:
     """Such a cluster, and each request that comes to it, with whether it changes something."""
     seen: list[tuple[bool, str]] = []
-    with pytest.MonkeyPatch.context() as patched:
-        watch_requests(patched, seen)  # a server takes its handlers when it starts
-        with practised() as (cluster, do):
-            yield cluster, do, seen
+    with practised() as (cluster, do):
+        do(cluster.open_google())
+        assert cluster.google is not None
+        cluster.server.listeners.append(lambda each: seen.append((changes(each), f"{each.method} {each.path_qs}")))
+        cluster.google.world.listeners.append(lambda how, what: seen.append((changes_google(how, what), what)))
+        yield cluster, do, seen
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +199,13 @@ def lie(draft: Any) -> None:
         condition["message"] = hostile
 
 
+class Staying(ConsoleApp):
+    CSS_PATH = STYLES
+
+    async def action_quit(self) -> None:
+        """No key quits."""
+
+
 @asynccontextmanager
 async def console(
     shared: Watched, monkeypatch: pytest.MonkeyPatch, *, read_only: bool
@@ -223,13 +213,11 @@ async def console(
     """The console on a cluster whose texts are hostile, and what it sends."""
     cluster, do, seen = shared
     seen.clear()
-    no_tunnel = b'{"error": "no tunnel outlives this test"}'
-    monkeypatch.setattr("console.attach.tunnel.background._spawn_and_read_line", lambda _: no_tunnel)
+    no_tunnel = Path.home() / "no-tunnel"
+    no_tunnel.write_text("""#!/bin/sh\necho '{"error": "no tunnel outlives this test"}'\n""")
+    no_tunnel.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(no_tunnel))
 
-    async def stay(self: ConsoleApp) -> None:
-        pass
-
-    monkeypatch.setattr(ConsoleApp, "action_quit", stay)
     opened: list[Session] = []
 
     async def lie_everywhere() -> None:
@@ -244,7 +232,7 @@ async def console(
         opened.append(await Session.open(settings))
         return opened[-1]
 
-    app = ConsoleApp(settings, connect=connect)
+    app = Staying(settings, connect=connect)
     async with app.run_test(size=(90, 26)) as pilot:
         await until(pilot, lambda: app.connected and app.fleet.nodes and app.fleet.jobsets)
         yield app, pilot, seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -19,10 +20,10 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
-from screens.widgets.form.model import LaunchRequest
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import NOW, scene
+from tests.screens.test_acting import asked
 from tests.screens.test_jobs import toasts
 from tests.screens.test_launch import session_of as launch_session
 from tests.screens.test_launch import to_form
@@ -195,13 +196,17 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
         assert session.called("forget") == [((3, 4),)]
 
 
-async def test_a_run_whose_job_still_runs_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(session_of()) as (app, pilot, session):
+async def test_a_run_whose_job_still_runs_is_not_forgotten() -> None:
+    session = session_of()
+    running = dataclasses.replace(
+        RUNS[-1], server=session.watch.server, uid=session.fleet.jobsets["default", "llama-70b"].uid
+    )
+    session.launch.runs.runs = [running, *RUNS[:-1]]
+    async with console(session) as (app, pilot, _):
         screen = await to_runs(app, pilot)
-        rows = screen.table.chosen_rows
-        monkeypatch.setattr("screens.pages.runs.running_runs", lambda runs, *_: tuple(runs))
+        screen.table.move_to((str(running.number),))
         await pilot.press("x")
-        await until(pilot, lambda: f"Nothing is forgotten of {rows[0].name}." in toasts(app))
+        await until(pilot, lambda: "Nothing is forgotten of llama-70b." in toasts(app))
         assert app.screen is screen
         assert session.called("forget") == []
 
@@ -267,25 +272,23 @@ async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(("where", "known"), [("jobs", False), ("job", True)])
 async def test_a_job_is_launched_again_with_the_values_of_the_history_else_of_its_release(
-    where: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
+    where: str, *, known: bool
 ) -> None:
     plan = LaunchPlan("nccl-all-reduce", "llama-70b", "default", {"gpus": 8})
-    asked: list[LaunchRequest] = []
     async with console(session_of(release_plan=plan)) as (app, pilot, session):
-        monkeypatch.setattr(app, "open_launch", asked.append)
         session.launch.runs.runs = list(RUNS) if known else []
         await to_job(app, pilot)
         if where == "job":
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, JobScreen))
         await pilot.press("n")
-        await until(pilot, lambda: asked)
+        wish = await asked(app, pilot)
         assert session.called("release_plan") == ([] if known else [("default", "llama-70b")])
-        assert (asked[0].values == plan.values) is not known
+        assert (wish.values == plan.values) is not known
         said = (
             "Values of llama-70b, launched " if known else "Values of the release of llama-70b, which others may have"
         )
-        assert asked[0].message.startswith(said)
+        assert wish.message.startswith(said)
 
 
 @pytest.mark.slow(reason="many keys in a whole app")

@@ -3,19 +3,21 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from screens.tour import Guide
 from tests.fakes import FakeSession
 from tests.screens.press import console
 from tests.screens.queue_scene import queue_scene
 
 
-async def test_the_tour_waits_until_the_jobs_page_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_tour_waits_until_the_jobs_page_is_drawn(tmp_path: Path) -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         watched = asyncio.Event()
-        guide = Guide(app, pilot, tmp_path)
-        monkeypatch.setattr(guide, "step", lambda *_: watched.set())
+
+        class Watched(Guide):
+            def step(self, keys: str, what: str) -> None:
+                watched.set()
+
+        guide = Watched(app, pilot, tmp_path)
         app.open_page("job", "default", "llama")  # as on a busy machine: it is there, and not drawn yet
         watching = asyncio.create_task(guide.watch())
         seen = asyncio.create_task(watched.wait())

@@ -150,7 +150,8 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 10_000.0
-    monkeypatch.setattr(CLOCK, "now", lambda: now)
+    monkeypatch.setattr(CLOCK, "_started", None)
+    monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
     assert not job.is_reading_old_lines
     job.begin_reading()
@@ -173,7 +174,8 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
 
 def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10_000.0
-    monkeypatch.setattr(CLOCK, "now", lambda: now)
+    monkeypatch.setattr(CLOCK, "_started", None)
+    monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
     job.begin_reading()
     now += 60

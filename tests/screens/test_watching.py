@@ -574,13 +574,11 @@ async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: p
     monkeypatch.setattr(alarm_notices, "SHOWN", 3600)  # of seconds, in which a machine may stand still
     rung: list[tuple[str, str]] = []
     monkeypatch.setattr(alarm_notices, "notify_terminal", lambda app, title, words: rung.append((title, words)))
-    sent: list[tuple[str, str]] = []
     config = Config(notifications=Notifications(to=("json://localhost",)))
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         app.loaded = structs.replace(app.loaded, config=config)
         outbox = app.outbox
         outbox.sending = True  # nothing is sent, only kept
-        monkeypatch.setattr(outbox, "add_message", lambda title, text: sent.append((title, text)))
         before = session.fleet
         jobs = [job(name, 4, owner=owner) for name, owner in (("mine", session.mine), ("other", "ada"))]
 
@@ -599,7 +597,7 @@ async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: p
         words = "Kueue has admitted it to queue a4 after 100 s: 32 GPUs"
         assert rung == [("mine starts", words)], "that of another is nobody's business"
         assert [each.title for each in app._notifications] == ["mine starts"]
-        ((title, text),) = sent
+        ((title, text),) = outbox._waiting
         assert title == "mine starts"
         assert text.startswith(f"{words} (")
         assert text.endswith(", namespace default)")

@@ -70,7 +70,7 @@ class LocalForward:
         self._look = asyncio.Event()
         self._uid = ""
         self.ended = asyncio.Event()  # set when its job is over for good
-        self.on_change: Callable[[Tunnel], None] = lambda tunnel: None  # called at each change of its state
+        self.tell: Callable[[Tunnel], None] = lambda tunnel: None  # called at each change of its state
         self.notes: list[str] = []  # what was done otherwise than asked: other local ports
         self._tunnel = Tunnel(
             name=name,
@@ -180,12 +180,12 @@ class LocalForward:
             splice.close()
             self._splices.discard(splice)
             door.open -= 1
-            self.on_change(self.tunnel)
+            self.tell(self.tunnel)
 
     def _set_state(self, state: str, words: str = "") -> None:
         if (state, words) != (self._tunnel.state, self._tunnel.words):
             self._tunnel = replace(self._tunnel, state=state, words=words)
-            self.on_change(self.tunnel)
+            self.tell(self.tunnel)
 
     def _on_pod_found(self, target: LivePod) -> None:
         if target.uid != self._uid:
@@ -207,7 +207,7 @@ class LocalForward:
 
     def _on_connection_broken(self, why: str) -> None:
         self._tunnel = replace(self._tunnel, last_end=why, last_end_at=self._clock())
-        self.on_change(self.tunnel)
+        self.tell(self.tunnel)
         self._look.set()
 
     def _on_job_ended(self, error: ConsoleError) -> None:

@@ -326,8 +326,7 @@ def test_where_steps_are_long_nccl_is_asked_until_there_are_enough(
                 "ras": {"collection_time_sec": 0.001}}  # fmt: skip
         return json.dumps(told)
 
-    monkeypatch.setattr(poll_ras, "query_service", answer)
-    poll_ras.poll_until(seconds, 300.0, 8)
+    poll_ras.poll_until(seconds, 300.0, 8, ask=answer)
     read = parse_polls(capsys.readouterr().out.encode())
     assert len(read.polls) < 20_000
     assert at[0] == pytest.approx(asked, abs=0.5)
@@ -349,8 +348,7 @@ def test_where_answers_are_slow_nccl_is_asked_until_there_are_enough(
                 "ras": {"collection_time_sec": 0.001}}  # fmt: skip
         return json.dumps(told)
 
-    monkeypatch.setattr(poll_ras, "query_service", answer)
-    poll_ras.poll_until(10.0, 300.0, 8, MIN_POLLS)
+    poll_ras.poll_until(10.0, 300.0, 8, MIN_POLLS, answer)
     read = parse_polls(capsys.readouterr().out.encode())
     assert asked <= at[0] < asked + (50.0 if step < 1 else 0.5)
     assert (len(read.polls) >= MIN_POLLS) is (step < 1), "of a job that stands still more answers tell nothing"

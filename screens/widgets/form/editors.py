@@ -137,7 +137,7 @@ class Line(Input, Styled, inherit_bindings=False):
         """Does nothing: the form's screen validates, and Textual would restyle the editor at every key."""
 
     @on(Input.Changed)
-    def report_change(self, event: Input.Changed) -> None:
+    def tell(self, event: Input.Changed) -> None:
         event.stop()
         self.post_message(Edited(self))
 
@@ -244,7 +244,7 @@ class Lines(TextArea, inherit_bindings=False):
         self.load(text, placeholder=str(self.placeholder))
 
     @on(TextArea.Changed)
-    def report_change(self, event: TextArea.Changed) -> None:
+    def tell(self, event: TextArea.Changed) -> None:
         event.stop()
         self.post_message(Edited(self))
 

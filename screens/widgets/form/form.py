@@ -102,7 +102,7 @@ class Form(Vertical):
         self.take()
         if row in self.page.model.rows:
             self.page.go(row)
-            self.report_field()
+            self.tell()
 
     def settle(self, path: str = "", to: FormRow | None = None) -> None:
         """After the model's lines changed: move the cursor to line `to`, else to that field, else leave it."""
@@ -114,7 +114,7 @@ class Form(Vertical):
         target = to or here or model.row_of(path) or model.row_of(row.path if row else "") or self._first()
         if target is not None:
             self.page.go(target, keys=self.page.has_keys)
-            self.report_field()
+            self.tell()
 
     # what is shown
 
@@ -153,7 +153,7 @@ class Form(Vertical):
         if hidden:
             model.lay_out(self.here)
         self.page.redraw(moved=hidden)
-        self.report_field()
+        self.tell()
 
     def put_texts(self, texts: Mapping[str, str]) -> bool:
         """Set many texts as one undo step; returns whether anything changed."""
@@ -339,7 +339,7 @@ class Form(Vertical):
         target = row if drop and row in self.page.model.rows else self._first()
         if target is not None:
             self.page.go(target)
-            self.report_field()
+            self.tell()
             if not self.finder.input.value.strip():
                 self.finder.close()
 
@@ -377,9 +377,9 @@ class Form(Vertical):
 
     def changed(self, path: str = "") -> None:
         self.post_message(self.Changed(path, self.page.model.texts.get(path, "")))
-        self.report_field()
+        self.tell()
 
-    def report_field(self) -> None:
+    def tell(self) -> None:
         """Show help for the field under the cursor, and enable the keys for entries only on entries."""
         if self.page.row is not None and self.page.has_keys:
             problem = self.page.model.problems.get(self.page.row.path, "")
@@ -430,7 +430,7 @@ class Form(Vertical):
         self.choose(event.name)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        self.report_field()
+        self.tell()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
         """Store the typed text and close the list of choices."""

@@ -265,21 +265,21 @@ class LaunchHead(Vertical):
     def compose(self) -> ComposeResult:
         yield from (self._about, self._fit, self._notes)
 
-    def show_recipes(self, recipes: Iterable[Recipe]) -> None:
+    def tell_recipes(self, recipes: Iterable[Recipe]) -> None:
         self._about.all = tuple(tuple(recipe_words(recipe)) for recipe in recipes)
         self._about.refresh(layout=True)
 
-    def show_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
+    def tell_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
         self.set_class(brief, "-brief")
         first = (READ_ONLY,) if read_only else ()
         self._about.runs = (*first, *recipe_words(recipe, brief=brief))
 
-    def show_fit(self, fleet: Fleet, ask: LaunchDemand | None, start: ExpectedStart | None = None) -> None:
+    def tell_fit(self, fleet: Fleet, ask: LaunchDemand | None, start: ExpectedStart | None = None) -> None:
         """Show the forecast; it is skipped while values are invalid."""
         words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
         self._fit.runs = tuple(fit_words(fleet, ask, start) if ask is not None else words)
 
-    def show_notes(self, notes: Sequence[str], *, sound: bool) -> None:
+    def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:
         """Show the notes on the plan; while values are invalid their space stays reserved.
 
         It also stays from one recipe of the list to the next: the form below would jump.

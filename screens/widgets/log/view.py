@@ -186,7 +186,7 @@ class LogView(Vertical):
         there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
         return self.is_mounted and there and not self.kept and not self.has_class("-searching")
 
-    def show_alarm(self, alarm: StatusNote, seconds: float) -> None:
+    def tell_alarm(self, alarm: StatusNote, seconds: float) -> None:
         """Show an alarm in the status line, where it takes no line of the log."""
         self.show_answer("", seconds, alarm)
 

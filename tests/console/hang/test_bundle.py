@@ -6,15 +6,14 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from console.errors import BadInput, NotAllowed
+from console.errors import BadInput
 from console.hang.bundle import KEPT, LAST_LINES, write_bundle, write_unasked_bundle
-from console.logs.line import LogLine
 from rankscope import (
     GroupRanks,
     HangReport,
@@ -28,19 +27,9 @@ from rankscope import (
     report_to_json,
 )
 from tests.console.hang.test_inspector import Cluster
+from tests.fakes import FakeConnection
 
 TOKEN = "hf_" + "Ab3" * 11
-
-
-@pytest.fixture(autouse=True)
-def logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> Any:
-        raise NotAllowed("You may not read logs.")
-
-    monkeypatch.setattr("console.logs.container_log.follow_log", refused)
-    monkeypatch.setattr(
-        Cluster, "current_connection", cast("Any", type("Connection", (), {"client": None})), raising=False
-    )
 
 
 def report() -> HangReport:
@@ -73,16 +62,11 @@ async def test_secrets_are_redacted_in_every_file(tmp_path: Path) -> None:
         assert "its log was not read to its end: You may not read logs." in files[name].decode()
 
 
-async def test_the_last_lines_of_logs_are_in_it_and_those_of_nccl(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def printed(*_: object) -> AsyncIterator[LogLine]:
-        for number in range(LAST_LINES + 50):
-            yield LogLine(0.0, f"NCCL WARN {number}" if number % 75 == 0 else f"step {number}")
-
-    monkeypatch.setattr("console.logs.container_log.follow_log", printed)
-    place = tmp_path / "hang.tar.gz"
-    await write_bundle(cast("Any", Cluster()), "default", report(), place)
+async def test_the_last_lines_of_logs_are_in_it_and_those_of_nccl(tmp_path: Path) -> None:
+    printed = (f"NCCL WARN {number}" if number % 75 == 0 else f"step {number}" for number in range(LAST_LINES + 50))
+    place, cluster = tmp_path / "hang.tar.gz", Cluster()
+    cluster.current_connection = FakeConnection(*printed)
+    await write_bundle(cast("Any", cluster), "default", report(), place)
     with tarfile.open(place) as archive:
         files = {each.name.rpartition("/")[2]: cast("io.BytesIO", archive.extractfile(each)).read() for each in archive}
     of_nccl, last = (files[name].decode().splitlines() for name in ("nccl-lines.txt", "last-lines.txt"))
@@ -130,8 +114,8 @@ async def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
 async def test_what_is_written_unasked_lies_in_the_state_folder_and_only_the_newest_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.hang.bundle.bundle_folder", lambda _: tmp_path / "state" / "hangs")
-    folder = tmp_path / "state" / "hangs" / "unasked"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "a4" / "hangs" / "unasked"
     told = await write_unasked_bundle(cast("Any", Cluster()), "default", report())
     assert told.bundle.startswith(f"{folder}/hung-")
     assert tarfile.is_tarfile(told.bundle)
@@ -142,9 +126,10 @@ async def test_what_is_written_unasked_lies_in_the_state_folder_and_only_the_new
         old = folder / f"a-{number}.tar.gz"
         old.touch()
         os.utime(old, (number, number))
-    monkeypatch.setattr("console.hang.bundle.bundle_name", lambda job: f"{job}-later.tar.gz")
-    await write_unasked_bundle(cast("Any", Cluster()), "default", report())
+    later = replace(report(), job="later")
+    refused = await write_unasked_bundle(cast("Any", Cluster()), "default", later)
+    assert refused.bundle.startswith("not written: "), "there is no such job"
+    cluster = Cluster("later")
+    again = await write_unasked_bundle(cast("Any", cluster), "default", later)
     assert len(list(folder.iterdir())) == KEPT
-    assert {"hung-later.tar.gz", Path(told.bundle).name} < {each.name for each in folder.iterdir()}
-    again = await write_unasked_bundle(cast("Any", Cluster()), "default", report())
-    assert again.bundle.startswith("not written: ")
+    assert {Path(again.bundle).name, Path(told.bundle).name} < {each.name for each in folder.iterdir()}

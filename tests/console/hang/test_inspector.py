@@ -24,7 +24,7 @@ from console.hang.inspector import PY_SPY, PY_SPY_HASHES, JobInspector
 from console.kube.objects.pod import Pod
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from rankscope import Activity, TracedProcess
-from tests.fakes import fleet_of
+from tests.fakes import FakeConnection, fleet_of
 from tests.screens.scene import jobset, rank
 
 HUNG = Path(__file__).parent / "hung" / "train.py"
@@ -37,10 +37,10 @@ ADVICE = "workers (fewer of them, preprocessed data)"
 class Cluster:
     """A watched cluster of which only the picture matters."""
 
-    def __init__(self, *, read_only: bool = False) -> None:
-        self.read_only = read_only
+    def __init__(self, *others: str, read_only: bool = False) -> None:
+        self.read_only, self.current_connection = read_only, FakeConnection()
         pods = [rank(JOB, number, f"node-{number}") for number in range(JOB.ranks)]
-        self.fleet = fleet_of(JOB, *pods)
+        self.fleet = fleet_of(JOB, *pods, *(jobset(each, 1) for each in others))
 
     def connection_for_change(self, what: str) -> None:
         if self.read_only:
@@ -439,7 +439,7 @@ async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.M
     pip = tmp_path / "python3"
     pip.write_text("#!/bin/sh\necho 'ERROR: No matching distribution found for py-spy' >&2\nexit 1\n")
     pip.chmod(0o755)
-    monkeypatch.setattr("console.hang.inspector.own_py_spy", lambda: b"")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         process = await asyncio.create_subprocess_exec(

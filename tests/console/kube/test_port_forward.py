@@ -310,7 +310,7 @@ async def test_the_pod_of_the_next_connection_is_the_one_there_is_then() -> None
         server.refuse[POD] = pod("first")
         told: list[Tunnel] = []
         async with tunnel(server) as made:
-            made.on_change = told.append
+            made.tell = told.append
             server.refuse[POD] = pod("second", "Pending")
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
             writer.write(b"x")

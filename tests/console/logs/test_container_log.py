@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -523,16 +523,19 @@ async def test_a_log_that_breaks_after_each_line_is_asked_for_less_and_less_ofte
     assert waits[0] <= 2 < 4 <= waits[-1]
 
 
-async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_anew() -> None:
     async with ApiServer() as server, server.client() as client:
-        container, follow, silences = Container(server), client.follow, iter([0.05])
+        container, silences = Container(server), iter([0.05])
         container.say(1, b"one")
-        monkeypatch.setattr(
-            client, "follow", lambda *path, **how: follow(*path, **{**how, "silence": next(silences, 60.0)})
-        )
-        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+
+        class Quiet:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(client, name)
+
+            def follow(self, *path: Any, **how: Any) -> Any:
+                return client.follow(*path, **{**how, "silence": next(silences, 60.0)})
+
+        stream = LogStream(cast("Any", Quiet()), LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         async with gathered(stream.batches()) as batches:
             await eventually(lambda: len(container.queries) == 2 and stream.state is StreamState.LIVE)
             server.refuse[POD] = server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")

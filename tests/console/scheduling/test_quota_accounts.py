@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,61 +22,43 @@ def queue(
     )
 
 
-def test_a_queue_by_itself() -> None:
-    assert flavor_account(fleet_of(queue("a4", 64, 40)), "a4", "a4") == QuotaAccount(
-        nominal=64, used=40, free=24, total=64
-    )
+LAB = queue("a4", 64, 64, "lab"), queue("research", 32, 8, "lab")
+LENDS = queue("a4", 64, 64, "lab"), queue("research", 32, 0, "lab", lend=16)
+ORG = Cohort("lab", parent="org", quotas=(Quota("a4", GPU, 8),)), Cohort("org", quotas=(Quota("a4", GPU, 16),))
+ACCOUNTS: dict[str, tuple[tuple[Any, ...], str, dict[str, int]]] = {
+    "a queue by itself": ((queue("a4", 64, 40),), "a4", {"nominal": 64, "used": 40, "free": 24, "total": 64}),
+    "who borrows": (LAB, "a4", {"nominal": 64, "used": 64, "free": 24, "total": 96, "can_borrow": 24}),
+    "who lends": (LAB, "research", {"nominal": 32, "used": 8, "free": 24, "total": 96}),
+    "who has borrowed": ((queue("a4", 64, 80, "lab"), LAB[1]), "a4", {"borrowed": 16}),
+    "what others borrowed is lent and not free": (
+        (queue("a4", 64, 80, "lab"), LAB[1]),
+        "research",
+        {"nominal": 32, "used": 8, "free": 8, "total": 96, "lent": 16},
+    ),
+    "a limit of borrowing": ((queue("a4", 64, 64, "lab", borrow=8), LENDS[1]), "a4", {"free": 8, "total": 72}),
+    "a limit of lending": (LENDS, "a4", {"free": 16, "total": 80}),
+    "who limits its lending": (LENDS, "research", {"free": 32}),
+    "cohorts with quota, above each other": (
+        (*ORG, queue("a4", 64, 0, "lab"), queue("far", 32, 0, "org")), "a4", {"total": 64 + 8 + 16 + 32},
+    ),
+    "a cohort without an object": ((queue("a4", 8, 0, "no"), queue("b4", 8, 0, "no")), "a4", {"total": 16}),
+    "cohorts in a circle": (
+        (Cohort("x", parent="y"), Cohort("y", parent="x"), queue("a4", 8, 0, "x")), "a4", {"nominal": 8},
+    ),
+    "a cohort named like its queue": (
+        (Cohort("a4"), queue("a4", 64, 32, "a4")), "a4", {"nominal": 64, "used": 32, "free": 32, "total": 64},
+    ),
+    "more used than there is": ((queue("a4", 8, 16),), "a4", {"nominal": 8, "used": 16, "total": 8, "borrowed": 8}),
+}  # fmt: skip
 
 
-def test_a_cohort_lends_what_nobody_uses() -> None:
-    fleet = fleet_of(queue("a4", 64, 64, "lab"), queue("research", 32, 8, "lab"))
-    assert flavor_account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=64, free=24, total=96, can_borrow=24)
-    assert flavor_account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=24, total=96)
-
-
-def test_what_others_borrowed_is_lent_and_not_free() -> None:
-    fleet = fleet_of(queue("a4", 64, 80, "lab"), queue("research", 32, 8, "lab"))
-    assert flavor_account(fleet, "a4", "a4").borrowed == 16
-    assert flavor_account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=8, total=96, lent=16)
-
-
-def test_limits_of_borrowing_and_lending() -> None:
-    fleet = fleet_of(queue("a4", 64, 64, "lab", borrow=8), queue("research", 32, 0, "lab", lend=16))
-    assert (flavor_account(fleet, "a4", "a4").free, flavor_account(fleet, "a4", "a4").total) == (8, 72)
-    unlimited = fleet_of(queue("a4", 64, 64, "lab"), queue("research", 32, 0, "lab", lend=16))
-    assert (flavor_account(unlimited, "a4", "a4").free, flavor_account(unlimited, "a4", "a4").total) == (16, 80)
-    assert flavor_account(unlimited, "research", "a4").free == 32
-
-
-def test_quota_of_a_cohort_and_of_the_one_above() -> None:
-    fleet = fleet_of(
-        Cohort("lab", parent="org", quotas=(Quota("a4", GPU, 8),)),
-        Cohort("org", quotas=(Quota("a4", GPU, 16),)),
-        queue("a4", 64, 0, "lab"),
-        queue("far", 32, 0, "org"),
-    )
-    assert flavor_account(fleet, "a4", "a4").total == 64 + 8 + 16 + 32
-
-
-def test_a_cohort_without_an_object_exists_all_the_same() -> None:
-    fleet = fleet_of(queue("a4", 8, 0, "nowhere"), queue("b4", 8, 0, "nowhere"))
-    assert flavor_account(fleet, "a4", "a4").total == 16
-
-
-def test_cohorts_in_a_circle_end() -> None:
-    fleet = fleet_of(Cohort("x", parent="y"), Cohort("y", parent="x"), queue("a4", 8, 0, "x"))
-    assert flavor_account(fleet, "a4", "a4").nominal == 8
-
-
-def test_a_cohort_may_be_named_like_its_queue() -> None:
-    fleet = fleet_of(Cohort("a4"), queue("a4", 64, 32, "a4"))
-    assert flavor_account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=32, free=32, total=64)
-
-
-def test_more_used_than_there_is_leaves_nothing_free() -> None:
-    assert flavor_account(fleet_of(queue("a4", 8, 16)), "a4", "a4") == QuotaAccount(
-        nominal=8, used=16, total=8, borrowed=8
-    )
+@pytest.mark.parametrize("what", ACCOUNTS)
+def test_the_account_of_a_queue(what: str) -> None:
+    """Facts that are not named are 0, where all of an account is told."""
+    objects, name, facts = ACCOUNTS[what]
+    found = flavor_account(fleet_of(*objects), name, "a4")
+    assert {each: getattr(found, each) for each in facts} == facts
+    assert "used" not in facts or found == QuotaAccount(**facts)
 
 
 def test_flavors_are_summed_up_for_a_queue() -> None:

@@ -282,12 +282,6 @@ def test_an_unknown_level_has_kueues_number() -> None:
     assert found.room == -1
 
 
-def test_a_part_of_what_is_free_may_be_borrowed() -> None:
-    mine = workload("mine", 8)
-    fleet = fleet_of(DOOR, queue(32, 24, cohort="lab"), queue(64, 24, "research", cohort="lab"), mine)
-    assert "32 own + 40 to borrow - 24 used = 48 free, 16 more needed" in why(mine, fleet).sentence
-
-
 @pytest.mark.parametrize(
     ("label", "value"), [("gke-nodepool", "b4"), ("gke-provisioning", "spot"), ("gke-spot", "true")]
 )
@@ -328,18 +322,6 @@ def test_kueue_has_not_looked_yet(conditions: tuple[Condition, ...]) -> None:
 # queues
 
 
-def test_a_missing_queue() -> None:
-    mine = workload("lost", queue="tema")
-    found = why(mine, fleet_of(DOOR, queue(), mine))
-    assert (found.category, found.sentence) == (Category.MISSING_QUEUE, "queue tema does not exist in default")
-
-
-def test_a_missing_cluster_queue() -> None:
-    mine = workload("lost")
-    found = why(mine, fleet_of(structs.replace(DOOR, cluster_queue="b4"), queue(), mine))
-    assert (found.category, found.sentence) == (Category.MISSING_QUEUE, "cluster queue b4 does not exist")
-
-
 def test_queues_that_may_not_be_listed_are_not_called_missing() -> None:
     mine = workload("mine", 4, pending("Pending", short(8)))
     found = why(mine, fleet_of(mine))
@@ -374,27 +356,37 @@ def test_an_inactive_queue() -> None:
 # after admission, after eviction, at the end
 
 
-def test_waits_for_a_check() -> None:
-    checks = (CheckState("ready", "Ready"), CheckState("dws-prov", "Pending", "Waiting for resources"))
+PENDING = CheckState("capacity", "Pending", "asked"), CheckState("budget", "Pending")
+
+
+@pytest.mark.parametrize(
+    ("checks", "sentence"),
+    [
+        (
+            (CheckState("ready", "Ready"), CheckState("dws-prov", "Pending", "Waiting for resources")),
+            "has quota, waits for the check dws-prov: Waiting for resources",
+        ),
+        ((*PENDING, CheckState("own", "Ready")), "has quota, waits for the checks budget, capacity"),
+        ((PENDING[0], CheckState("b", "Rejected", "no machine")), "was refused by the check b: no machine"),
+    ],
+)
+def test_the_checks_that_a_job_waits_for(checks: tuple[CheckState, ...], sentence: str) -> None:
     mine = workload("mine", 4, (Condition("QuotaReserved", "True"),), cluster_queue="a4", checks=checks)
     found = why(mine, fleet_of(DOOR, queue(64, 32), mine))
-    assert (found.category, found.sentence) == (
-        Category.CHECKS, "has quota, waits for the check dws-prov: Waiting for resources",
-    )  # fmt: skip
+    assert (found.category, found.sentence) == (Category.CHECKS, sentence)
 
 
-def test_every_check_that_a_job_waits_for_is_named() -> None:
-    checks = (CheckState("capacity", "Pending", "asked"), CheckState("budget", "Pending"), CheckState("own", "Ready"))
-    mine = workload("mine", 4, (Condition("QuotaReserved", "True"),), cluster_queue="a4", checks=checks)
-    assert why(mine, fleet_of(DOOR, queue(64, 32), mine)).sentence == (
-        "has quota, waits for the checks budget, capacity"
-    )
-
-
-def test_a_refusal_comes_before_a_wait() -> None:
-    checks = (CheckState("a", "Pending"), CheckState("b", "Rejected", "no such machine"))
-    mine = workload("mine", 4, (Condition("QuotaReserved", "True"),), checks=checks)
-    assert why(mine, fleet_of(DOOR, queue(), mine)).sentence == "was refused by the check b: no such machine"
+@pytest.mark.parametrize(
+    ("door", "wanted", "sentence"),
+    [
+        (DOOR, "tema", "queue tema does not exist in default"),
+        (structs.replace(DOOR, cluster_queue="b4"), "team", "cluster queue b4 does not exist"),
+    ],
+)
+def test_a_missing_queue(door: LocalQueue, wanted: str, sentence: str) -> None:
+    mine = workload("lost", queue=wanted)
+    found = why(mine, fleet_of(door, queue(), mine))
+    assert (found.category, found.sentence) == (Category.MISSING_QUEUE, sentence)
 
 
 @pytest.mark.parametrize(

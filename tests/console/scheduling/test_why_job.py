@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -42,17 +44,6 @@ def three_and(last: Pod) -> list[Pod]:
     return [ready(0), ready(1), ready(2), last]
 
 
-def test_a_suspended_job_without_a_queue() -> None:
-    found = why_jobset(replace(JOB, queue="", suspended=True), fleet_of())
-    assert (found.category, found.sentence) == (
-        Category.NO_QUEUE, "is suspended and has no queue, so no controller starts it",
-    )  # fmt: skip
-
-
-def test_a_suspended_job_that_kueue_has_not_seen() -> None:
-    assert why_jobset(replace(JOB, suspended=True), fleet_of()).category is Category.NOT_EVALUATED
-
-
 def test_a_queue_on_a_cluster_without_kueue() -> None:
     link = WatchStatus("workloads", WatchState.ABSENT, why="the server has no kueue.x-k8s.io")
     found = why_jobset(replace(JOB, suspended=True), fleet_of(workloads=link))
@@ -67,11 +58,6 @@ def test_a_pending_job_has_the_reason_of_its_workload() -> None:
     )
     assert found.category is Category.EXCEEDS
     assert found.sentence == "needs 32 GPUs of flavor a4, but its queue can have at most 16"
-
-
-def test_admitted_and_not_started_yet() -> None:
-    given_ = Workload("default", "w", owner_uid="u1", conditions=(Condition("Admitted", "True"),))
-    assert why_jobset(replace(JOB, suspended=True), fleet_of(given_)).category is Category.STARTING
 
 
 @pytest.mark.parametrize(
@@ -104,24 +90,6 @@ def test_what_keeps_a_rank_from_running(last: Pod, category: Category, sentence:
     assert (found.category, found.sentence) == (category, sentence)
 
 
-def test_ranks_without_a_pod() -> None:
-    found = why_jobset(JOB, fleet_of(JOB, ready(0)))
-    assert (found.category, found.sentence) == (Category.STARTING, "3 of 4 pods are pending: not created yet")
-
-
-def test_of_several_troubles_the_most_telling_is_said() -> None:
-    pods = [pod(0, waiting("ContainerCreating")), pod(1, waiting("ErrImagePull", "denied")), pod(2, ended(1, 5.0))]
-    assert why_jobset(JOB, fleet_of(JOB, *pods)).sentence == "pod 2 ended first with exit code 1 on n2"
-
-
-def test_a_restart_is_counted() -> None:
-    again = replace(JOB, restarts=2)
-    found = why_jobset(again, fleet_of(again, *(pod(n, waiting("ContainerCreating"), attempt=2) for n in range(4))))
-    assert (found.category, found.sentence) == (
-        Category.RESTARTING, "4 of 4 pods are starting: ContainerCreating; restart 2 of 3",
-    )  # fmt: skip
-
-
 def test_the_first_failure_explains_a_failed_job() -> None:
     told = Condition("Failed", "True", "FailedJobs", "jobset failed due to one or more job failures")
     failed = replace(JOB, restarts=3, conditions=(told,))
@@ -134,29 +102,6 @@ def test_the_first_failure_explains_a_failed_job() -> None:
     assert (found.category, found.api_text) == (Category.FAILED, told.message)
 
 
-def test_a_failed_job_whose_pods_are_gone_has_the_controllers_words() -> None:
-    failed = replace(JOB, conditions=(Condition("Failed", "True", "FailedJobs", "no more restarts"),))
-    assert why_jobset(failed, fleet_of(failed)).sentence == "failed: no more restarts"
-
-
-def test_an_evicted_pod_has_no_exit_code_but_a_reason() -> None:
-    failed = replace(JOB, conditions=(Condition("Failed", "True"),))
-    found = why_jobset(failed, fleet_of(failed, pod(2, phase="Failed", reason="Evicted")))
-    assert found.sentence == "failed: pod 2 failed first (Evicted) on n2"
-
-
-def test_nothing_is_waited_for() -> None:
-    done = replace(JOB, conditions=(Condition("Completed", "True"),))
-    assert why_jobset(done, fleet_of(done)).category is Category.FINISHED
-    assert why_jobset(done, fleet_of(done)).sentence == ""
-    running = why_jobset(JOB, fleet_of(JOB, *(ready(n) for n in range(4))))
-    assert (running.category, running.sentence) == (Category.RUNNING, "")
-
-
-def test_being_stopped_comes_before_all_else() -> None:
-    assert why_jobset(replace(JOB, deleting_since=1.0, suspended=True), fleet_of()).category is Category.STOPPING
-
-
 def test_a_volume_that_cannot_be_mounted_is_why_until_the_pod_goes_on() -> None:
     stuck = pod(3, waiting("PodInitializing"), uid="p3", reason="")
     said = 'MountVolume.SetUp failed for volume "data" : rpc error: code = NotFound'
@@ -165,3 +110,43 @@ def test_a_volume_that_cannot_be_mounted_is_why_until_the_pod_goes_on() -> None:
     assert found.sentence == f"1 of 4 pods cannot start: FailedMount: {said}"
     pulls = Event("default", "e2", object_uid="p3", reason="Pulling", message="Pulling image", last=30.0)
     assert "is starting" in why_jobset(JOB, fleet_of(*three_and(stuck), failed, pulls)).sentence
+
+
+SUSPENDED, FAILED = replace(JOB, suspended=True), replace(JOB, conditions=(Condition("Failed", "True"),))
+AGAIN, DONE = replace(JOB, restarts=2), replace(JOB, conditions=(Condition("Completed", "True"),))
+GONE = replace(JOB, conditions=(Condition("Failed", "True", "FailedJobs", "no more restarts"),))
+ADMITTED = Workload("default", "w", owner_uid="u1", conditions=(Condition("Admitted", "True"),))
+CREATING = waiting("ContainerCreating")
+REASONS: dict[str, tuple[JobSet, list[Any], Category, str | None]] = {
+    "suspended without a queue": (
+        replace(SUSPENDED, queue=""), [], Category.NO_QUEUE,
+        "is suspended and has no queue, so no controller starts it",
+    ),
+    "not seen by Kueue": (SUSPENDED, [], Category.NOT_EVALUATED, None),
+    "admitted and not started yet": (SUSPENDED, [ADMITTED], Category.STARTING, None),
+    "ranks without a pod": (JOB, [ready(0)], Category.STARTING, "3 of 4 pods are pending: not created yet"),
+    "the most telling of several troubles": (
+        JOB, [pod(0, CREATING), pod(1, waiting("ErrImagePull", "denied")), pod(2, ended(1, 5.0))], Category.RESTARTING,
+        "pod 2 ended first with exit code 1 on n2",
+    ),
+    "a restart": (
+        AGAIN, [pod(at, CREATING, attempt=2) for at in range(4)], Category.RESTARTING,
+        "4 of 4 pods are starting: ContainerCreating; restart 2 of 3",
+    ),
+    "failed, its pods are gone": (GONE, [], Category.FAILED, "failed: no more restarts"),
+    "an evicted pod": (
+        FAILED, [pod(2, phase="Failed", reason="Evicted")], Category.FAILED,
+        "failed: pod 2 failed first (Evicted) on n2",
+    ),
+    "done": (DONE, [], Category.FINISHED, ""),
+    "running": (JOB, [ready(at) for at in range(4)], Category.RUNNING, ""),
+    "stopped before all else": (replace(SUSPENDED, deleting_since=1.0), [], Category.STOPPING, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REASONS)
+def test_why_a_job_does_not_run(what: str) -> None:
+    job, objects, category, sentence = REASONS[what]
+    found = why_jobset(job, fleet_of(*([job] if objects else []), *objects))
+    assert found.category is category
+    assert sentence is None or found.sentence == sentence

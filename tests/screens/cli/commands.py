@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from screens.__main__ import main
 from screens.cli import command_line
 from screens.cli.arguments import Options
 from screens.cli.command_line import command_of
+from tests.fakes import FakeSession
 
 
 def parse(argv: list[str]) -> Any:
@@ -25,6 +27,11 @@ async def perform(options: Options) -> int:
     """What `screens.__main__` does with the options of a plain command."""
     done = command_of(options.command).run(options)
     return done if isinstance(done, int) else await done
+
+
+def given(session: FakeSession) -> Any:
+    """Opens that session, for commands that take who opens theirs."""
+    return lambda *_, **__: nullcontext(session)
 
 
 LOADED = """

@@ -106,7 +106,7 @@ def test_groups_sum_to_the_same(by: str, held: dict[str, int], capfd: pytest.Cap
 def test_the_owner_is_you_where_a_person_reads_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("screens.cli.history.login_name", lambda: "ada")
+    monkeypatch.setenv("LOGNAME", "ada")
     assert main(["ledger", "--by", "owner"]) == 0
     assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == ["OWNER", "you", "bob", "all"]
     assert [each["owner"] for each in told(capfd, "--by", "owner")["items"]] == ["ada", "bob"]

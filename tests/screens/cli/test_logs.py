@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from msgspec import structs
@@ -26,7 +27,7 @@ from screens.cli import logs as log_printers
 from screens.cli import logs as log_tail
 from screens.cli.logs import moment, tail_then_follow
 from tests.fakes import FakeSession
-from tests.screens.cli.commands import parse
+from tests.screens.cli.commands import given, parse
 from tests.screens.queue_scene import queue_scene
 
 PODS = [f"llama-workload-0-{rank}-x7k{rank}" for rank in range(6)]
@@ -41,24 +42,20 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
         texts = ["ready", f"warning: mine is {'abcdef'[rank]}", *(["RuntimeError: x"] if rank == 4 else [])]
         made.printed["default", pod] = [LogLine(now + at, text) for at, text in enumerate(texts)]
 
-    @asynccontextmanager
-    async def connected(*_: Any, **__: Any) -> AsyncIterator[FakeSession]:
-        yield made
-
-    monkeypatch.setattr(logs, "open_session", connected)
-    monkeypatch.setattr(why, "open_session", connected)
     return made
 
 
-async def say(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[list[str], str]:
+async def say(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0
+) -> tuple[list[str], str]:
     options = parse(list(words))
-    assert await (why.why if words[0] == "why" else logs.logs)(options) == code
+    assert await (why.why if words[0] == "why" else logs.logs)(options, given(session)) == code
     out, err = capsys.readouterr()
     return out.splitlines(), err
 
 
 async def test_all_ranks_by_time_and_how_much_of_them(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = await say(capsys, "logs", "llama", "--all")
+    out, err = await say(session, capsys, "logs", "llama", "--all")
     assert out[:6] == [f"[{rank}] ready" for rank in range(6)]
     assert out[-1] == "[4] RuntimeError: x"
     assert "6 of 6 read, 0 lines lost" in err
@@ -67,9 +64,9 @@ async def test_all_ranks_by_time_and_how_much_of_them(session: FakeSession, caps
 async def test_the_last_lines_are_so_many_whatever_is_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    everything, _ = await say(capsys, "logs", "llama", "--all")
+    everything, _ = await say(session, capsys, "logs", "llama", "--all")
     assert len(everything) == 13
-    out, _ = await say(capsys, "logs", "llama", "--all", "--tail", "1")
+    out, _ = await say(session, capsys, "logs", "llama", "--all", "--tail", "1")
     assert sorted(out) == sorted([f"[{rank}] warning: mine is {'abcdef'[rank]}" for rank in (0, 1, 2, 3, 5)] + out[-1:])
     assert out[-1] == "[4] RuntimeError: x"
 
@@ -80,10 +77,10 @@ async def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(
     monkeypatch.setenv("COLUMNS", "20")
     bars = [LogLine(1.0, f"{at}%|{'#' * at}", open=at < 30) for at in (10, 20, 30)]
     session.printed["default", PODS[0]] = [*bars, LogLine(2.0, "over")]
-    out, _ = await say(capsys, "logs", "llama", "0", "-f")
+    out, _ = await say(session, capsys, "logs", "llama", "0", "-f")
     assert out == [bars[-1].text, "over"]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert await logs.logs(parse(["logs", "llama", "0", "-f"])) == 0
+    assert await logs.logs(parse(["logs", "llama", "0", "-f"]), given(session)) == 0
     drawn = [f"\x1b[K10%|{'#' * 10}\r", f"\x1b[K20%|{'#' * 15}\r", f"\x1b[K{bars[-1].text}\n"]
     assert capsys.readouterr().out == "".join([*drawn, "over\n"])
 
@@ -122,24 +119,24 @@ async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(mo
 
 async def test_a_job_without_pods_is_named_and_not_one_of_its_ranks(session: FakeSession) -> None:
     with pytest.raises(NotFound, match=r"^dpo-b has no pods: the job is"):
-        await logs.logs(parse(["logs", "dpo-b", "--all"]))
+        await logs.logs(parse(["logs", "dpo-b", "--all"]), given(session))
     with pytest.raises(NotFound, match=r"^Pod 1 of dpo-b is not there"):
-        await logs.logs(parse(["logs", "dpo-b", "1"]))
+        await logs.logs(parse(["logs", "dpo-b", "1"]), given(session))
 
 
 async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = await say(capsys, "logs", "llama", "--all", "--consensus")
+    out, _ = await say(session, capsys, "logs", "llama", "--all", "--consensus")
     assert out[0] == "[6/6] ready"
     assert out[-1] == "[pod 4] RuntimeError: x"
-    out, _ = await say(capsys, "logs", "llama", "--all", "--level", "error")
+    out, _ = await say(session, capsys, "logs", "llama", "--all", "--level", "error")
     assert out == ["[4] RuntimeError: x"]
-    out, _ = await say(capsys, "logs", "llama", "2", "--grep", "mine")
+    out, _ = await say(session, capsys, "logs", "llama", "2", "--grep", "mine")
     assert out == ["warning: mine is c"]
-    out, _ = await say(capsys, "logs", "llama", "--all", "--grep", "ready", "--json")
+    out, _ = await say(session, capsys, "logs", "llama", "--all", "--grep", "ready", "--json")
     read = [json.loads(line) for line in out]
     assert [line["rank"] for line in read[:-1]] == list(range(6))
     assert read[-1]["coverage"]["words"] == "6 of 6 read, 0 lines lost"
-    out, _ = await say(capsys, "logs", "llama", "--all", "--since", "1d", "--consensus", "--json")
+    out, _ = await say(session, capsys, "logs", "llama", "--all", "--since", "1d", "--consensus", "--json")
     assert json.loads(out[0])["ranks"] == list(range(6))
 
 
@@ -151,10 +148,13 @@ async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_said(
         pods={key: pod for key, pod in session.fleet.pods.items() if not key[1].startswith("sweep-workload-0-0")}
     )
     with pytest.raises(NotFound, match=r"^Pod 0 of sweep is gone, and nothing .* was kept: the job is"):
-        await logs.logs(parse(["logs", "sweep", "0", *words]))
+        await logs.logs(parse(["logs", "sweep", "0", *words]), given(session))
     assert capsys.readouterr().out == ""
     session.printed["default", "sweep-workload-0-1-x7k1"] = []
-    assert await say(capsys, "logs", "sweep", "1", "--grep", "x") == ([], "")  # its pod is there, and printed nothing
+    assert await say(session, capsys, "logs", "sweep", "1", "--grep", "x") == (
+        [],
+        "",
+    )  # its pod is there, and printed nothing
 
 
 @pytest.mark.parametrize("words", [(), ("--tail", "5"), ("--json",)])
@@ -165,7 +165,7 @@ async def test_unless_a_pod_is_named_one_is_shown_of_which_there_is_a_log(
         pods={key: pod for key, pod in session.fleet.pods.items() if not key[1].startswith("sweep-workload-0-0")}
     )
     session.printed["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "out of memory")]
-    out, err = await say(capsys, "logs", "sweep", *words)
+    out, err = await say(session, capsys, "logs", "sweep", *words)
     assert "out of memory" in out[0]
     assert "Pod 0 of sweep is gone, and nothing of its log was kept: this is the log of pod 1, which " in err
 
@@ -174,13 +174,13 @@ async def test_of_a_deleted_job_a_rank_is_named_of_which_nothing_was_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del session.printed["default", PODS[3]]
-    await say(capsys, "logs", "llama", "--all")
+    await say(session, capsys, "logs", "llama", "--all")
     session.show(jobsets={}, pods={})
     with pytest.raises(NotFound, match=r"^llama is gone, and nothing of the log of its pod 3 was kept") as raised:
-        await logs.logs(parse(["logs", "llama", "3"]))
+        await logs.logs(parse(["logs", "llama", "3"]), given(session))
     assert "a4 logs llama --all" in raised.value.hint
     with pytest.raises(BadInput, match=r"^llama has no pod 6"):
-        await logs.logs(parse(["logs", "llama", "6"]))
+        await logs.logs(parse(["logs", "llama", "6"]), given(session))
 
 
 async def test_one_rank_and_all_of_them_is_refused() -> None:
@@ -211,7 +211,8 @@ async def followed_by_consensus(
     """What is printed until the line with those words is, after which nothing more comes, and when that was."""
     clock, printed, seen = Clock(), list[str](), asyncio.Event()
     monkeypatch.setattr(log_printers, "time", clock)
-    monkeypatch.setattr(CLOCK, "now", clock.time)
+    monkeypatch.setattr(CLOCK, "_started", None)
+    monkeypatch.setattr(time, "time", clock.time)
     monkeypatch.setattr(log_tail, "_QUIET", 0.0005)
 
     def write(text: str) -> None:
@@ -285,9 +286,9 @@ async def test_the_previous_runs_of_all_ranks_come_from_their_containers_and_fro
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del session.printed["default", PODS[5]]
-    await say(capsys, "logs", "llama", "--all")
+    await say(session, capsys, "logs", "llama", "--all")
     started_again(session)
-    out, err = await say(capsys, "logs", "llama", "--all", "--previous")
+    out, err = await say(session, capsys, "logs", "llama", "--all", "--previous")
     assert out == [
         *(f"[{rank}] ready" for rank in (0, 1, 3, 4)),
         *(f"[{rank}] warning: mine is {'abcdef'[rank]}" for rank in (0, 1, 3, 4)),
@@ -295,32 +296,32 @@ async def test_the_previous_runs_of_all_ranks_come_from_their_containers_and_fro
     ]  # fmt: skip
     assert "previous run: 5 of 6 read, 0 lines lost" in err
     assert "pod 5: its earlier pod is gone, and no log of an earlier run was kept" in err
-    out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--tail", "1", "--grep", "before|mine")
+    out, _ = await say(session, capsys, "logs", "llama", "--all", "-p", "--tail", "1", "--grep", "before|mine")
     assert [line[:3] for line in out] == ["[0]", "[1]", "[3]", "[2]"]
-    out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--consensus", "--json")
+    out, _ = await say(session, capsys, "logs", "llama", "--all", "-p", "--consensus", "--json")
     assert json.loads(out[0])["ranks"] == [0, 1, 3, 4]
     assert json.loads(out[-1])["coverage"]["words"].startswith("previous run: 5 of 6 read")
 
 
 async def test_the_previous_run_of_one_rank(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NotFound, match=r"^No pod of llama has a previous run: not started again"):
-        await say(capsys, "logs", "llama", "--all", "--previous")
-    await say(capsys, "logs", "llama", "--all")
+        await say(session, capsys, "logs", "llama", "--all", "--previous")
+    await say(session, capsys, "logs", "llama", "--all")
     started_again(session)
-    assert (await say(capsys, "logs", "llama", "2", "-p"))[0] == ["before 0", "before 1"]
-    assert (await say(capsys, "logs", "llama", "4", "-p"))[0][-1] == "RuntimeError: x"
+    assert (await say(session, capsys, "logs", "llama", "2", "-p"))[0] == ["before 0", "before 1"]
+    assert (await say(session, capsys, "logs", "llama", "4", "-p"))[0][-1] == "RuntimeError: x"
     session.previous_logs.clear()  # the kubelet has removed it, and what was kept is of the run before that one
-    assert (await say(capsys, "logs", "llama", "2", "-p"))[0] == ["ready", "warning: mine is c"]
-    await say(capsys, "logs", "llama", "--all")
+    assert (await say(session, capsys, "logs", "llama", "2", "-p"))[0] == ["ready", "warning: mine is c"]
+    await say(session, capsys, "logs", "llama", "--all")
     session.show(jobsets={}, pods={})
-    out, err = await say(capsys, "logs", "llama", "--all", "-p")
+    out, err = await say(session, capsys, "logs", "llama", "--all", "-p")
     assert out[-1] == "[4] RuntimeError: x"
     assert not any("runs again" in line for line in out)
     assert "is not in the cluster any more" in err
     with pytest.raises(BadInput, match="llama has no pod 6"):
-        await say(capsys, "logs", "llama", "6", "-p")
+        await say(session, capsys, "logs", "llama", "6", "-p")
     with pytest.raises(NotFound, match="There is no job never"):
-        await say(capsys, "logs", "never", "-p")
+        await say(session, capsys, "logs", "never", "-p")
 
 
 async def test_a_job_that_was_started_again_is_not_said_not_to_be(
@@ -328,18 +329,18 @@ async def test_a_job_that_was_started_again_is_not_said_not_to_be(
 ) -> None:
     jobset = session.fleet.jobsets["default", "llama"]
     with pytest.raises(NotFound, match=r"run: not started again, and no log of an earlier run was kept\."):
-        await say(capsys, "logs", "llama", "-p")
+        await say(session, capsys, "logs", "llama", "-p")
     session.show(jobsets={("default", "llama"): structs.replace(jobset, restarts=2)})
     gone = r"run: its earlier pod is gone, and no log of an earlier run was kept\."
     with pytest.raises(NotFound, match=gone):
-        await say(capsys, "logs", "llama", "-p")
-    await say(capsys, "logs", "llama", "--all")
+        await say(session, capsys, "logs", "llama", "-p")
+    await say(session, capsys, "logs", "llama", "--all")
     over = structs.replace(jobset, terminal_state="Failed")
     session.show(jobsets={("default", "llama"): structs.replace(over, restarts=2)}, pods={})
-    assert len((await say(capsys, "logs", "llama", "-p"))[0]) == 2  # what was kept is of the first attempt
+    assert len((await say(session, capsys, "logs", "llama", "-p"))[0]) == 2  # what was kept is of the first attempt
     session.show(jobsets={("default", "llama"): over})  # and here of the only one
     with pytest.raises(NotFound, match="run: it has no pod, and no log of an earlier run was kept"):
-        await say(capsys, "logs", "llama", "-p")
+        await say(session, capsys, "logs", "llama", "-p")
 
 
 @pytest.mark.parametrize(("error", "code"), [(NotAllowed("no"), 3), (NotLoggedIn("who"), 3), (Unreachable("gone"), 4)])
@@ -349,48 +350,48 @@ async def test_what_the_cluster_refuses_is_no_missing_run(
     started_again(session)
     session.previous_logs.clear()
     with pytest.raises(NotFound, match="started again, but its log of before cannot be read"):
-        await say(capsys, "logs", "llama", "2", "-p")
+        await say(session, capsys, "logs", "llama", "2", "-p")
     session.unread["default", f"{PODS[2]}-new"] = error
     for words in (("llama", "2"), ("llama", "--all")):
         with pytest.raises(type(error)) as raised:
-            await say(capsys, "logs", *words, "-p")
+            await say(session, capsys, "logs", *words, "-p")
         assert raised.value.exit_code == code
 
 
 async def test_a_previous_run_is_not_followed(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BadInput, match="cannot be followed") as raised:
-        await say(capsys, "logs", "llama", "-p", "-f")
+        await say(session, capsys, "logs", "llama", "-p", "-f")
     assert (raised.value.exit_code, session.calls) == (2, [])
 
 
 async def test_a_deleted_job_is_read_from_what_was_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await say(capsys, "logs", "llama", "--all")
+    await say(session, capsys, "logs", "llama", "--all")
     session.show(jobsets={}, pods={})
-    out, err = await say(capsys, "logs", "llama", "4")
+    out, err = await say(session, capsys, "logs", "llama", "4")
     assert out[-1] == "RuntimeError: x"
     assert "is not in the cluster any more" in err
     with pytest.raises(NotFound, match="There is no job never"):
-        await say(capsys, "logs", "never", "--all")
+        await say(session, capsys, "logs", "never", "--all")
 
 
 async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
     session.printed["default", "sweep-workload-0-1-x7k1"] = [
         LogLine(time.time(), "NVRM: Xid (PCI:0000:0f:00): 79, off")
     ]
-    out, _ = await say(capsys, "why", "sweep", code=1)
+    out, _ = await say(session, capsys, "why", "sweep", code=1)
     assert out[0].startswith(
         "sweep failed: Xid 79 on 0000:0f:00: off; pod 1 ended first with exit code 137 (OOMKilled)"
     )
     assert out[1].startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
     assert any(line.startswith("Xid 79 on 0000:0f:00: ") for line in out)
-    out, _ = await say(capsys, "why", "dpo-b")
+    out, _ = await say(session, capsys, "why", "dpo-b")
     assert "needs 32 GPUs" in out[0]
-    out, _ = await say(capsys, "why", "llama", "--json")
+    out, _ = await say(session, capsys, "why", "llama", "--json")
     assert json.loads("\n".join(out))["card"] is None
     with pytest.raises(NotFound):
-        await say(capsys, "why", "never")
+        await say(session, capsys, "why", "never")
 
 
 @pytest.mark.parametrize(
@@ -409,27 +410,27 @@ async def test_why_tells_how_a_job_ended_that_is_in_the_cluster_no_longer(
     elsewhere = replace(run, number=4, launched=9.0, server="https://other")
     session.launch.runs.runs = [elsewhere, run]
     with pytest.raises(NotFound) as raised:
-        await say(capsys, "why", "h1")
+        await say(session, capsys, "why", "h1")
     assert raised.value.message == f"h1 is no longer in the cluster (run 3): {how}."
     assert raised.value.hint == "a4 history 3 has more, and a4 logs h1 what was kept of its log."
     assert raised.value.exit_code == 1
     session.launch.runs.runs = [elsewhere]
     with pytest.raises(NotFound, match="There is no job h1"):
-        await say(capsys, "why", "h1")
+        await say(session, capsys, "why", "h1")
 
 
 async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
     jobset = session.fleet.jobsets["default", "llama"]
     session.show(workloads={})
     assert (jobset.state, why_jobset(jobset, session.fleet).sentence) == ("running", "")
-    out, _ = await say(capsys, "why", "llama")
+    out, _ = await say(session, capsys, "why", "llama")
     assert out == ["llama runs, and no alarm in 3 s (a4 alarms watches longer)."]
-    assert json.loads("\n".join((await say(capsys, "why", "llama", "--json"))[0]))["alarms"] == []
+    assert json.loads("\n".join((await say(session, capsys, "why", "llama", "--json"))[0]))["alarms"] == []
     session.alarms.refused = "Could not read its log: no."
-    out, _ = await say(capsys, "why", "llama")
+    out, _ = await say(session, capsys, "why", "llama")
     assert out == ["llama runs; its log cannot be read: Could not read its log: no."]
     session.alarms.refused, session.alarms.unread = "", "its log comes faster than it is read"
-    out, _ = await say(capsys, "why", "llama")
+    out, _ = await say(session, capsys, "why", "llama")
     assert out == [
         "llama runs; its log comes faster than it is read, so whether it makes steps is not known (a4 alarms watches "
         "longer)."
@@ -437,14 +438,14 @@ async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pyt
     printed = (f"step {at}/970 loss {'nan' if at > 20 else '2.0'} lr 1e-4" for at in range(1, 60))
     session.printed["default", "llama-workload-0-0-x7k0"] = [LogLine(time.time() - 60, each) for each in printed]
     session.measures.progress_reader.reset()
-    out, _ = await say(capsys, "why", "llama", code=5)  # what the end of its log tells is told all the same
+    out, _ = await say(session, capsys, "why", "llama", code=5)  # what the end of its log tells is told all the same
     assert out[0].startswith("llama diverged: loss is NaN since step 21")
     session.printed.clear()
     session.measures.progress_reader.reset()
     session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
-    out, _ = await say(capsys, "why", "llama", code=5)
+    out, _ = await say(session, capsys, "why", "llama", code=5)
     assert out == ["llama diverged: no loss printed at 118.", "a4 training llama shows its steps."]
-    told = json.loads("\n".join((await say(capsys, "why", "llama", "--json", code=5))[0]))
+    told = json.loads("\n".join((await say(session, capsys, "why", "llama", "--json", code=5))[0]))
     assert (told["why"], told["health"]["state"]) == ("no loss printed at 118", "diverged")
     assert [each["kind"] for each in told["alarms"]] == ["nan"]
 
@@ -461,21 +462,13 @@ def test_times_and_patterns_that_are_none() -> None:
 async def test_nobody_reads_on_and_the_log_is_closed_at_once(
     session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = False
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
 
-    async def endless(*_: object, **__: object) -> AsyncGenerator[LogLine, None]:
-        nonlocal closed
-        try:
-            while True:
-                yield LogLine(time.time(), "line")
-        finally:
-            closed = True
-
-    def gone(_: str) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr(session, "follow_log", endless)
-    monkeypatch.setattr(logs, "print_line", gone)
+    session.running.add(("default", PODS[0]))  # its log has no end
+    monkeypatch.setattr("sys.stdout", Gone())
     with pytest.raises(BrokenPipeError):
-        await logs.logs(parse(["logs", "llama"]))
-    assert closed
+        await logs.logs(parse(["logs", "llama"]), given(session))
+    assert session.called("follow_log")
+    assert not session._woken, "nobody waits for more of it"

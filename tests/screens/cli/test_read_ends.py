@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from screens.__main__ import main
-from screens.cli import output, read
+from screens.cli import output
 from trainlog import LogResults, NcclParser, PackedSteps, ResultsPrinter, Step, Steps
 
 ROOT = Path(__file__).parents[3]
@@ -84,14 +85,13 @@ Thread 0x7F1A2B3C (active+gil): "MainThread"
 
 @pytest.mark.parametrize("piece", [11, 1 << 20])
 def test_scores_and_stacks_among_other_lines(
-    piece: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    piece: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     noise = "Metric | of nothing\n[launch.py:347:main] Process 77 exits\nError: no matter\nstep 1 loss 2.5\n"
     data = f"{noise}{SCORES}{noise}{STACKS}{noise}".encode()
-    monkeypatch.setattr(
-        "trainlog.printing.iter_pieces", lambda *_: (data[at : at + piece] for at in range(0, len(data), piece))
-    )
-    assert main(["read", "x", "--json"]) == 0
+    monkeypatch.setattr("trainlog.log_file._PIECE", piece)
+    (tmp_path / "log").write_bytes(data)
+    assert main(["read", str(tmp_path / "log"), "--json"]) == 0
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert [(each["task"], each["value"], each["shots"], each["depth"]) for each in said["scores"]] == [
         ("mmlu", 0.5, None, 0), ("humanities", 0.4, 5, 1),
@@ -100,7 +100,7 @@ def test_scores_and_stacks_among_other_lines(
     assert (process["pid"], process["command"], process["python"]) == (41, "python3 -u train.py", "3.12.3")
     (thread,) = process["threads"]
     assert (thread["name"], [each["line"] for each in thread["frames"]]) == ("MainThread", [2991, 88])
-    assert main(["read", "x"]) == 0
+    assert main(["read", str(tmp_path / "log")]) == 0
     said_in_words = capsys.readouterr().out
     assert "  humanities  acc 0.4 ± 0.007  (5 shots, none)\n" in said_in_words
     assert "process 41: python3 -u train.py\n  MainThread (active, gil)\n    all_reduce (torch" in said_in_words
@@ -257,31 +257,27 @@ def test_a_pipe_whose_writer_takes_its_time(
 
     writer = threading.Thread(target=write)
     writer.start()
-    warn = output.warn
 
-    def told(text: str) -> None:
-        warn(text)
-        done.set()
+    class Told(io.StringIO):
+        def write(self, text: str) -> int:
+            if "No data from" in text:
+                done.set()
+            return super().write(text)
 
-    monkeypatch.setattr(read, "warn", told)
+    monkeypatch.setattr("sys.stderr", told := Told())
     assert main(["read", str(tmp_path / "pipe")]) == 0
     writer.join(10)
     said = capsys.readouterr()
-    assert "No data from" in said.err
+    assert "No data from" in told.getvalue()
     assert "key-value: 1 step," in said.out
 
 
-@pytest.mark.parametrize("when", ["parse", "run"])
-def test_ctrl_c_at_any_moment_ends_without_a_traceback(
-    when: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """While the command line is read and its modules are loaded too."""
+def test_ctrl_c_while_the_command_line_is_read_ends_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    class Interrupted(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            raise KeyboardInterrupt
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("screens.cli.command_line.parse" if when == "parse" else "screens.__main__.run", interrupted)
-    assert main(["read", "x"]) == 130
+    assert main(Interrupted(["read", "x"])) == 130
     assert capfd.readouterr().err == ""
 
 

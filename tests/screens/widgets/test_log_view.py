@@ -86,7 +86,7 @@ async def test_space_pauses_and_the_status_says_so() -> None:
 async def test_an_alarm_stands_behind_what_the_log_does() -> None:
     alarm = StatusNote("▲ rag-eval: stall: no new iteration for 14 min, the longest was 2 s", "▲ rag-eval stall (A)")
     async with log(100, width=80) as (lines, pilot, view):
-        view.show_alarm(alarm, 1000)
+        view.tell_alarm(alarm, 1000)
         foot = view.query_one(".log-foot")
         assert text_of(foot).strip() == "● following  100 lines  ▲ rag-eval stall (A)"
         assert foot.has_class("-alarm")
@@ -254,7 +254,7 @@ async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> 
 async def test_an_alarm_is_told_in_full_once_there_is_room() -> None:
     async with log(3, width=40) as (_, pilot, view):
         foot = view.query_one(".log-foot")
-        view.show_alarm(StatusNote("▲ llama-70b: nan: no loss printed at 118", "▲ llama-70b nan"), 1000)
+        view.tell_alarm(StatusNote("▲ llama-70b: nan: no loss printed at 118", "▲ llama-70b nan"), 1000)
         await until(pilot, lambda: "▲ llama-70b nan" in text_of(foot))
         await pilot.resize_terminal(120, 12)
         await until(pilot, lambda: "▲ llama-70b: nan: no loss printed at 118" in text_of(foot))

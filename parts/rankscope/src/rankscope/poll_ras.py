@@ -223,7 +223,7 @@ class PollPrinter:
         return self.processes[process]
 
 
-def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int = 0) -> None:
+def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int = 0, ask: Any = query_service) -> None:
     """Ask for so many seconds, and up to `most` while fewer moments of launches were seen, or fewer answers came."""
     teller, began, why, answered = PollPrinter(), time.monotonic(), "", 0
     while teller.length < LONGEST:
@@ -233,7 +233,7 @@ def poll_until(seconds: float, most: float = 0.0, moments: int = 0, answers: int
             break
         asked = time.monotonic()
         try:
-            text = query_service()
+            text = ask()
             teller.print_answer(text, asked - began, time.monotonic() - asked)
             answered += 1
         except UNREADABLE as error:

@@ -303,7 +303,7 @@ def test_a_config_that_cannot_be_written_is_told_with_the_line(
 def test_where_the_folder_cannot_be_written_ours_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr("console.attach.ssh.paths.is_writable", lambda folder: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     account = SimpleNamespace(pw_dir=str(tmp_path))
     monkeypatch.setattr("console.attach.ssh.paths.pwd.getpwuid", lambda _: account)  # who runs this may have used a4
     assert SshPaths.locate().own == tmp_path / "data" / "a4" / "ssh"
