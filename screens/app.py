@@ -22,7 +22,7 @@ from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config
 from console.errors import BadInput, ConsoleError
 from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
-from screens.app_base import COLLECT_EVERY
+from screens.app_base import COLLECT_EVERY, terminal_has_hung_up
 from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
@@ -204,6 +204,8 @@ class ConsoleApp(SessionApp):
     def tick(self) -> None:
         """Once a second: show new alarms and update ages."""
         if self.is_running:  # a last tick may come while the screens are being taken away
+            if not self.is_headless and terminal_has_hung_up():
+                self.call_later(self.action_quit)
             self._follow_config()
             notify_new_alarms(self, self._bell)
             notify_starts(self, self._starts)

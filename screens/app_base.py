@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+import select
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -93,6 +94,13 @@ def _replace_unprintable(text: str) -> str:
         else "·" * get_character_cell_size(letter)
         for letter in text
     )
+
+
+def terminal_has_hung_up() -> bool:
+    """Whether the terminal of standard input is gone without a signal, as that of a container whose client left."""
+    poll = select.poll()
+    poll.register(0, 0)
+    return any(happened & select.POLLHUP for _, happened in poll.poll(0))
 
 
 class KeyOrderedApp(App[int]):

@@ -245,3 +245,18 @@ def test_a_plain_command_that_fails_tells_no_value(where: str, tmp_path: Path) -
 def test_the_viewer_of_files_has_the_same_gate() -> None:
     assert LogFileApp._fatal_error is ConsoleApp._fatal_error
     assert LogFileApp.get_line_filters is ConsoleApp.get_line_filters
+
+
+@pytest.mark.slow(reason="starts a console of its own")
+def test_a_console_ends_when_its_terminal_is_gone_without_a_signal(tmp_path: Path) -> None:
+    """Without a controlling terminal nobody sends SIGHUP, and standard input is at its end for ever."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "KUBECONFIG": str(tmp_path / "none"), "XDG_STATE_HOME": str(tmp_path)}
+    argv = [Path(sys.executable).with_name("a4")]
+    with subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        while b"No kubeconfig" not in shown:
+            shown += os.read(ours, 65536)
+        os.close(ours)
+        assert process.wait(30) in {0, 120}  # 120: Python could not write what was left for the terminal
