@@ -54,9 +54,9 @@ class PracticeProcess:
             line = self.process.stdout.readline() if self.process.stdout is not None else ""
             if not line:
                 code = self.process.wait()
-                said = self._read_stderr().strip().rpartition("\n")[2]
+                last = self._read_stderr().strip().rpartition("\n")[2]
                 text = f"The practice cluster could not start: its process ended with exit code {code}"
-                raise ConsoleError(f"{text}: {said}" if said else f"{text}.", "Run `a4 practice` to see what it says.")
+                raise ConsoleError(f"{text}: {last}" if last else f"{text}.", "Run `a4 practice` to see what it says.")
             self._ready = Path(json.loads(line)["kubeconfig"])
         return self._ready
 

@@ -42,8 +42,8 @@ def check_quotas(storage: Storage, resource: Resource, obj: Object) -> None:
         over = [key for key, value in wanted.items() if used[key] + value > hard[key]]
         if over:
             parts = (("requested", wanted), ("used", used), ("limited", hard))
-            told = ", ".join(f"{word}: {_format_listed(values, over)}" for word, values in parts)
-            raise forbidden(resource, name, f"exceeded quota: {label}, {told}")
+            exceeded = ", ".join(f"{word}: {_format_listed(values, over)}" for word, values in parts)
+            raise forbidden(resource, name, f"exceeded quota: {label}, {exceeded}")
 
 
 def compute_usage(storage: Storage, namespace: str, names: Iterable[str]) -> Amounts:

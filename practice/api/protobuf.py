@@ -37,20 +37,20 @@ def _iter_fields(data: bytes) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == 0:
             value, at = _read_varint(data, at)
             yield number, value
-        elif wire == 2:
+        elif wire_type == 2:
             size, at = _read_varint(data, at)
             if at + size > len(data):
                 raise ValueError("unexpected end")
             yield number, data[at : at + size]
             at += size
-        elif wire in (1, 5):
-            at += 8 if wire == 1 else 4
+        elif wire_type in (1, 5):
+            at += 8 if wire_type == 1 else 4
         else:
-            raise ValueError(f"wire type {wire}")
+            raise ValueError(f"wire type {wire_type}")
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:

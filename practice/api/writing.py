@@ -220,7 +220,7 @@ class ObjectWriter:
 
 def _set_disruption_target(moment: str, pod: Object) -> None:
     """Set the DisruptionTarget condition, as the API server does before it deletes an evicted pod."""
-    told = {
+    condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "EvictionByEvictionAPI",
@@ -229,7 +229,7 @@ def _set_disruption_target(moment: str, pod: Object) -> None:
         "lastTransitionTime": moment,
     }
     others = [each for each in pod["status"].get("conditions") or () if each["type"] != "DisruptionTarget"]
-    pod["status"]["conditions"] = [*others, told]
+    pod["status"]["conditions"] = [*others, condition]
 
 
 def _check_required_fields(served: ServedKind, obj: Object, target: Target) -> None:

@@ -148,10 +148,10 @@ class _StorageApi:
         match = request.query.get("ifGenerationMatch")
         wanted = int(match) if match is not None else None
         if request.query["uploadType"] == "resumable":
-            told = await request.json() if request.can_read_body else {}
+            body = await request.json() if request.can_read_body else {}
             number = uuid.uuid4().hex
             kind = request.headers.get("X-Upload-Content-Type", "")
-            self.vault.uploads[number] = (bucket.name, told.get("name", ""), kind, bytearray(), wanted)
+            self.vault.uploads[number] = (bucket.name, body.get("name", ""), kind, bytearray(), wanted)
             place = request.url.with_query({"uploadType": "resumable", "upload_id": number})
             return web.Response(headers={"Location": str(place), "X-GUploader-UploadID": number})
         described, content, kind = _parse_multipart(request.headers["Content-Type"], await request.read())
@@ -202,8 +202,8 @@ def _parse_multipart(kind: str, body: bytes) -> tuple[dict[str, Any], bytes, str
     described: dict[str, Any] = json.loads(first.partition(b"\r\n\r\n")[2])
     head, _, content = second.partition(b"\r\n\r\n")
     ending = b"\r\n" + mark + b"--"
-    said = re.search(rb"content-type: *([^\r\n]+)", head, re.IGNORECASE)
-    return described, content.rpartition(ending)[0], said[1].decode() if said else ""
+    content_type = re.search(rb"content-type: *([^\r\n]+)", head, re.IGNORECASE)
+    return described, content.rpartition(ending)[0], content_type[1].decode() if content_type else ""
 
 
 def _format_time(seconds: float) -> str:

@@ -113,7 +113,7 @@ class _Group(NamedTuple):
     desc: str
     ranks: Sequence[int]
 
-    def as_told(self) -> dict[str, str]:
+    def as_config(self) -> dict[str, str]:
         return {"name": self.name, "desc": self.desc, "ranks": str(list(self.ranks))}
 
 
@@ -176,9 +176,9 @@ def make_dump(place: ProgramContext, doing: str, rank: int, step: float, now: fl
         _record_steps(recorder, place, every, rank, step, now, count, running=hung is None)
         for call in hung.calls_of(rank) if hung is not None else ():
             recorder.add(every, STEP, now, state=call.state, frame=call.frame)
-    told = {group.name: group.as_told() for group in groups}
+    configs = {group.name: group.as_config() for group in groups}
     entries = recorder.entries
-    return {"version": "2.10", "nccl_version": "2.28.9", "pg_config": told, "pg_status": {}, "entries": entries}
+    return {"version": "2.10", "nccl_version": "2.28.9", "pg_config": configs, "pg_status": {}, "entries": entries}
 
 
 def _record_steps(

@@ -80,9 +80,9 @@ class _Job:
         most = [rank for rank in among.ranks if rank not in odd]
         lines = [f"  Communicator ranks have different {what}"]
         lines += [f"  {len(most)} ranks {usual}"] if len(most) != 1 else []
-        told = {most[0]: usual} | odd if len(most) == 1 else odd
-        for rank, said in told.items():
-            lines.append(f"  Rank {among.ranks.index(rank)} {said.replace('have ', 'has ', 1)} {self.named(rank)}")
+        values = {most[0]: usual} | odd if len(most) == 1 else odd
+        for rank, value in values.items():
+            lines.append(f"  Rank {among.ranks.index(rank)} {value.replace('have ', 'has ', 1)} {self.named(rank)}")
         return "\n".join(lines) + "\n"
 
 
@@ -92,14 +92,14 @@ def _launched(operations: int) -> str:
 
 def _behind(job: _Job, among: _Communicator, odd: Collection[int], by: int) -> _Trouble:
     less = {rank: _launched(among.operations - by) for rank in odd}
-    told = job.differ(among, "AllReduce operation counts", _launched(among.operations), less)
-    return _Trouble("MISMATCH", warnings=f"\n{among.name} MISMATCH\n{told}")
+    lines = job.differ(among, "AllReduce operation counts", _launched(among.operations), less)
+    return _Trouble("MISMATCH", warnings=f"\n{among.name} MISMATCH\n{lines}")
 
 
 def _other_operation(job: _Job, among: _Communicator, rank: int) -> _Trouble:
-    told = job.differ(among, "Broadcast operation counts", _launched(0), {rank: _launched(1)})
+    lines = job.differ(among, "Broadcast operation counts", _launched(0), {rank: _launched(1)})
     error = f"Asynchronous error on 1 rank\n  Rank {among.ranks.index(rank)} reported Invalid usage {job.named(rank)}"
-    return _Trouble("ERROR,MISMATCH", f"\n{among.name} ERROR\n  {error}\n", f"\n{among.name} MISMATCH\n{told}")
+    return _Trouble("ERROR,MISMATCH", f"\n{among.name} ERROR\n  {error}\n", f"\n{among.name} MISMATCH\n{lines}")
 
 
 def _silent(job: _Job, among: _Communicator, rank: int) -> _Trouble:
@@ -114,14 +114,14 @@ def _remote_errors(job: _Job, among: _Communicator, rank: int) -> str:
     at = among.ranks.index(rank)
     beside = sorted({(at - 1) % len(among.ranks), (at + 1) % len(among.ranks)} - {at})
     if len(beside) < 2:
-        told = [
+        errors = [
             f"Asynchronous error on 1 rank\n  Rank {each} reported Remote process error {job.named(among.ranks[each])}"
             for each in beside
         ]
     else:
-        told = [f"Asynchronous errors on {len(beside)} ranks\n  {len(beside)} ranks reported Remote process error"]
-        told += [f"Rank {each} {job.named(among.ranks[each])}" for each in beside]
-    return f"\n{among.name} ERROR\n  " + "\n  ".join(told) + "\n"
+        errors = [f"Asynchronous errors on {len(beside)} ranks\n  {len(beside)} ranks reported Remote process error"]
+        errors += [f"Rank {each} {job.named(among.ranks[each])}" for each in beside]
+    return f"\n{among.name} ERROR\n  " + "\n  ".join(errors) + "\n"
 
 
 def _dead(job: _Job, among: _Communicator, rank: int) -> _Trouble:
@@ -130,8 +130,8 @@ def _dead(job: _Job, among: _Communicator, rank: int) -> _Trouble:
 
 
 def _without_communicator(job: _Job, among: _Communicator, rank: int) -> _Trouble:
-    told = job.differ(among, "status", "have status RUNNING", {rank: "has status NOCOMM"})
-    return _Trouble("ERROR,MISMATCH", _remote_errors(job, among, rank), f"\n{among.name} MISMATCH\n{told}", 1)
+    lines = job.differ(among, "status", "have status RUNNING", {rank: "has status NOCOMM"})
+    return _Trouble("ERROR,MISMATCH", _remote_errors(job, among, rank), f"\n{among.name} MISMATCH\n{lines}", 1)
 
 
 _OF_ONE_RANK = {"other": _other_operation, "silent": _silent, "dead": _dead, "no communicator": _without_communicator}
@@ -188,7 +188,7 @@ def ras_arguments(place: ProgramContext, doing: str, step: float) -> str:
     """Return what ncclras.awk has to know, as its arguments; `step`: seconds of one of a training."""
     here, hung, slow = rank_count(place, doing), find_hang(place), slow_rank(place)
     late, share = (slow.rank, slow.share) if slow is not None and slow.launches_late else ("", 0)
-    told: dict[str, object] = {
+    facts: dict[str, object] = {
         "nodes": 1 if is_single_process(place) else place.nodes,
         "gpus": place.gpus,
         "each": place.gpus // here,
@@ -200,7 +200,7 @@ def ras_arguments(place: ProgramContext, doing: str, step: float) -> str:
     }
     if hung is not None:
         kind, inside = hung.hang.ras, hung.hang.group != ALL_RANKS
-        told |= {
+        facts |= {
             "hung": STEP,
             "stuck": hung.rank if kind == "behind in both" or (kind == "behind" and not inside) else "",
             "missing": hung.rank if kind in ("dead", "silent") else "",
@@ -209,4 +209,4 @@ def ras_arguments(place: ProgramContext, doing: str, step: float) -> str:
             "lacks": BUCKETS if kind.startswith("behind") else 0,
             "odd": hung.rank,
         }
-    return " ".join(f"-v {name}={value}" for name, value in told.items())
+    return " ".join(f"-v {name}={value}" for name, value in facts.items())

@@ -88,11 +88,11 @@ class Registries:
             address = f"https://{host}/v2/{path}/manifests/{mark}"
             return _REFUSED.format(code="Unknown", image=whole) + _NO_HOST.format(address=address, host=host)
         if name in self.hidden:
-            said = (
+            message = (
                 f"failed to authorize: failed to fetch oauth token: unexpected status from GET request to "
                 f"https://{host}/v2/token: 403 Forbidden"
             )
-            return _REFUSED.format(code="PermissionDenied", image=whole) + said
+            return _REFUSED.format(code="PermissionDenied", image=whole) + message
         if self._find_image(name, mark) is not None:
             return ""
         if host == _HUB and path.removeprefix("library/") not in _ON_HUB:

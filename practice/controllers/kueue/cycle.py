@@ -183,8 +183,8 @@ class Admission(Controller):
         )
         self._record_event(leaving, "Normal", "EvictedDueToPreempted", text)
         self._record_event(leaving, "Normal", "Preempted", text + priorities)
-        told = f"Preempted workload {'/'.join(victim.key)} (UID: {victim.uid}) in ClusterQueue "
-        self._record_event(preempting, "Normal", "PreemptedWorkload", f"{told}{victim.cluster_queue}{priorities}")
+        message = f"Preempted workload {'/'.join(victim.key)} (UID: {victim.uid}) in ClusterQueue "
+        self._record_event(preempting, "Normal", "PreemptedWorkload", f"{message}{victim.cluster_queue}{priorities}")
 
     def _set_aside(self, decision: Decision, *, hopeless: bool) -> None:
         name = decision.workload.cluster_queue
