@@ -228,26 +228,20 @@ async def test_read_only_has_no_stop_and_no_shell() -> None:
         assert "Stop" not in screen_text(app).splitlines()[-1]
 
 
-async def test_shell_suspends_resumes_and_tells_the_exit_code(terminal: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(3, "exit code 3"), (NotAllowed("You may not exec.", "Ask for pods/exec."), "Ask for pods/exec")],
+    ids=["its exit code", "refused"],
+)
+async def test_a_shell_has_the_terminal_until_its_end(terminal: list[str], answer: Any, words: str) -> None:
     session = FakeSession(queue_scene())
-    session.answers["shell"] = 3
+    session.answers["shell"] = answer
     async with console(session) as (app, pilot, _):
         screen = await to_jobs(app, pilot)
         screen.table.move_to(("default", "llama"))
         await pilot.press("s")
-        await until(pilot, lambda: session.called("shell") == [(*RANK_0, "main", ())])
-        await until(pilot, lambda: "exit code 3" in toasts(app))
-        assert terminal == ["suspended", "resumed"]
-
-
-async def test_a_refused_shell_gives_the_terminal_back(terminal: list[str]) -> None:
-    session = FakeSession(queue_scene())
-    session.answers["shell"] = NotAllowed("You may not exec.", "Ask for pods/exec.")
-    async with console(session) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
-        screen.table.move_to(("default", "llama"))
-        await pilot.press("s")
-        await until(pilot, lambda: "Ask for pods/exec" in toasts(app))
+        await until(pilot, lambda: words in toasts(app))
+        assert session.called("shell") == [(*RANK_0, "main", ())]
         assert terminal == ["suspended", "resumed"]
 
 

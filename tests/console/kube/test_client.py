@@ -48,15 +48,6 @@ async def test_nothing_is_asked_of_a_client_that_is_closed() -> None:
         assert len(server.requests) == 1
 
 
-async def test_403_says_what_to_ask_for() -> None:
-    async with ApiServer() as server, server.client() as client:
-        server.refuse["/api/v1/pods"] = forbidden("pods")
-        error = await failing(client, "/api/v1/pods")
-        assert isinstance(error, NotAllowed)
-        assert error.hint == "Ask for `list pods`."
-        assert error.exit_code == 3
-
-
 @pytest.mark.slow(reason="waits as long as a server asks for")
 async def test_429_is_waited_for() -> None:
     async with ApiServer() as server, server.client() as client:
@@ -65,33 +56,6 @@ async def test_429_is_waited_for() -> None:
         assert await client.request("GET", "/version", doing="ask")
         assert asyncio.get_running_loop().time() - started >= 1
         assert len(server.requests) == 2
-
-
-async def test_429_without_an_end_or_with_a_long_wait_is_told() -> None:
-    async with ApiServer() as server, server.client() as client:
-        server.refuse["/version"] = status(429, "too many", headers={"Retry-After": "600"})
-        error = await failing(client)
-        assert isinstance(error, Refused)
-        assert error.retry_after == 600
-        assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("code", [500, 503])
-async def test_5xx_is_unreachable_with_the_servers_words(code: int) -> None:
-    async with ApiServer() as server, server.client() as client:
-        server.refuse["/version"] = status(code, "etcd is on holiday")
-        error = await failing(client)
-        assert isinstance(error, Unreachable)
-        assert "etcd is on holiday" in error.message
-        assert error.exit_code == 4
-
-
-async def test_404() -> None:
-    async with ApiServer() as server, server.client() as client:
-        server.refuse["/x"] = status(404, 'pods "x" not found', reason="NotFound")
-        error = await failing(client, "/x")
-        assert isinstance(error, NotFound)
-        assert error.reason == "NotFound"
 
 
 async def test_a_port_where_nothing_answers() -> None:
@@ -140,34 +104,49 @@ async def test_a_server_that_says_nothing() -> None:
             await client.request("GET", "/version", doing="ask", silence=0.1)
 
 
-async def test_tls_with_the_authority_of_the_kubeconfig(tmp_path: Path) -> None:
-    tls, authority = make_certificate(tmp_path, days=1)
-    async with ApiServer(tls) as server, server.client(certificate_authority=str(authority)) as client:
-        assert await client.request("GET", "/version", doing="ask")
-
-
-async def test_an_expired_certificate_is_said_in_words(tmp_path: Path) -> None:
-    tls, authority = make_certificate(tmp_path, days=-1)
-    async with ApiServer(tls) as server:
-        error = await unreachable(server.url, certificate_authority=str(authority))
-        assert isinstance(error, Unreachable)
-        assert error.message.endswith("cannot be reached: its certificate has expired.")
-
-
-async def test_a_certificate_of_another_authority(tmp_path: Path) -> None:
-    tls, _ = make_certificate(tmp_path, days=1)
-    async with ApiServer(tls) as server:
-        assert "is not from the authority in the kubeconfig" in (await unreachable(server.url)).message
-
-
-async def test_insecure_is_insecure(tmp_path: Path) -> None:
-    tls, _ = make_certificate(tmp_path, days=-1)
-    async with ApiServer(tls) as server, server.client(insecure_skip_tls_verify=True) as client:
-        assert await client.request("GET", "/version", doing="ask")
-
-
 async def test_tls_where_there_is_none() -> None:
     async with ApiServer() as server:
         error = await unreachable(server.url.replace("http:", "https:"))
         assert isinstance(error, Unreachable)
         assert "TLS failed" in error.message
+
+
+REFUSALS: dict[str, tuple[Any, type[ConsoleError], dict[str, object]]] = {
+    "403": (forbidden("pods"), NotAllowed, {"hint": "Ask for `list pods`.", "exit_code": 3}),
+    "404": (status(404, "no pod", reason="NotFound"), NotFound, {"reason": "NotFound"}),
+    "429 with a long wait": (status(429, "busy", headers={"Retry-After": "600"}), Refused, {"retry_after": 600}),
+    "500": (status(500, "etcd is on holiday"), Unreachable, {"exit_code": 4}),
+    "503": (status(503, "etcd is on holiday"), Unreachable, {"exit_code": 4}),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+async def test_a_refusal_is_an_error_of_its_kind(what: str) -> None:
+    answer, kind, facts = REFUSALS[what]
+    async with ApiServer() as server, server.client() as client:
+        server.refuse["/x"] = answer
+        error = await failing(client, "/x")
+        assert isinstance(error, kind)
+        assert {name: getattr(error, name) for name in facts} == facts
+        assert len(server.requests) == 1
+        assert kind is not Unreachable or "etcd is on holiday" in error.message
+
+
+@pytest.mark.parametrize(
+    ("days", "known", "words"),
+    [
+        (1, True, ""),
+        (-1, True, "cannot be reached: its certificate has expired."),
+        (1, False, "is not from the authority in the kubeconfig"),
+    ],
+)
+async def test_the_certificate_of_the_server(tmp_path: Path, days: int, known: bool, words: str) -> None:
+    tls, authority = make_certificate(tmp_path, days=days)
+    trusts: dict[str, Any] = {"certificate_authority": str(authority)} if known else {}
+    async with ApiServer(tls) as server, server.client(insecure_skip_tls_verify=True) as insecure:
+        assert await insecure.request("GET", "/version", doing="ask")
+        if words:
+            assert words in (await unreachable(server.url, **trusts)).message
+        else:
+            async with server.client(**trusts) as client:
+                assert await client.request("GET", "/version", doing="ask")
