@@ -19,6 +19,7 @@ from textual.notifications import Notification
 from tests.lab.control_plane import Lab
 from tests.programs import missing
 from tests.slowness import Slowness
+from tests.strangers import Strangers
 
 # Commands that tests start write to pipes as they do for a person: in blocks, unless they say otherwise.
 os.environ.pop("PYTHONUNBUFFERED", None)
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if absent := set(scripts) - entry_points(group="console_scripts").names:
         old = f"The checkout is newer than its .venv, which has no {', '.join(sorted(absent))}"
         raise pytest.UsageError(f"{old}: run `rm .venv/.ready; make .venv/.ready`.")
+    config.pluginmanager.register(Strangers(), "strangers")
     config.pluginmanager.register(Slowness(config), "slowness")
 
 
