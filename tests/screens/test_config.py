@@ -20,6 +20,7 @@ from screens.pages.jobs import JobsScreen, JobTable
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar
+from screens.widgets.line import LIGHT
 from tests.console.test_config import BROKEN
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, toasts, until
@@ -44,7 +45,7 @@ async def test_start_page_theme_keys_and_columns_are_the_persons() -> None:
     async with console() as (app, pilot, _):
         assert isinstance(app.screen, JobsScreen)
         assert app.theme == "solarized-light"
-        assert app.theme_variables["ink-text"] == "#1d2532", "what is drawn on a light ground is dark"
+        assert app.theme_variables["ink-text"] == LIGHT.variables["ink-text"], "what is drawn on a light ground is dark"
         titles = text_of(app.screen.table).split("\n")[0].split()
         assert titles == ["STATE", "JOB▲"]
         await pilot.press("f12")

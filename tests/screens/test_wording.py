@@ -12,6 +12,7 @@ from console.kube.store import Store
 from screens.columns.column import since as since_column
 from screens.sanitize import one_line
 from screens.wording import (
+    JOB_STYLES,
     JobColors,
     Span,
     age,
@@ -98,16 +99,14 @@ def test_nothing_moves_the_cursor() -> None:
     assert sentence("two\n  lines ") == "two lines"
 
 
-def test_jobs_differ_in_ink_until_there_are_too_many() -> None:
-    styles = JobColors()
-    first = {str(number): styles.of(str(number)) for number in range(12)}
-    assert len(set(first.values())) == 12
-    assert styles.of("12") in first.values()
-    assert {uid: styles.of(uid) for uid in first} == first, "a style does not change while its job lives"
-    styles.keep({"12"})
-    assert len({styles.of("12"), *(styles.of(f"new {number}") for number in range(11))}) == 12, (
-        "old ones are free again"
-    )
+def test_jobs_differ_in_colour_until_there_are_too_many() -> None:
+    styles, last = JobColors(), str(JOB_STYLES)
+    first = {str(number): styles.of(str(number)) for number in range(JOB_STYLES)}
+    assert len({*first.values()}) == JOB_STYLES
+    assert styles.of(last) in first.values()
+    assert {uid: styles.of(uid) for uid in first} == first
+    styles.keep({last})
+    assert len({styles.of(each) for each in (last, *"abcdefghijk"[: JOB_STYLES - 1])}) == JOB_STYLES
 
 
 def test_a_share_is_never_more_nor_nothing_where_there_is_something() -> None:
