@@ -173,8 +173,8 @@ def group_outputs(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
     every = sum(len(ranks) for _, ranks in ranked)
     most = bool(ranked) and len(ranked[0][1]) * 2 > every  # without a majority nobody is odd, as with `hostname`
     return tuple(
-        OutputGroup(tuple(ranks), code, said, bool(code) or (most and at > 0))
-        for at, ((said, code), ranks) in enumerate(ranked)
+        OutputGroup(tuple(ranks), code, output, bool(code) or (most and at > 0))
+        for at, ((output, code), ranks) in enumerate(ranked)
     )
 
 
