@@ -12,11 +12,6 @@ from tests.practice.world import World, jobset, phases, why
 PREFIX = "jobset.sigs.k8s.io/"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_labels_are_annotations_as_well(world: World) -> None:
     world.jobset("train")
     pod = world.pods("train")[1]

@@ -24,11 +24,6 @@ from tests.practice.world import GPU, QUEUE, World, jobset, phases, why
 _FAILED = "couldn't assign flavors to pod set w"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def queue(world: World, name: str) -> dict[str, object]:
     found: dict[str, object] = world.storage.get(CLUSTERQUEUES, "", name)["status"]
     return found

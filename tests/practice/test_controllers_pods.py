@@ -11,11 +11,6 @@ from practice.objects.resources import CONFIGMAPS, JOBS, NODES, PERSISTENTVOLUME
 from tests.practice.world import Object, World, container, phases, why
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def pod(world: World, name: str = "a", command: str = "sleep infinity", seconds: float = 30, **spec: object) -> Object:
     body = {"metadata": {"name": name}, "spec": {"containers": [container(command)], **spec}}
     world.add(PODS, body)

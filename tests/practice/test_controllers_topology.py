@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -10,11 +9,6 @@ from practice.controllers.kueue.assignment import decode_domains, encode_assignm
 from practice.controllers.objects import labels_of
 from practice.objects.resources import NODES
 from tests.practice.world import BLOCK, SUBBLOCK, World
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def numbers(world: World, name: str) -> list[int]:

@@ -12,11 +12,6 @@ from tests.practice.world import Object, World, container
 IMAGE = "us-central1-docker.pkg.dev/practice/a4/mine:1"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def begin(world: World, image: str, name: str = "a", **more: str) -> None:
     node = min(each["metadata"]["name"] for each in world.storage.list(NODES))
     spec = {"containers": [{**container("sleep infinity"), "image": image, **more}], "nodeName": node}
