@@ -13,12 +13,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 CONNECTS = {"socket.connect", "socket.sendto", "socket.sendmsg"}
 LOOKS_UP = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"}

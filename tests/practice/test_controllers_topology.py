@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -13,50 +14,6 @@ from tests.practice.world import BLOCK, SUBBLOCK, World
 
 def numbers(world: World, name: str) -> list[int]:
     return [int(pod["spec"]["nodeName"][-4:]) for pod in world.pods(name)]
-
-
-def test_a_required_subblock_holds_all_pods(world: World) -> None:
-    world.jobset("tight", 4, topology=("required", SUBBLOCK))
-    assert numbers(world, "tight") == [0, 1, 2, 3]
-
-
-def test_ranks_follow_the_machines(world: World) -> None:
-    world.jobset("eight", 8)
-    assert numbers(world, "eight") == list(range(8))
-
-
-def test_the_fullest_place_that_fits_is_taken(world: World) -> None:
-    world.jobset("three", 3, topology=("required", SUBBLOCK))
-    world.jobset("one", 1, topology=("required", SUBBLOCK))
-    assert numbers(world, "one") == [3]
-
-
-def test_what_does_not_fit_is_counted(world: World) -> None:
-    world.jobset("wide", 5, topology=("required", SUBBLOCK))
-    assert world.waits_for("wide") == (
-        'couldn\'t assign flavors to pod set w: topology "gke-default" allows to fit only 4 out of 5 pod(s)'
-    )
-
-
-def test_used_machines_are_named_as_the_reason(world: World) -> None:
-    for number in range(4):
-        world.jobset(f"part-{number}", 3, topology=("required", SUBBLOCK))
-    world.jobset("late", 2, topology=("required", SUBBLOCK))
-    assert world.waits_for("late") == (
-        'couldn\'t assign flavors to pod set w: topology "gke-default" allows to fit only 1 out of 2 pod(s). '
-        'Total nodes: 16; excluded: resource "nvidia.com/gpu": 12'
-    )
-
-
-def test_preferred_widens_when_it_must(world: World) -> None:
-    world.jobset("wide", 6, topology=("preferred", SUBBLOCK))
-    assert numbers(world, "wide") == [0, 1, 2, 3, 4, 5]
-
-
-def test_unconstrained_takes_the_scarcest(world: World) -> None:
-    world.jobset("three", 3, topology=("required", SUBBLOCK))
-    world.jobset("free", 1, topology=("unconstrained", "true"))
-    assert numbers(world, "free") == [3]
 
 
 def test_a_cordoned_machine_is_no_place(world: World) -> None:
@@ -76,12 +33,6 @@ def test_a_tainted_machine_is_named(world: World) -> None:
         "couldn't assign flavors to pod set w: topology \"gke-default\" doesn't allow to fit any of 1 pod(s). "
         'Total nodes: 16; excluded: taint "sick=yes:NoSchedule": 16'
     )
-
-
-def test_a_level_that_does_not_exist(world: World) -> None:
-    world.jobset("odd", 1, topology=("required", "example.com/rack"))
-    text = 'couldn\'t assign flavors to pod set w: Flavor "a4" does not contain the requested level'
-    assert world.waits_for("odd") == text
 
 
 def test_pods_carry_their_machine(world: World) -> None:
@@ -112,3 +63,49 @@ def test_common_parts_are_written_once() -> None:
 def machine(world: World, number: int) -> str:
     names = [node["metadata"]["name"] for node in world.storage.list(NODES)]
     return next(str(name) for name in names if "a4-highgpu" in name and name.endswith(f"{number:04d}"))
+
+
+TIGHT, THREE = ("required", SUBBLOCK), ("three", 3, ("required", SUBBLOCK))
+WAITS = "couldn't assign flavors to pod set w: "
+FULL = [(f"part-{number}", 3, TIGHT) for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "machines"),
+    [
+        ([("four", 4, TIGHT)], [0, 1, 2, 3]),
+        ([("eight", 8, ("required", BLOCK))], list(range(8))),
+        ([THREE, ("one", 1, TIGHT)], [3]),
+        ([("wide", 6, ("preferred", SUBBLOCK))], [0, 1, 2, 3, 4, 5]),
+        ([THREE, ("free", 1, ("unconstrained", "true"))], [3]),
+    ],
+    ids=[
+        "a subblock holds all",
+        "ranks follow the machines",
+        "the fullest that fits",
+        "preferred widens",
+        "the scarcest",
+    ],
+)
+def test_where_pods_run(world: World, jobs: list[tuple[str, int, tuple[str, str]]], machines: list[int]) -> None:
+    for name, pods, topology in jobs:
+        world.jobset(name, pods, topology=topology)
+    assert numbers(world, jobs[-1][0]) == machines
+
+
+@pytest.mark.parametrize(
+    ("jobs", "why"),
+    [
+        ([("wide", 5, TIGHT)], 'topology "gke-default" allows to fit only 4 out of 5 pod(s)'),
+        (
+            [*FULL, ("late", 2, TIGHT)],
+            'topology "gke-default" allows to fit only 1 out of 2 pod(s). '
+            'Total nodes: 16; excluded: resource "nvidia.com/gpu": 12',
+        ),
+        ([("odd", 1, ("required", "example.com/rack"))], 'Flavor "a4" does not contain the requested level'),
+    ],
+)
+def test_why_there_is_no_place(world: World, jobs: list[tuple[str, int, tuple[str, str]]], why: str) -> None:
+    for name, pods, topology in jobs:
+        world.jobset(name, pods, topology=topology)
+    assert world.waits_for(jobs[-1][0]) == WAITS + why
