@@ -15,7 +15,7 @@ from console.errors import BadKubeconfig
 from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
-from console.kube.watched_cluster import WatchedCluster
+from console.kube.watched_cluster import Selectors, WatchedCluster
 from console.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,9 +66,15 @@ class Session:
     """A watched cluster and the services that act on it, each created on first use."""
 
     def __init__(
-        self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
+        self,
+        settings: Settings,
+        kubeconfig: Kubeconfig,
+        kinds: Collection[str],
+        *,
+        brief: bool = False,
+        only: Selectors | None = None,
     ) -> None:
-        self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief)
+        self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief, only=only)
         beside = self.watch.beside
         if not brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
@@ -80,7 +86,14 @@ class Session:
             beside["hosts"] = lambda: self.attach.remove_ended_periodically()
 
     @classmethod
-    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None, brief: bool = False) -> Self:
+    async def open(
+        cls,
+        settings: Settings,
+        *,
+        kinds: Collection[str] | None = None,
+        brief: bool = False,
+        only: Selectors | None = None,
+    ) -> Self:
         """Read the kubeconfig and start to watch these kinds (all by default), without waiting for the server.
 
         Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google. `brief`: for a
@@ -99,7 +112,7 @@ class Session:
             from console.google.account import kubeconfig_from_google
 
             kubeconfig = await kubeconfig_from_google(settings.context)
-        session = cls(settings, kubeconfig, kinds, brief=brief)
+        session = cls(settings, kubeconfig, kinds, brief=brief, only=only)
         await session.watch.connect(settings.context, settings.namespace)
         return session
 

@@ -677,9 +677,10 @@ class FakeSession:
         """Owner of what the person who looks has launched."""
         self.proof: Proof | None = None  # of every job; None: the history knows those of that owner
         self._woken: set[asyncio.Event] = set()
+        self.goes_on = asyncio.Event()  # what is in memory is followed anyway
 
-    def keep_watching(self) -> None:
-        """What is in memory is followed anyway."""
+    async def select(self, kind: str, query: Mapping[str, str]) -> None:
+        """All are in memory."""
 
     def namespace_option(self, namespace: str) -> str:
         return "" if namespace == self.default_namespace else namespace

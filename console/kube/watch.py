@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 PAGE = 500
+SELECTED_PAGE = 2000
+"""Of a command, which draws nothing before all have come; servers do not count what a selector finds, see UNCOUNTED."""
 SEND_TURNS = 3  # of the event loop, in which a request leaves
 BATCH = 100  # models made between two turns of the event loop
 SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
@@ -241,15 +243,20 @@ def _change(line: WatchEvent[Any]) -> Change:
 class HttpSource:
     """Lists and watches one collection of the API server over HTTP."""
 
-    def __init__(self, client: Client, path: str, what: str, *, silence: float = SILENCE) -> None:
+    def __init__(
+        self, client: Client, path: str, what: str, *, silence: float = SILENCE, query: Mapping[str, str] | None = None
+    ) -> None:
+        """`query`: selectors of the objects that are meant."""
         self._client = client
         self._path = path
         self._what = what
         self.of = f"{what} of the API server {client.login.server}"
         self._silence = silence
+        self._query = query or {}
 
     async def page(self, token: str) -> bytes:
-        params = {"limit": str(PAGE), **({"continue": token} if token else {})}
+        limit = str(SELECTED_PAGE if self._query else PAGE)
+        params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
         return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
 
     @asynccontextmanager
@@ -257,7 +264,7 @@ class HttpSource:
         lasts = str(random.randint(*WATCH_SECONDS))
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
         client = self._client
-        request = HttpRequest(client.url(self._path, params), self._silence)
+        request = HttpRequest(client.url(self._path, {**self._query, **params}), self._silence)
         try:
             async with (
                 client.stream(request, f"watch {self._what}") as answer,
@@ -318,7 +325,12 @@ class Served(Struct, frozen=True):
 
 
 async def watch_kind(
-    client: Client, catalogue: ApiDiscovery, kind: Kind, namespace: str, backoff: Backoff = DEFAULT_BACKOFF
+    client: Client,
+    catalogue: ApiDiscovery,
+    kind: Kind,
+    namespace: str,
+    query: Mapping[str, str] | None = None,
+    backoff: Backoff = DEFAULT_BACKOFF,
 ) -> AsyncGenerator[Change | Served, None]:
     """Yield the changes of one kind for ever; falls back to `namespace` where all namespaces may not be listed."""
     retries, where = Retries(backoff), ""
@@ -336,7 +348,7 @@ async def watch_kind(
             continue
         group = f"{kind.group}/{version}" if kind.group else version
         yield Served(group, f"only namespace {where}: listing {kind.plural} everywhere is not allowed" if where else "")
-        source = HttpSource(client, kind.path(version, where), kind.plural)
+        source = HttpSource(client, kind.path(version, where), kind.plural, query=query)
         retries.begin()
         async with aclosing(follow(source, kind.reader, backoff)) as changes:
             async for change in changes:

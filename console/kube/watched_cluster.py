@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.watch import Change, Served
 
+Selectors = Mapping[str, Mapping[str, str] | None]
 _BY_ITSELF = "Retrying automatically."
 SILENT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
 _MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
@@ -32,8 +33,15 @@ class WatchedCluster:
     """One context of the kubeconfig, and the latest snapshot of its cluster."""
 
     def __init__(
-        self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
+        self,
+        settings: Settings,
+        kubeconfig: Kubeconfig,
+        kinds: Collection[str],
+        *,
+        brief: bool = False,
+        only: Selectors | None = None,
     ) -> None:
+        """`only`: selectors of kinds of which some objects are enough; None: those that `select` will name."""
         self.settings = settings
         self.context = ""
         self.namespace = ""
@@ -41,8 +49,10 @@ class WatchedCluster:
         self.server_version = ""
         self.kubeconfig = kubeconfig  # contexts that are added to it are not written to a file
         self._kinds = tuple(kinds)
-        self._brief = brief  # whether kinds are only listed until `keep_watching`
-        self._goes_on = asyncio.Event()
+        self._only = dict(only or {})
+        self.begun_kinds = tuple(kind for kind in kinds if self._only.get(kind, "") is not None)
+        self._brief = brief  # whether kinds are only listed until `goes_on`
+        self.goes_on = asyncio.Event()
         self._store = Store(self._kinds)
         self._connection: Connection | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -97,11 +107,17 @@ class WatchedCluster:
         self.answered.clear()
         if not self._brief:
             self._start("greeting", self._greet())
-        for kind in self._kinds:
+        for kind in self.begun_kinds:
             self._start(kind, self._watch_kind(kind))
         self._start("keep-alive", self._connection.client.keep_alive())
         for name, work in self.beside.items():
             self._start(name, work())
+
+    async def select(self, kind: str, query: Mapping[str, str]) -> None:
+        """List the objects of a kind that these selectors name, once it is known which are needed."""
+        self._only[kind] = query
+        self._start(kind, self._watch_kind(kind))
+        await self.wait_until_listed(kind)
 
     async def _disconnect(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
@@ -210,7 +226,7 @@ class WatchedCluster:
 
         connection = self.current_connection
         async with aclosing(
-            watch_kind(connection.client, connection.catalogue, kind_named(kind), self.namespace)
+            watch_kind(connection.client, connection.catalogue, kind_named(kind), self.namespace, self._only.get(kind))
         ) as changes:
             async for change in changes:
                 self._apply_change(kind, change)
@@ -219,7 +235,7 @@ class WatchedCluster:
                     self._apply_change(kind, Disconnected(Unreadable(message, "ctrl+r lists them anew.")))
                     return
                 if self._brief and isinstance(change, Listed):
-                    await self._goes_on.wait()
+                    await self.goes_on.wait()
 
     def _apply_change(self, kind: str, change: Change | Served) -> None:
         from console.kube import watch
@@ -245,9 +261,6 @@ class WatchedCluster:
                 self._errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
                 hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
                 store.mark_lost(kind, state, error.message, hint)
-
-    def keep_watching(self) -> None:
-        self._goes_on.set()
 
     def is_watched(self, kind: str, namespace: str) -> bool:
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)

@@ -12,6 +12,7 @@ from screens.cli.output import MessageStyle, warn
 
 if TYPE_CHECKING:
     from console.google.services import GoogleServices
+    from console.kube.watched_cluster import Selectors
     from console.session import Session
     from practice.child import PracticeProcess
     from screens.cli.arguments import Options
@@ -39,21 +40,28 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
 
 @asynccontextmanager
 async def open_session(
-    options: Options, kinds: Collection[str], *, listed: bool = True, brief: bool = False
+    options: Options,
+    kinds: Collection[str],
+    *,
+    listed: bool = True,
+    brief: bool = False,
+    only: Selectors | None = None,
 ) -> AsyncIterator[Session]:
-    """A session that watches only these kinds during this block, `listed`: once they are known, or lists `brief`ly."""
+    """A session that watches only these kinds during this block, `listed`: once they are known, or lists `brief`ly;
+    `only`: selectors of kinds of which some objects are enough, as `WatchedCluster` takes them.
+    """
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
-        session = await Session.open(options.settings(kubeconfig), kinds=kinds, brief=brief)
+        session = await Session.open(options.settings(kubeconfig), kinds=kinds, brief=brief, only=only)
         MessageStyle.namespace = session.watch.namespace_option(session.namespace)
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         naming = asyncio.create_task(_name_slow_plugin(session))
         try:
             if kinds and listed:
-                await session.wait_until_listed(*kinds)
+                await session.wait_until_listed(*session.watch.begun_kinds)
             yield session
         except NotFound as error:
             if f"in namespace {session.namespace}" in error.message:

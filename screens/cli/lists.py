@@ -19,12 +19,21 @@ from screens.cli.output import print_json, print_listing, warn
 from screens.columns.column import COMMAND, ListLayout, as_json
 
 if TYPE_CHECKING:
+    from console.kube.watched_cluster import Selectors
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_starts import ExpectedStart
     from console.session import Session
     from screens.columns.queues import WorkloadLine
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
+NAMED = 40
+"""Jobs whose names are given to the API server; of more, the pods of all JobSets are listed."""
+HOLDING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"  # pods that may hold GPUs of a node
+ONLY: Mapping[str, Selectors] = {
+    **{name: {"pods": {"fieldSelector": HOLDING}} for name in ("nodes", "pools")},
+    "jobs": {"pods": None},
+}
+"""Which pods lists need: those that are on nodes; those of jobs, see `list_pods_of`."""
 LOOKS = 6.0
 """Seconds for which a list looks at the ends of logs."""
 
@@ -52,9 +61,11 @@ async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
     starts = options.json and options.command == "queues"  # when what waits starts; only in JSON
     kinds = tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
-    async with open_session(options, kinds, brief=True) as session:
+    async with open_session(options, kinds, brief=True, only=ONLY.get(options.command)) as session:
+        refuse(layout, session.fleet)
+        if options.command == "jobs":
+            await list_pods_of(session, _shown_jobs(session, None if options.all_namespaces else session.namespace))
         fleet = session.fleet
-        refuse(layout, fleet)
         rows = await _rows(session, fleet, layout, options)
     missing = unread(kinds, fleet)
     if options.json:
@@ -73,7 +84,7 @@ async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options
         from screens.columns.jobs import job_lines
         from screens.columns.live import with_diagnoses
 
-        jobs = [each for each in fleet.jobsets.values() if namespace in {None, each.namespace}]
+        jobs = _shown_jobs(session, namespace)
         waits = any(each.state is JobState.PENDING for each in jobs)
         if waits:  # when they start depends on what runs, wherever that is
             jobs += [each for each in fleet.jobsets.values() if not each.finished and each not in jobs]
@@ -99,6 +110,21 @@ async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options
     if not some and namespace:
         await session.watch.require_namespace(namespace)
     return rows
+
+
+def _shown_jobs(session: Session, namespace: str | None) -> list[JobSet]:
+    return [each for each in session.fleet.jobsets.values() if namespace in {None, each.namespace}]
+
+
+async def list_pods_of(session: Session, jobs: Iterable[JobSet]) -> None:
+    """List the pods that tell how these jobs are: all, if one of them waits for a place that others may have."""
+    jobs = tuple(jobs)
+    if not all(each.finished or each.state is JobState.RUNNING for each in jobs):
+        await session.watch.select("pods", {})
+    elif jobs:
+        names = sorted({each.name for each in jobs})
+        among = f" in ({','.join(names)})" if len(names) <= NAMED else ""
+        await session.watch.select("pods", {"labelSelector": f"jobset.sigs.k8s.io/jobset-name{among}"})
 
 
 async def _queue_rows(session: Session, fleet: Fleet) -> list[Any]:

@@ -27,7 +27,7 @@ from console.scheduling.why_job import why_jobset
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.connect import Connect, open_session
 from screens.cli.job import alarm_json, health_code
-from screens.cli.lists import expected_starts, read_diagnoses
+from screens.cli.lists import expected_starts, list_pods_of, read_diagnoses
 from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import JobLine, start_json, start_words
 from screens.columns.live import with_diagnoses
@@ -47,11 +47,13 @@ MAX_AHEAD = 4
 
 
 async def why(options: WhyOptions, connect: Connect = open_session) -> int:
-    async with connect(
-        options, (*WAIT_KINDS, "topologies", "jobsets", "pods", "nodes", "events"), brief=True
-    ) as session:
+    async with connect(options, (*WAIT_KINDS, "topologies"), brief=True, only={"pods": None}) as session:
+        job = session.fleet.jobsets.get((session.namespace, options.job))
+        if job is not None and job.finished:  # what others hold has no part in it
+            await list_pods_of(session, [job])
+        else:
+            await session.watch.select("pods", {})
         fleet = session.fleet
-        job = fleet.jobsets.get((session.namespace, options.job))
         other = workload_named(fleet, session.namespace, options.job) if job is None else None
         reason = why_jobset(job, fleet) if job else why_workload(other, fleet) if other else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
@@ -212,7 +214,7 @@ async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tu
     if job is None:
         return report, None
     if reads_log and not job.finished:
-        session.watch.keep_watching()
+        session.watch.goes_on.set()
         await read_diagnoses(session)
         report = await session.alarms.check_job(*job.key, LISTENS)
     if report.progress is None and not report.refused and job.state is not JobState.PENDING:

@@ -45,8 +45,10 @@ MINE = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train"
 
 
 @asynccontextmanager
-async def opened(server: ApiServer, folder: Path, *, kinds: Any = None, **settings: Any) -> AsyncIterator[Session]:
-    session = await Session.open(Settings(kubeconfig=server.kubeconfig(folder), **settings), kinds=kinds)
+async def opened(
+    server: ApiServer, folder: Path, *, kinds: Any = None, only: Any = None, **settings: Any
+) -> AsyncIterator[Session]:
+    session = await Session.open(Settings(kubeconfig=server.kubeconfig(folder), **settings), kinds=kinds, only=only)
     try:
         yield session
     finally:
@@ -180,6 +182,20 @@ async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
         assert set((await session.wait_until_listed()).links) == {"pods"}
         assert not server.asked(NODES)
+
+
+async def test_of_a_kind_only_what_selectors_name_is_asked_for_once_they_are_known(tmp_path: Path) -> None:
+    held, jobs = {"fieldSelector": "spec.nodeName!="}, {"labelSelector": "a in (b)"}
+    async with ApiServer() as server:
+        server.put(PODS, named("a"))
+        async with opened(server, tmp_path, kinds=["nodes", "pods"], only={"nodes": held, "pods": None}) as session:
+            await session.wait_until_listed(*session.watch.begun_kinds)
+            assert server.asked(NODES, **held)
+            assert not server.asked(PODS)
+            await session.watch.select("pods", jobs)
+            assert session.fleet.pods
+            assert server.asked(PODS, **jobs, watch="")
+            await eventually(lambda: server.asked(PODS, **jobs, watch="1"))
 
 
 async def test_pictures_follow_the_cluster(tmp_path: Path) -> None:

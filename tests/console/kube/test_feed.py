@@ -24,7 +24,7 @@ PODS = "/api/v1/pods"
 async def fed(server: ApiServer, plural: str, namespace: str = "team") -> AsyncIterator[list[Any]]:
     async with (
         server.client() as client,
-        gathered(watch_kind(client, ApiDiscovery(client), kind(plural), namespace, QUICK)) as told,
+        gathered(watch_kind(client, ApiDiscovery(client), kind(plural), namespace, backoff=QUICK)) as told,
     ):
         yield told
 
@@ -82,7 +82,9 @@ async def test_a_kind_that_is_served_and_then_is_not_found_is_asked_for_less_and
     async with ApiServer() as server, server.client() as client:
         path = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
         server.refuse[path] = [status(404, "no such resource", reason="NotFound") for _ in range(3)]
-        async with gathered(watch_kind(client, ApiDiscovery(client), kind("jobsets"), "team", Recorded())) as told:
+        async with gathered(
+            watch_kind(client, ApiDiscovery(client), kind("jobsets"), "team", backoff=Recorded())
+        ) as told:
             await eventually(lambda: seen(told, Listed))
     assert pauses == [1, 2, 3]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -30,15 +32,16 @@ from console.metrics.step_cadence import StepCadence
 from console.scheduling.expected_starts import ExpectedStart
 from console.settings import YOU
 from screens.cli.launch import wait_for_end
-from screens.cli.lists import LISTS, layout_of, print_rows
+from screens.cli.lists import LISTS, NAMED, ONLY, layout_of, list_pods_of, print_rows
 from screens.cli.why import _next_steps
-from screens.columns.column import as_json
+from screens.columns.column import as_json, as_text
 from screens.columns.job_header import explanation
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of, monitor
 from tests.screens import scene
+from tests.screens.queue_scene import queue_scene
 
 
 async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -> None:
@@ -302,3 +305,42 @@ def test_what_is_well_has_no_mark_in_a_command() -> None:
     assert plain_text([*bar(2, 2, 4), Span(" 100 %")]) == "100 %"
     assert plain_text(Span("▁▃█▅▂", "accent")) == "▁▃█▅▂", "the peak of a trend is not a bar"
     assert plain_text([Span("● ", "ok"), Span("active", "dim")]) == "active"
+
+
+def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> None:
+    fleet = scene.scene()
+    holding = {key: pod for key, pod in fleet.pods.items() if pod.node and not pod.finished}
+    assert len(holding) < len(fleet.pods)
+    for name in ONLY.keys() - {"jobs"}:
+        assert layout_of(name).rows(replace(fleet, pods=holding)) == layout_of(name).rows(fleet)
+    fleet = queue_scene()
+    fleet = replace(fleet, jobsets={key: job for key, job in fleet.jobsets.items() if job.name in {"llama", "sweep"}})
+    stranger = Pod("default", "stranger", uid="s", phase="Running", node=next(iter(fleet.nodes))[1], gpus=8)
+    more = replace(fleet, pods={**fleet.pods, ("default", "stranger"): stranger})
+    shown = [as_text(JOBS.columns, JOBS.of(each, None, str)) for each in (fleet, more)]
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "state", "query"),
+    [
+        (("b", "a"), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name in (a,b)"}),
+        (map(str, range(NAMED + 1)), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name"}),
+        (("a",), JobState.PENDING, {}),
+        ((), JobState.RUNNING, None),
+    ],
+    ids=["that run", "many", "one that waits for what others have", "none"],
+)
+async def test_of_pods_those_are_listed_that_tell_how_jobs_are(
+    names: Iterable[str], state: JobState, query: dict[str, str] | None
+) -> None:
+    group = ReplicatedJob("w", pods_per_job=1, ready=1)
+    jobs = [JobSet("default", name, groups=(group,), suspended=state is JobState.PENDING) for name in names]
+    assert {each.state for each in jobs} <= {state}
+    asked: list[object] = []
+
+    async def select(kind: str, query: object) -> None:
+        asked.append(query)
+
+    await list_pods_of(SimpleNamespace(watch=SimpleNamespace(select=select)), jobs)  # type: ignore[arg-type]
+    assert asked == ([] if query is None else [query])
