@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from console.kube.login import Login
 
 CONNECT = 10.0  # seconds until a connection has to stand
+AHEAD_SECONDS = 60.0  # seconds for which a connection that was made ahead is used; API servers keep them longer
 ANSWER = 20.0  # seconds until requests have to be answered whole
 _ROOM = 1 << 16
 _MOST = 16 << 20  # bytes of an answer: a pod, or the pods of one job
@@ -53,6 +54,7 @@ class RawConnection:
         self._base = urlsplit(login.server)
         self._reader, self._writer = reader, writer
         self._taken = False
+        self._made_at = asyncio.get_running_loop().time()
         self.refused: dict[str, str] = {}  # credentials of the last request, for `login.renew`
 
     async def get(self, path: str, *more: str, accept: str = "application/json") -> list[RawResponse]:
@@ -121,6 +123,12 @@ class RawConnection:
             """A trailer, which says nothing here."""
         return bytes(parts)
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request may go over it that was not made for it: it is young, and open as far as is known."""
+        young = asyncio.get_running_loop().time() - self._made_at < AHEAD_SECONDS
+        return young and not (self._taken or self._reader.at_eof() or self._writer.transport.is_closing())
+
     def close(self) -> None:
         if not self._taken:
             self._writer.transport.abort()
@@ -145,12 +153,15 @@ def _parse_status(line: str) -> int:
 
 
 @asynccontextmanager
-async def open_connection(login: Login, doing: str) -> AsyncIterator[RawConnection]:
-    """Connect and log in. Raises Unreachable, BadKubeconfig and NotLoggedIn, whose texts begin with `doing`."""
+async def open_connection(login: Login, doing: str, ahead: RawConnection | None = None) -> AsyncIterator[RawConnection]:
+    """Connect and log in, unless a connection was made ahead.
+
+    Raises Unreachable, BadKubeconfig and NotLoggedIn, whose texts begin with `doing`.
+    """
     with translate_errors(login, doing):
         try:
             async with asyncio.timeout(CONNECT):
-                connection = await _connect(login)
+                connection = ahead or await connect(login)
         except TimeoutError as error:
             raise NotConnected(error) from error
         try:
@@ -159,7 +170,8 @@ async def open_connection(login: Login, doing: str) -> AsyncIterator[RawConnecti
             connection.close()
 
 
-async def _connect(login: Login) -> RawConnection:
+async def connect(login: Login) -> RawConnection:
+    """Connect with TLS; raises what `translate_errors` knows."""
     await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()
     reader, writer = await connect_stream(login, context)

@@ -24,7 +24,7 @@ from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreac
 from console.kube.login import Login
 from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
 from console.kube.rank_address import LivePod, PortPair, RankAddress
-from console.kube.raw_connection import RawConnection, open_connection
+from console.kube.raw_connection import RawConnection, connect, open_connection
 
 POD_POLL_SECONDS = (
     60.0  # seconds between two looks at the pod while all is well; a broken connection brings the next forward
@@ -94,6 +94,7 @@ class LocalForward:
 
     async def open(self) -> None:
         """Listen on the local ports and look up the pod once. BadInput, Ended, Refused; waits for anything else."""
+        self._reach.connects_ahead = True
         try:
             await self._find_pod()
         except Unreachable as error:
@@ -116,6 +117,7 @@ class LocalForward:
         for splice in tuple(self._splices):
             splice.close()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._reach.close()
 
     async def _open_port(self, wanted: PortPair) -> None:
         choices = [wanted.local]
@@ -263,12 +265,41 @@ _UNAUTHORIZED = 401
 def _ignore_message(words: str) -> None: ...
 
 
+def _close(made: asyncio.Future[RawConnection]) -> None:
+    if not made.cancelled() and made.exception() is None:
+        made.result().close()
+
+
 class PortForwarder:
     """Connects to ports of ranks with one login; each connection looks up the rank's current pod."""
 
     def __init__(self, login: Login, *, limit: float = POD_TIMEOUT) -> None:
         self.login = login
         self._limit = limit
+        self._ahead: asyncio.Future[RawConnection] | None = None  # the connection of the next pipe
+        self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
+
+    def close(self) -> None:
+        """Close the connection that was made ahead, and make none any more."""
+        self.connects_ahead = False
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead.add_done_callback(_close)
+            self._ahead = None
+
+    def _connect_ahead(self) -> None:
+        if self.connects_ahead and self._ahead is None:
+            self._ahead = asyncio.ensure_future(connect(self.login))
+
+    def _take_ahead(self) -> RawConnection | None:
+        ahead = self._ahead
+        if ahead is None or not ahead.done():
+            return None
+        self._ahead = None
+        if ahead.exception() is None and ahead.result().is_usable:
+            return ahead.result()
+        _close(ahead)  # the one that is made instead tells what is wrong
+        return None
 
     async def wait_for_pod(
         self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _ignore_message
@@ -374,9 +405,15 @@ class PortForwarder:
         """Do the work over a new connection; retried after renewing the login or switching the protocol."""
         renewed = False
         while True:
+            ahead = self._take_ahead()
             try:
-                async with open_connection(self.login, doing) as connection:
-                    return await work(connection)
+                async with open_connection(self.login, doing, ahead) as connection:
+                    found = await work(connection)
+                self._connect_ahead()
+                return found
+            except Unreachable:
+                if ahead is None:
+                    raise  # else it has ended unnoticed, and a new one is tried
             except NotLoggedIn as error:
                 if error.status != _UNAUTHORIZED or renewed or not await self.login.renew(connection.refused):
                     raise

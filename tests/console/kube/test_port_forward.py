@@ -16,6 +16,7 @@ from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
 from console.kube.port_forward import JobEnded
 from console.kube.rank_address import LivePod, PortPair, RankAddress
+from console.kube.raw_connection import RawConnection
 from console.kube.target import User
 from tests.apiserver import ApiServer, eventually, status
 from tests.console.kube.kubelet import FORWARD, V4, echo_port
@@ -325,3 +326,39 @@ async def test_the_pod_of_the_next_connection_is_the_one_there_is_then() -> None
             await asyncio.wait_for(made.ended.wait(), 60)
             writer.close()
             assert told[-1].words == "Pod p has ended (failed)."
+
+
+async def test_the_next_connection_goes_over_one_that_was_made_ahead_unless_it_has_ended() -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async with ApiServer() as server:
+        server.handlers[FORWARD] = echo_port(2222)
+        async with tunnel(server) as made, await asyncio.start_server(end, "127.0.0.1", 0) as ends:
+            reach = made._reach
+
+            async def answered() -> RawConnection:
+                """The connection that was made ahead for this one."""
+                await eventually(lambda: reach._ahead is not None and reach._ahead.done())
+                assert reach._ahead is not None
+                ahead = reach._ahead.result()
+                reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
+                writer.write(b"hello")
+                assert await asyncio.wait_for(reader.readexactly(5), 60) == b"HELLO"
+                writer.close()
+                return ahead
+
+            first, second = await answered(), await answered()
+            assert first is not second
+            assert first._taken
+            assert second._taken
+            await eventually(lambda: reach._ahead is not None and reach._ahead.done())
+            assert (third := reach._take_ahead()) is not None
+            third.close()
+            reach._ahead = asyncio.get_running_loop().create_future()
+            ended = RawConnection(reach.login, *await asyncio.open_connection(*ends.sockets[0].getsockname()))
+            reach._ahead.set_result(ended)
+            assert await answered() is ended, "but a new one was made when it had ended at the first word"
+            assert not ended._taken
+        assert reach._ahead is None
