@@ -65,6 +65,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads or writes what the person who runs it has kept."""
     for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "A4_SSH_FOLDER"):
         os.environ[variable] = str(tmp_path_factory.mktemp(variable.lower()))
+    os.environ["NO_GCE_CHECK"] = "true"  # nor asks the machine's metadata server for credentials
 
 
 TURNS = 40
