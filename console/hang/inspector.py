@@ -46,8 +46,8 @@ from rankscope import (
     SlowReport,
     TorchAnalysis,
     TracedProcess,
-    add_data_waits,
     add_locations,
+    add_samples,
     add_times,
     build_question,
     choose_sampled,
@@ -329,8 +329,7 @@ class JobInspector:
         One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` where
         its steps turn out to be too few for a verdict until then. With `recorder` all
         ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links. Then
-        py-spy looks where the slow ranks are, and one that is not, for half as long. `only_nccl`: that one command is
-        all, as for a job of which nobody has asked.
+        py-spy looks where the slow ranks are, and one that is not, for half as long. `only_nccl`: for nobody who asked.
         """
         every, reports = self.running_ranks(namespace, name), self.slow_reports
         read = await self._poll_nccl(namespace, name, every, seconds, most)
@@ -339,8 +338,7 @@ class JobInspector:
         )
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
-        if not only_nccl:
-            report = await self._add_data_waits(report, every, seconds / 2)
+        report = await self._add_samples(report, every, seconds / 2)
         report, known = replace(report, job=name, at=CLOCK.now()), reports.get((namespace, name))
         if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells
             reports[namespace, name] = report
@@ -388,7 +386,7 @@ class JobInspector:
         times = await decode_apart("What the pods tell of times", partial(read_times, outputs.texts, addresses))
         return add_times(report, times, {rank.number: rank.node for rank in every})
 
-    async def _add_data_waits(self, report: SlowReport, every: Sequence[Rank], seconds: float) -> SlowReport:
+    async def _add_samples(self, report: SlowReport, every: Sequence[Rank], seconds: float) -> SlowReport:
         numbers = choose_sampled(report, every)
         if not numbers:
             return report
@@ -406,7 +404,7 @@ class JobInspector:
         wanted = [rank for rank in every if any(number // rank.gpus == rank.number for number in numbers)]
         outputs = await run_in_pods(self._run, wanted, argv, probe, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
         return await decode_apart(
-            "What py-spy told in the pods", lambda: add_data_waits(report, *read_samples(outputs.texts))
+            "What py-spy told in the pods", lambda: add_samples(report, *read_samples(outputs.texts))
         )
 
     def running_ranks(self, namespace: str, name: str) -> list[Rank]:

@@ -64,7 +64,7 @@ def diagnose_hang(report: HangReport, uid: str) -> Diagnosis:
 
 
 def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
-    """The slowest rank, or the one that launches latest; without words if there is none.
+    """The slowest rank, or the latest one that py-spy found at a line of its own; without words if there is none.
 
     NCCL's RAS service alone knows of no slow GPU, so that it clears no rank that was measured to be slow.
     """
@@ -73,7 +73,9 @@ def diagnose_slow_ranks(report: SlowReport, uid: str) -> tuple[Diagnosis, ...]:
     if report.suspects:
         from rankscope import describe_cost
 
-        first = report.suspects[0]
+        first = next((each for each in report.suspects if each.where), None)
+        if first is None:
+            return (Diagnosis(uid, DiagnosisKind.LATE, report.at),)
         words, short = describe_cost(first), describe_cost(first, short=True)
         return (Diagnosis(uid, DiagnosisKind.LATE, report.at, words, short, advice=report.advice),)
     if not report.has_verdict:

@@ -113,11 +113,13 @@ echo "practice cluster: these stacks are made up" >&2
 if [ "$command" = record ]; then
     case "$form" in
         raw)
-            # Of 100 samples of the main thread one is in the data loader, or as many more as the fault says.
-            loads=1
-            [ "$doing" = train ] && [ "$pid" -eq {slow} ] && loads=$((1 + {percent}))
-            echo "thread ($pid): MainThread;{loading} $loads" > "$output"
-            echo "thread ($pid): MainThread;{training} $((100 - loads))" >> "$output"
+            # Of 300 samples of the main thread three are in the data loader; a slow rank is as long as its fault says
+            # in it, or in Python's collector.
+            late=0
+            [ "$doing" = train ] && [ "$pid" -eq {slow} ] && late=$((3 * {percent}))
+            echo "thread ($pid): MainThread;{loading} 3" > "$output"
+            echo "thread ($pid): MainThread;{late_in} $late" >> "$output"
+            echo "thread ($pid): MainThread;{training} $((297 - late))" >> "$output"
             exit ;;
         flamegraph) exec cp {flame}.svg "$output" ;;
         *) exec cp {flame}_speedscope.json "$output" ;;
@@ -225,7 +227,8 @@ def write_fake_binaries(
         main = dump.partition('"MainThread"\n')[2].partition("\nThread")[0]
         calls[doing] = ";".join(reversed([line.strip() for line in main.splitlines() if line.strip()]))
     slow = slow_rank(place)
-    loading = slow is not None and slow.cause == "data" and slow.rank // place.gpus == place.rank
+    late_here = slow is not None and slow.launches_late and slow.rank // place.gpus == place.rank
+    collector = f"{calls['train'].partition(';')[0]};collect_garbage (train_hooks.py:31)"
     dumps, flame = shlex.quote(str(bin_folder / "pyspy_")), shlex.quote(str(_DATA / "pyspy"))
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
     node = (place.pod.get("spec") or {}).get("nodeName", "")
@@ -268,7 +271,8 @@ def write_fake_binaries(
             flame=flame,
             loading=calls["data"],
             training=calls["train"],
-            slow=FIRST_PID + slow.rank % place.gpus if slow is not None and loading else 0,
+            late_in=calls["data"] if slow is not None and slow.cause == "data" else collector,
+            slow=FIRST_PID + slow.rank % place.gpus if slow is not None and late_here else 0,
             percent=round(100 * slow.share) if slow is not None else 0,
         ),
         **{

@@ -199,7 +199,8 @@ def _record_steps(
     slow = slow_rank(place) if running else None
     late = slow.share * step if slow is not None and slow.launches_late and slow.rank == rank else 0.0
     for number in range(last - count + 1, last + 1):
-        at = latest - (last - number) * each + late
+        # Hosts launch the collectives of a step one soon after the other, and then wait for the next batch.
+        at = latest - (last - number) * each - number % _A_STEP * 0.4 * each + late
         if at <= now:
             recorder.add(every, number, at, each=each, took=_took(place, rank, number, step))
 

@@ -296,16 +296,16 @@ Find the rank for which the others wait: for 12 steps (10 to 300 s), or --second
 the others wait for such a rank at most; the brackets hold its bounds with 95 % confidence. There is none where
 too little was seen or where the hosts run ahead of their GPUs. Whether the others wait at all
 --recorder tells: it asks every rank how long it was in each collective, and also sees a slow GPU or link.
-py-spy then looks for half as long where a late rank is, and one that is not: whether it waits for its data.""",
+py-spy then looks for half as long where a late rank is, and one that is not: only what it finds names a host.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster;
 of --its-pace 0, or 1 if by its log the steps are not slower. JSON of that: job, slower (in words).
 JSON: job, at, told (whether there is a verdict), words, advice (what to do next), problem (why there is no
 verdict), version, form (json or text), ranks, polls, seconds, steps (times that operations were launched;
 null: not told), late (rank, host, pid, gpu, pod_index, node, share (0: not known), low, high: of the step in
-which it is late, 95 % confidence, slow: the others wait for it, suspect: it launches later, and whether they
-wait is not known, partly: in some of its communicators only, runs_ahead: the others launch meanwhile, cause:
-host, GPU, network, data or not known, evidence: of a slow link or a data loader),
+which it is late, 95 % confidence, slow: the others wait for it, suspect: one witness alone says so, timed: its
+share is by the times of collectives, partly: in some communicators only, runs_ahead: the others launch meanwhile,
+cause: host, GPU, network, data or not known, evidence, a phrase, where: the line of the program at which it is),
 bound (share that no other rank reaches), timed (which ranks told how long collectives took; empty: not asked),
 no_gpu_slow (by that, none is slow), sampled (at which ranks py-spy looked, or why that told nothing; empty: no
 rank is slow).""",

@@ -56,7 +56,7 @@ from rankscope import (
     RasReport,
     SlowReport,
     UnreadableAnswer,
-    add_data_waits,
+    add_samples,
     add_times,
     build_question,
     describe_dumps,
@@ -322,7 +322,7 @@ def _times(data: bytes) -> None:
 
 def _samples(data: bytes) -> None:
     late = LateRank(0, "10.0.0.1", 7, 0, 0.3, 0.2, 0.4, slow=True)
-    _show_slow(add_data_waits(SlowReport(late=(late,)), *read_samples({0: data})))
+    _show_slow(add_samples(SlowReport(late=(late,)), *read_samples({0: data})))
 
 
 def _show_slow(report: SlowReport) -> None:

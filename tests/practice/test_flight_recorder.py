@@ -22,7 +22,7 @@ from rankscope import (
     PodTimes,
     RankDump,
     SlowReport,
-    add_data_waits,
+    add_samples,
     find_late_on_gpu,
     judge,
     parse_samples,
@@ -116,9 +116,11 @@ def test_without_the_chart_s_variables_there_is_no_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "cause"), [("slowrank:9:8%:data", "data"), ("slowrank:9:8%", "host"), ("slowrank:1:8%:data", "host")]
-)
-def test_py_spy_finds_a_rank_in_its_data_loader_if_that_is_the_fault(fault: str, cause: str, tmp_path: Path) -> None:
+    ("fault", "cause", "place"),
+    [("slowrank:9:8%:data", "data", "megatron/training/utils.py:385"), ("slowrank:9:8%", "host", "python collector"),
+     ("slowrank:1:8%:data", "host", "")],
+)  # fmt: skip
+def test_py_spy_finds_a_rank_where_the_fault_has_it(fault: str, cause: str, place: str, tmp_path: Path) -> None:
     told = []
     for number in range(2):
         folder = tmp_path / str(number)
@@ -129,7 +131,10 @@ def test_py_spy_finds_a_rank_in_its_data_loader_if_that_is_the_fault(fault: str,
         write_proc_files(folder, where, "train")
         tool = str(folder / ".bin" / "py-spy")
         told.append(probe.sample(tool, {"rank": number * 8 + 1, "pid": FIRST_PID + 1}, 1.0))
-    late = LateRank(9, "10.0.0.2", 1202, 1, 0.08, 0.07, 0.09, slow=True, cause="host")
-    report = add_data_waits(SlowReport(late=(late,)), parse_samples(msgspec.json.encode({"ranks": told})))
+    late = LateRank(9, "10.0.0.2", 1202, 1, 0.08, 0.07, 0.09, suspect=True, timed=True, cause="host")
+    report = add_samples(
+        SlowReport(late=(late,), timed="16 of 16 ranks told"), parse_samples(msgspec.json.encode({"ranks": told}))
+    )
     assert report.late[0].cause == cause
+    assert report.late[0].where == place
     assert report.sampled == "py-spy looked at ranks 1, 9"

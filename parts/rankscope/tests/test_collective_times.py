@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
+import statistics
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rankscope.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, read_times
+from rankscope.collective_times import PodTimes, RankTimes, RdmaDevice, find_late_on_gpu, find_step, read_times
 from rankscope.flight_recorder import GroupRanks
 from rankscope.slow_rank_words import SLOW_ADVICE
 from rankscope.slow_ranks import SlowReport, add_times, find_slow_ranks, parse_polls
@@ -38,7 +40,10 @@ TRIALS_OF_TWO = read_trials(FIXTURES / "h200" / "slow.tar.gz")  # a rank on each
 def verdict(trial: dict[str, Any]) -> SlowReport:
     kept = trial["kept"]
     addresses = {address: at for at, address in enumerate(kept["addresses"])}
-    times = read_times({at: said.encode() for at, said in enumerate(kept["times"])}, addresses)
+    answers = [json.loads(each) for each in kept["times"]]
+    for each in (rank for answer in answers for rank in answer["ranks"]):
+        each["direct"] = list(each.get("times", ()))  # this loop calls all_reduce itself, which was not told then
+    times = read_times({at: json.dumps(each).encode() for at, each in enumerate(answers)}, addresses)
     return add_times(find_slow_ranks(parse_polls(kept["polls"].encode())), times, {2: "node-2"})
 
 
@@ -50,9 +55,12 @@ def verdict(trial: dict[str, Any]) -> SlowReport:
 def test_rank_and_cause_of_real_runs_are_told_and_no_healthy_one_is_accused(trial: dict[str, Any], ranks: int) -> None:
     report = verdict(trial)
     cause = {"gpu": "GPU", "link": "network"}.get(trial["kind"], trial["kind"])
-    wanted = [] if trial["kind"] == "none" else [(trial["rank"], cause)]
-    assert [(late.rank, late.cause) for late in report.slow] == wanted
-    assert report.has_verdict
+    slight = trial is TRIALS["trial-041.json"]  # its GPU has 5 % more to do: 4 % of a step
+    wanted = [] if trial["kind"] == "none" or slight else [(trial["rank"], cause)]
+    # That a host is late the collectives alone tell: py-spy has not looked.
+    assert [(late.rank, late.cause) for late in report.slow] == (wanted if cause != "host" else [])
+    assert [(late.rank, late.cause) for late in report.suspects] == (wanted if cause == "host" else [])
+    assert report.has_verdict is (cause != "host")
     assert report.no_gpu_slow is (not wanted)
     assert report.timed == f"{ranks} of {ranks} ranks told how long collectives took"
 
@@ -166,3 +174,66 @@ def test_ranks_without_times_give_no_verdict() -> None:
     before = SlowReport(problem="No verdict: NCCL answered 3 times only, 100 are needed.")
     after = add_times(before, report, {})
     assert (after.problem, after.has_verdict, after.timed) == (before.problem, False, report.words)
+
+
+STEPS, BUCKETS = 40, 14
+
+
+def overlapped(late: list[int], *, in_time: bool = False, jitter: int = 300) -> dict[int, PodTimes]:
+    """Two ranks as with DDP: of a step of 20 ms the buckets follow each other while the gradients are worked out.
+
+    `late`: by how many microseconds rank 1 is late in each step, over and over; the others wait in all buckets that
+    follow, each time until it has worked out the next one. `in_time`: its host launches in time.
+    """
+    chance, found = random.Random(5), {rank: RankTimes(rank, since=0, direct=[]) for rank in (0, 1)}
+    for step in range(STEPS):
+        behind = {0: chance.randrange(jitter), 1: chance.randrange(jitter) + late[step % len(late)]}
+        for bucket in range(BUCKETS):
+            number = step * BUCKETS + bucket
+            ready = {rank: 20_000 * step + 10_000 + 700 * bucket + each for rank, each in behind.items()}
+            over = max(ready.values()) + 200
+            for rank, own in found.items():
+                own.groups["0"] = GroupRanks("default_pg", [0, 1])
+                begins = ready[rank] if bucket == 0 else max(ready[rank], over - 900)
+                launched = ready[0] - 50 if in_time else ready[rank] - 50
+                own.times.setdefault("0", []).append((number, launched, over - begins))
+    return {rank: PodTimes([each], clock="a") for rank, each in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("late", "in_time", "wanted"),
+    [
+        pytest.param([3000], True, [(1, False)], id="its GPU in each step"),
+        pytest.param([3000], False, [(1, True)], id="its host in each step"),
+        pytest.param([12_000, 0, 0, 0], False, [(1, True)], id="its host in every fourth step"),
+        pytest.param([600], True, [], id="by 3 %, as GPUs of a fleet differ"),
+        pytest.param([50_000, *[0] * 19], False, [], id="in one of 20 steps, as one that saves"),
+        pytest.param([0], False, [], id="not at all"),
+    ],
+)
+def test_where_collectives_overlap_the_computation_the_longest_wait_of_a_step_counts(
+    late: list[int], in_time: bool, wanted: list[tuple[int, bool]]
+) -> None:
+    report = find_late_on_gpu(overlapped(late, in_time=in_time), {})
+    assert [(each.rank, each.by_host) for each in report.late] == wanted
+    cost = statistics.fmean(late) / 20_000
+    if wanted:
+        assert report.late[0].share == pytest.approx(cost, rel=0.15)
+    elif len(late) == 1:
+        assert cost < report.bound < 0.05
+
+
+@pytest.mark.parametrize(
+    ("gaps", "size"),
+    [([700] * 5 + [9000], 6), ([700], 1), ([400, 900, 600, 20_000], 4)],
+)
+def test_the_collectives_of_a_step_are_found_by_when_they_repeat_themselves(gaps: list[int], size: int) -> None:
+    chance, at, launched = random.Random(2), 0, dict[int, int]()
+    for number in range(400):
+        launched[number] = at
+        at += int(gaps[number % len(gaps)] * chance.uniform(0.9, 1.1))
+    assert find_step(launched, sorted(launched)) == size
+    noise = {number: int(math.exp(chance.uniform(5, 10))) + number * 10**6 for number in range(400)}
+    assert (
+        find_step(dict(zip(noise, sorted(chance.randrange(10**9) for _ in noise), strict=True)), sorted(noise)) is None
+    )

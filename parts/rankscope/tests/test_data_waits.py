@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from rankscope import probe
-from rankscope.data_waits import RankSamples, add_data_waits, choose_sampled, parse_samples, read_samples
+from rankscope.data_waits import RankSamples, add_samples, choose_sampled, parse_samples, read_samples
 from rankscope.errors import UnreadableAnswer
 from rankscope.slow_rank_words import SLOW_ADVICE, LateRank
 from rankscope.slow_ranks import SlowReport
@@ -34,7 +34,7 @@ def samples(rank: int, loading: int, every: int = 200) -> RankSamples:
 
 @pytest.mark.parametrize("cause", ["host", "GPU", "not known"])
 def test_a_slow_rank_that_is_in_its_data_loader_has_that_cause(cause: str) -> None:
-    report = add_data_waits(slow(cause), [samples(9, 16), samples(1, 2)])
+    report = add_samples(slow(cause), [samples(9, 16), samples(1, 2)])
     assert report.late[0].cause == "data"
     assert report.words == (
         "Rank 9 (pod 1, GPU 1) on n1: the others wait for it for 7 % (6 to 8 % with 95 % confidence) of each step, "
@@ -50,8 +50,37 @@ def test_a_slow_rank_that_is_in_its_data_loader_has_that_cause(cause: str) -> No
     [pytest.param(16, 16, id="as all do"), pytest.param(4, 0, id="too short to explain it")],
 )
 def test_a_data_loader_that_explains_nothing_is_not_the_cause(loading: int, usual: int) -> None:
-    report = add_data_waits(slow(), [samples(9, loading), samples(1, usual)])
+    report = add_samples(slow(), [samples(9, loading), samples(1, usual)])
     assert (report.late[0].cause, report.late[0].evidence) == ("host", "")
+
+
+SLEEPS = "<module> (train.py:9);main (train.py:7);throttle (train.py:88)"
+LOGS = "<module> (train.py:9);main (train.py:7);log_metrics (train.py:90)"
+COLLECTS = "<module> (train.py:9);main (train.py:7);run_gc (hooks.py:5)"
+
+
+@pytest.mark.parametrize(
+    ("calls", "at", "usual", "rank", "where"),
+    [
+        pytest.param(SLEEPS, 30, 0, 9, "train.py:88", id="at a line of its own"),
+        pytest.param(COLLECTS, 30, 0, 9, "python collector", id="in the collector"),
+        pytest.param(SLEEPS, 30, 20, 9, "", id="where the others are too"),
+        pytest.param(SLEEPS, 5, 0, 9, "", id="too few samples to tell it from chance"),
+        pytest.param(LOGS, 30, 0, 9, "train.py:90", id="one that logs"),
+        pytest.param(LOGS, 30, 0, 0, "", id="the first rank, whose duty that is"),
+    ],
+)
+def test_a_late_host_is_named_where_py_spy_finds_it_at_a_line_of_its_own(
+    calls: str, at: int, usual: int, rank: int, where: str
+) -> None:
+    suspect = replace(slow().late[0], rank=rank, slow=False, suspect=True, timed=True)
+    told = [
+        RankSamples(each, stacks=[(count, calls), (200 - count, COMPUTES)]) for each, count in ((rank, at), (1, usual))
+    ]
+    (found,) = add_samples(replace(slow(), late=(suspect,), timed="16 of 16"), told).late
+    assert (found.slow, found.suspect, found.where) == (bool(where), not where, where)
+    (by_launches,) = add_samples(replace(slow(), late=(suspect,)), told).late
+    assert (by_launches.slow, by_launches.where) == (False, where), "how long the others wait is not known"
 
 
 @pytest.mark.parametrize(
@@ -64,9 +93,9 @@ def test_a_data_loader_that_explains_nothing_is_not_the_cause(loading: int, usua
     ],
 )
 def test_without_samples_the_cause_stays_and_it_is_said_why(told: list[RankSamples], why: str) -> None:
-    report = add_data_waits(slow(), told)
+    report = add_samples(slow(), told)
     assert report.late == slow().late
-    assert report.sampled == f"Whether a data loader is the cause is not known ({why})"
+    assert report.sampled == f"What slow ranks do meanwhile is not known ({why})"
 
 
 def test_a_pod_that_answers_junk_is_named() -> None:
@@ -84,9 +113,9 @@ class Pod:
 def test_a_suspect_that_is_in_its_data_loader_is_slow_and_another_stays_one() -> None:
     suspect = replace(slow(), late=(replace(slow().late[0], slow=False, suspect=True),))
     assert choose_sampled(suspect, cast("Any", [Pod(0), Pod(1)])) == [9, 1]
-    report = add_data_waits(suspect, [samples(9, 16), samples(1, 2)])
+    report = add_samples(suspect, [samples(9, 16), samples(1, 2)])
     assert [(each.rank, each.slow, each.suspect, each.cause) for each in report.late] == [(9, True, False, "data")]
-    assert add_data_waits(suspect, [samples(9, 2), samples(1, 2)]).late == suspect.late
+    assert add_samples(suspect, [samples(9, 2), samples(1, 2)]).late == suspect.late
 
 
 def test_the_rank_beside_the_slow_ones_has_the_same_place_in_another_pod() -> None:

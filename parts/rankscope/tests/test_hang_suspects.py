@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rankscope.nccl_ras import RasGroup, RasRank, RasReport
-from rankscope.report import BEHIND_ADVICE, FAILED_ADVICE, HangReport, PodTrace, TracedProcess
+from rankscope.report import BEHIND_ADVICE, FAILED_ADVICE, GONE_ADVICE, HangReport, PodTrace, TracedProcess
 from rankscope.stack_location import ACTIVITY_ADVICE, NO_STACK, Activity, StackLocation, locate_compiled
 from trainlog import Frame
 
@@ -157,3 +157,17 @@ def test_advice_is_by_the_group_and_a_test_beside_a_training_does_not_replace_it
     assert nobody.advice[:2] == (ACTIVITY_ADVICE[Activity.COMPILED], ACTIVITY_ADVICE[Activity.COLLECTIVE])
     assert nobody.advice[2].startswith("C stacks: its image has no gdb")
     assert "no training" not in nobody.short
+
+
+@pytest.mark.parametrize(
+    ("pid", "state", "is_told"), [(None, "", "has no process any more"), (5, "Z", "is dead"), (5, "X", "is dead")]
+)
+def test_a_dead_rank_is_named_where_no_stack_could_be_read_of_the_others(
+    pid: int | None, state: str, is_told: str
+) -> None:
+    lives = said(*[NO_STACK] * 4).processes
+    report = HangReport("hung", (), (*lives[:2], replace(lives[2], pid=pid, state=state), lives[3]))
+    assert [group.ranks for group in report.suspects] == [(2,)]
+    assert report.short == f"Rank 2 (pod 2, GPU 0) {is_told} while of the 3 others no stack could be read."
+    assert report.advice == (GONE_ADVICE,)
+    assert not HangReport("hung", (), lives).suspects

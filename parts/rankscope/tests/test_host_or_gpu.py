@@ -26,38 +26,42 @@ def group(
 
 @pytest.mark.parametrize("waited", [SHORT, LONG])
 def test_a_host_that_launches_as_late_as_the_others_wait_is_the_cause(waited: int) -> None:
-    assert is_late_by_host(2, group(launched_later=waited, waited=waited), frozenset({2})) is True
-    assert is_late_by_host(2, group(launched_later=waited // 2, waited=waited), frozenset({2})) is False
-    assert is_late_by_host(2, group(launched_later=0, waited=waited), frozenset({2})) is False
+    assert is_late_by_host(2, group(launched_later=waited, waited=waited), frozenset({2}), range(20)) is True
+    assert is_late_by_host(2, group(launched_later=waited // 2, waited=waited), frozenset({2}), range(20)) is None
+    assert is_late_by_host(2, group(launched_later=0, waited=waited), frozenset({2}), range(20)) is False
 
 
 def test_a_host_that_runs_ahead_of_its_gpu_is_not_the_cause() -> None:
     steady = tuple(80_000 + number % 5 * 500 for number in range(30))
-    assert is_late_by_host(2, group(launched_later=LONG, waited=SHORT, queued=steady), frozenset({2})) is False
+    assert (
+        is_late_by_host(2, group(launched_later=LONG, waited=SHORT, queued=steady), frozenset({2}), range(20)) is False
+    )
     by_turns = tuple(number * 1000 for number in range(30))  # it waits for the loss in every step
-    assert is_late_by_host(2, group(launched_later=LONG, waited=SHORT, queued=by_turns), frozenset({2})) is True
+    assert (
+        is_late_by_host(2, group(launched_later=LONG, waited=SHORT, queued=by_turns), frozenset({2}), range(20)) is True
+    )
     few = steady[:4]
-    assert is_late_by_host(2, group(launched_later=LONG, waited=SHORT, queued=few), frozenset({2})) is True
+    assert is_late_by_host(2, group(launched_later=LONG, waited=SHORT, queued=few), frozenset({2}), range(20)) is True
 
 
 @pytest.mark.parametrize("offset", [-1000, 1000])
 def test_clocks_of_several_machines_tell_long_waits_only(offset: int) -> None:
     for launched_later, host in ((LONG, True), (0, False)):
         several = group(launched_later=launched_later, waited=LONG, clocks="aabb", offset=offset)
-        assert is_late_by_host(2, several, frozenset({2})) is host, "rank 3 is on the same machine"
+        assert is_late_by_host(2, several, frozenset({2}), range(20)) is host, "rank 3 is on the same machine"
         several = group(launched_later=launched_later, waited=LONG, clocks="aaba", offset=offset)
-        assert is_late_by_host(2, several, frozenset({2})) is host
+        assert is_late_by_host(2, several, frozenset({2}), range(20)) is host
     several = group(launched_later=SHORT, waited=SHORT, clocks="aaba", offset=offset)
-    assert is_late_by_host(2, several, frozenset({2})) is None
+    assert is_late_by_host(2, several, frozenset({2}), range(20)) is None
 
 
 def test_who_is_late_too_is_nobody_to_compare_with() -> None:
     several = group(launched_later=LONG, waited=LONG, clocks="aabb")
     late_too = RankLaunches(several[2].launched, several[2].on_gpu, "b", ())
-    assert is_late_by_host(2, {**several, 3: late_too}, frozenset({2, 3})) is True
+    assert is_late_by_host(2, {**several, 3: late_too}, frozenset({2, 3}), range(20)) is True
 
 
 def test_what_is_not_told_is_not_known() -> None:
-    assert is_late_by_host(2, group(launched_later=0, waited=LONG, clocks="aa a"), frozenset({2})) is None
-    assert is_late_by_host(2, group(launched_later=0, waited=0), frozenset({2})) is None
-    assert is_late_by_host(2, group(launched_later=0, waited=LONG), frozenset(range(4))) is None
+    assert is_late_by_host(2, group(launched_later=0, waited=LONG, clocks="aa a"), frozenset({2}), range(20)) is None
+    assert is_late_by_host(2, group(launched_later=0, waited=0), frozenset({2}), range(20)) is None
+    assert is_late_by_host(2, group(launched_later=0, waited=LONG), frozenset(range(4)), range(20)) is None

@@ -160,7 +160,7 @@ def test_in_healthy_runs_no_rank_is_slow(world: int) -> None:
         assert report.has_verdict
         assert report.suspects == ()
         assert report.bound < 0.03
-        assert report.words[0].startswith("No host is slow: none launches later than the others for more than ")
+        assert report.words[0].startswith("No host costs more than ")
 
 
 def test_none_is_said_to_be_slow_only_where_a_slow_rank_is_ruled_out() -> None:
@@ -380,12 +380,12 @@ def test_the_practice_cluster_answers_as_nccl_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("high", "left"), [(0.02, False), (0.06, True)], ids=["nobody waits", "how long they wait is not known"]
+    ("highs", "left"), [({0: 0.0, 1: 0.02}, False), ({0: 0.0}, True)], ids=["nobody waits", "it gave no times"]
 )
-def test_a_suspect_is_cleared_where_collectives_tell_that_nobody_waits(high: float, left: bool) -> None:
+def test_a_suspect_is_cleared_where_collectives_tell_that_nobody_waits(highs: dict[int, float], left: bool) -> None:
     report = polled(SimulatedJob(2, {1: 0.010}))
     assert report.suspects
-    times = TimesReport(words="2 of 2 ranks told", has_verdict=True, bound=high, highs={0: 0.0, 1: high}, busy=0.1)
+    times = TimesReport(words="2 of 2 ranks told", has_verdict=True, bound=0.02, highs=highs, busy=0.1)
     found = add_times(report, times, {})
     assert (found.slow, bool(found.suspects), found.has_verdict) == ((), left, not left)
     assert found.advice == ((LOOK_LONGER,) if left else ())

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-HANG = ROOT / "console" / "hang"
+SCRIPTS = ROOT / "parts" / "rankscope" / "src" / "rankscope"
 BRIDGE = "a4bench"
 
 
@@ -158,13 +158,13 @@ class Pods:
             return list(pool.map(look, range(len(self.names))))
 
     def ask_one(self, pod: int, ras_port: int, *words: str, env: dict[str, str] | None = None) -> bytes:
-        argv = self.inside(pod, [sys.executable, str(HANG / "probe.py"), *words])
+        argv = self.inside(pod, [sys.executable, str(SCRIPTS / "probe.py"), *words])
         whole = {**os.environ, "A4_RDMA": "/nowhere", "NCCL_RAS_ADDR": f"localhost:{ras_port}", **(env or {})}
         return subprocess.run(argv, env=whole, capture_output=True, check=True, timeout=90).stdout
 
     def poll(self, seconds: float, ras_port: int) -> bytes:
         """What the console's script makes of NCCL's answers in the first pod."""
-        argv = self.inside(0, [sys.executable, str(HANG / "poll_ras.py"), f"{seconds:g}"])
+        argv = self.inside(0, [sys.executable, str(SCRIPTS / "poll_ras.py"), f"{seconds:g}"])
         env = {**os.environ, "NCCL_RAS_ADDR": f"localhost:{ras_port}"}
         return subprocess.run(argv, env=env, capture_output=True, check=True).stdout
 

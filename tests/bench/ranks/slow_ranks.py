@@ -10,7 +10,7 @@ A loop of processes is disturbed and left alone by turns, and what they answer i
 turns, with and without what the chart's switch `diagnosis` sets; `polls` one, while NCCL is asked who is late and
 while it is not, by turns. Where a4 is installed:
 
-    python -m tests.bench.ranks.slow_ranks judge FOLDER
+    python -m tests.bench.ranks.slow_verdicts FOLDER
 """
 
 from __future__ import annotations
@@ -243,42 +243,6 @@ def wait_for_rest(place: Path) -> Path:
     return found
 
 
-def judge(folder: Path) -> int:
-    """A line for each kind of disturbance: how often which verdict, with which cause and share; wrong ones by name."""
-    from rankscope import add_times, find_slow_ranks, parse_polls, read_times
-
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    trials = json.loads((folder / "trials.json").read_text())
-    for each in trials:
-        kept = json.loads((folder / each["file"]).read_text())
-        read = find_slow_ranks(parse_polls(kept["polls"].encode()))
-        addresses = {address: at for at, address in enumerate(kept["addresses"])}
-        answers = {at: said.encode() for at, said in enumerate(kept["times"])}
-        report = add_times(read, read_times(answers, addresses), {})
-        named = [late.rank for late in report.slow]
-        causes = {late.cause.lower() for late in report.slow}
-        wanted = {"link": "network"}.get(each["kind"], each["kind"])
-        right = named == [each["rank"]] if each["kind"] != "none" else not named and report.has_verdict
-        row = {"right": right, "cause": right and causes == {wanted}, "wrong": bool(named) and not right,
-               "share": report.slow[0].share if report.slow else None}  # fmt: skip
-        row |= {"took": each["took"], "step": each["step"]}
-        found[title_of(each)].append(row)
-        if not right or (each["kind"] != "none" and not row["cause"]):
-            tell(f"  {each['file']} {title_of(each)}, rank {each['rank']}: {' '.join(report.words)} {causes or ''}")
-    for title, several in sorted(found.items()):
-        tell(f"{title}: {len(several)} runs, {middle(several, 'step', 1000)} ms a step, "
-             f"right {sum(each['right'] for each in several)}, cause {sum(each['cause'] for each in several)}, "
-             f"wrong rank or false alarm {sum(each['wrong'] for each in several)}, "
-             f"share {middle(several, 'share')}, {middle(several, 'took')} s")  # fmt: skip
-    ill = [row for title, several in found.items() for row in several if not title.startswith("none")]
-    well = [row for title, several in found.items() for row in several if title.startswith("none")]
-    tell(f"{trials[0]['facts']}: {len(ill)} slow: right rank {sum(each['right'] for each in ill)}, cause "
-         f"{sum(each['cause'] for each in ill)}; {len(well)} healthy: {sum(each['wrong'] for each in well)} false "
-         f"alarms, {sum(each['right'] for each in well)} said to be healthy; slowest verdict "
-         f"{max(each['took'] for each in ill + well):.1f} s")  # fmt: skip
-    return sum(not each["right"] for each in ill + well)
-
-
 def title_of(trial: dict[str, Any]) -> str:
     return f"{trial['kind']} {trial['amount']}, {'loss read' if trial['reads'] else 'runs ahead'}"
 
@@ -288,16 +252,10 @@ def tell(words: str) -> None:
     sys.stdout.flush()
 
 
-def middle(several: list[dict[str, Any]], name: str, factor: float = 1) -> str:
-    known = [each[name] * factor for each in several if each[name] is not None]
-    return f"{statistics.median(known):.3g}" if known else "none"
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "cost", "polls", "work", "judge"])
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("what", choices=["record", "cost", "polls", "work"])
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ranks", type=int, default=max(4, count_gpus()))
     parser.add_argument("--trials", type=int, default=40, help="disturbed ones, and as many healthy; pairs for cost")
     parser.add_argument("--seed", type=int, default=7, help="of the order of trials and of their ranks")
@@ -306,10 +264,6 @@ if __name__ == "__main__":
     parser.add_argument("--matmuls", type=int, default=20, help="in each of the four segments of a step")
     parser.add_argument("--size", type=int, default=3072, help="of the matrices")
     asked = parser.parse_args()
-    place = asked.out or asked.folder
-    if place is None:
-        parser.error("a folder is needed")
-    if asked.what == "judge":
-        sys.exit(judge(place))
+    place = asked.out
     {"work": lambda: work(place, asked.matmuls, asked.size), "record": lambda: record(place, asked),
      "cost": lambda: cost(place, asked), "polls": lambda: cost_of_polls(place, asked)}[asked.what]()  # fmt: skip

@@ -514,7 +514,12 @@ async def test_a_job_that_ends_while_its_slow_ranks_are_looked_for_is_said_to_ha
         await probe_of(cluster, run).find_slow_ranks("default", "hung", 10.0)
 
 
-async def test_what_nccl_alone_tells_is_recorded_and_replaces_no_measured_report() -> None:
+async def test_what_nccl_and_py_spy_tell_is_recorded_and_replaces_no_measured_report() -> None:
+    at_line = "main (train.py:9);run_gc (hooks.py:5)"
+    ranks: list[dict[str, Any]] = [
+        {"rank": 3, "stacks": [[60, at_line], [140, "main (train.py:9)"]]},
+        {"rank": 11, "stacks": [[200, "main (train.py:9)"]]},
+    ]
     lines = ['{"version":"2.28.9","form":"json","ranks":4}', '{"process":[0,"10.0.0.1",7,1,3,[0]]}']
     for at in range(400):  # late after every launch, for a quarter of the time
         lines.append(json.dumps([at * 0.02, 0.001, at // 4 * 24, [[0, 4, [[0, 1]]]] if at % 4 == 0 else []]))
@@ -523,7 +528,8 @@ async def test_what_nccl_alone_tells_is_recorded_and_replaces_no_measured_report
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         asked.append(list(argv[5:]))
-        take(1, "\n".join([*lines, '{"over":"","active":[0]}', ""]).encode())
+        sampled = json.dumps({"ranks": ranks}) if "samples" in argv else ""
+        take(1, sampled.encode() or "\n".join([*lines, '{"over":"","active":[0]}', ""]).encode())
         return 0
 
     async def keep(found: Diagnosis) -> None:
@@ -531,9 +537,16 @@ async def test_what_nccl_alone_tells_is_recorded_and_replaces_no_measured_report
 
     looking = JobInspector(cast("Any", Cluster()), run, keep)
     report = await looking.find_slow_ranks("default", "hung", 10.0, only_nccl=True)
-    assert asked == [["10", "300", "8", "100"]], "one command in one pod is all"
+    assert asked[0] == ["10", "300", "8", "100"]
+    assert {tuple(each) for each in asked[1:]} == {("samples", "5", "3,11")}, "no dump is taken"
     assert [each.rank for each in report.suspects] == [3]
     assert [(each.uid, each.kind, each.nodes) for each in kept] == [(JOB.uid, DiagnosisKind.LATE, ())]
+    assert kept[0].words.endswith(" costs up to 25 % of each step (host: python collector)")
+    for each in ranks:
+        each["stacks"] = [[200, "main (train.py:9)"]]
+    await looking.find_slow_ranks("default", "hung", 10.0, only_nccl=True)
+    assert kept[1].words == "", "one witness alone is for those who ask"
+    report = looking.slow_reports["default", "hung"]
     key = "default", "hung"
     assert looking.slow_reports[key] is report
     slow = looking.slow_reports[key] = replace(report, late=(replace(report.late[0], slow=True, suspect=False),))

@@ -140,20 +140,23 @@ def test_a_slow_rank_names_its_node_unless_its_data_are_slow(
     (found,) = diagnose_slow_ranks(measured(*slow), JOB.uid)
     assert (found.kind, found.nodes, found.blames_program) == (DiagnosisKind.SLOW, nodes, program)
     assert found.words.startswith(
-        f"Rank 9 (GPU 1) on {slow[0].node} costs {format_share(slow[0].share)} of each step ("
+        f"Rank 9 (GPU 1) on {slow[0].node} costs about {format_share(slow[0].share)} of each step ("
     )
     assert found.words.endswith("; 1 more rank is slow") is (len(slow) == 2)
-    assert found.short == f"rank 9 costs {format_share(slow[0].share)} of each step ({slow[0].cause})"
+    assert found.short == f"rank 9 costs about {format_share(slow[0].share)} of each step ({slow[0].cause})"
     assert found.advice
 
 
-def test_who_only_launches_later_is_told_as_such_and_blames_no_node() -> None:
-    suspect = replace(late("not known", "n1", 0.08), slow=False, suspect=True)
+@pytest.mark.parametrize("where", ["", "python collector"])
+def test_who_only_launches_later_is_told_where_py_spy_confirms_it_and_blames_no_node(where: str) -> None:
+    suspect = replace(late("not known", "n1", 0.08), slow=False, suspect=True, where=where)
     (found,) = diagnose_slow_ranks(measured(suspect), JOB.uid)
     assert (found.kind, found.nodes) == (DiagnosisKind.LATE, ())
-    assert found.words == "Rank 9 (GPU 1) on n1 costs up to 8 % of each step (host)"
-    assert found.short == "rank 9 costs up to 8 % of each step (host)"
-    assert found.advice == (ASK_RECORDERS.replace("JOB", "train"),)
+    assert found.words == (
+        "Rank 9 (GPU 1) on n1 costs up to 8 % of each step (host: python collector)" if where else ""
+    )
+    assert found.short == ("rank 9 costs up to 8 % of each step (host: python collector)" if where else "")
+    assert found.advice == ((ASK_RECORDERS.replace("JOB", "train"),) if where else ())
 
 
 def test_what_rules_out_slow_ranks_and_what_late_ones_only() -> None:

@@ -14,7 +14,7 @@ from .collective_times import (
     read_times as read_times,
 )
 from .data_waits import (
-    add_data_waits as add_data_waits,
+    add_samples as add_samples,
 )
 from .data_waits import (
     choose_sampled as choose_sampled,

@@ -4,6 +4,11 @@ Who comes to a collective last is in it for the shortest time: the others wait t
 tells these times (TORCH_NCCL_ENABLE_TIMING), also of a GPU that computes slowly while its host launches in time. A rank
 that waits for another in one of its groups is late in the others only because of that one. And what is late together,
 and complete by its smaller groups, is a stage of a pipeline.
+
+Waits of a step add up only where the program itself calls the collectives, one after the other. Where they overlap the
+computation (the buckets of DDP, FSDP), a rank that was late once makes the others wait in each collective that follows:
+what it costs is the longest of these waits. Waits that the others cause as well are no cost of a rank's: of each step
+the usual rank's are taken off, and so are those of single steps, in which one saves or evaluates.
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from operator import mul
 from typing import Annotated
 
 import msgspec
@@ -24,10 +31,18 @@ from rankscope.flight_recorder import Group, GroupRanks, GroupTable
 from rankscope.host_or_gpu import RankLaunches, is_late_by_host
 
 MIN_TIMED = 8  # collectives of a group that all of its ranks tell
-MIN_SHARE = 0.025  # of the time; less is told of healthy ranks, too: their links differ
+MIN_SHARE = 0.05  # of a step: GPUs of a fleet differ by 1 to 3 %, and that is no fault
+MIN_LOW = 0.025  # the least with 95 % confidence: less is told of healthy ranks, too
 ABOVE_OTHERS = 3  # times as late as the usual rank
 BLOCKS, STUDENT = 8, 2.365
 """Collectives are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
+LONGEST_STEP, FEWEST_STEPS = 250, 8
+"""Collectives of a step at most, and steps at least."""
+ALIKE, REPEATS = 0.2, 0.4
+"""Standard deviation of the logarithms of intervals below which each collective is a step of its own, and the
+autocorrelation of these logarithms above which they repeat themselves. (Of 24 recorded runs of DDP and FSDP2 the least
+autocorrelation was 0.6.)"""
+SINGLE_STEPS = 0.15  # of all steps: what is longer in so few of them is no lasting cost
 WAITS_ITSELF = 0.5  # of its lateness: who waits as much for another is not the cause
 MIN_TRIP, TRIP_FACTOR = 0.00015, 3
 """Seconds, and times the usual, by which the round trips of a slow link are longer. (The least of 11 recorded ones were
@@ -48,6 +63,8 @@ class RankTimes(msgspec.Struct):
     since: Signed | None = None
     queued: dict[str, list[Signed]] = {}
     """For how long the oldest collective that was not over had been launched, at several moments."""
+    direct: list[Text] = []
+    """Groups whose collectives the program calls itself, so that the computation waits for each of them."""
 
 
 class RdmaDevice(msgspec.Struct):
@@ -123,19 +140,27 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     several: dict[Group, dict[int, RankLaunches]] = defaultdict(dict)
     spans: list[float] = []
     table = GroupTable()
+    overlapping: set[Group] = set()
     for each in ranks:
         for name, group in each.groups.items():
             if len(group.ranks) > 1 and (rows := each.times.get(name)):
-                several[table.find(name, group)][each.rank] = RankLaunches(
+                known = table.find(name, group)
+                several[known][each.rank] = RankLaunches(
                     {number: at + (each.since or 0) for number, at, _ in rows},
                     {number: took for number, _, took in rows},
                     clocks[each.rank] if each.since is not None else "",
                     each.queued.get(name, ()),
                 )
+                if name not in each.direct:
+                    overlapping.add(known)
         launched = [at for rows in each.times.values() for _, at, _ in rows]
         spans += [float(max(launched) - min(launched))] if launched else []
     span = max(spans, default=0.0)
-    judged = {group: found for group, own in several.items() if (found := _Lateness.of(group, own, span))}
+    judged = {
+        group: found
+        for group, own in several.items()
+        if (found := _Lateness.of(group, own, span, overlap=group in overlapping))
+    }
     timed = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
     words = f"{timed:,} of {len(ranks):,} ranks told how long collectives took" + (f" ({why})" if why else "")
@@ -160,9 +185,10 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
             each,
             pod=place[each.rank][0],
             gpu=place[each.rank][1],
-            by_host=is_late_by_host(each.rank, several[group], judged[group].late),
+            by_host=is_late_by_host(each.rank, several[group], found.late, found.longest[each.rank]),
         )
         for group, each in late.values()
+        for found in (judged[group],)
     ]
     named.sort(key=lambda each: -each.share)
     bound = max((high for rank, high in highs.items() if rank not in late), default=1.0)
@@ -176,11 +202,13 @@ class _Lateness:
     shares: dict[int, float]
     lows: dict[int, float]
     highs: dict[int, float]
+    waits: dict[int, float]  # for what share of the time it waits itself for the latest one
     late: frozenset[int]
+    longest: dict[int, list[int]]  # of each late rank the collective of each step in which the others wait longest
     common: float  # share of the time in which all are in its collectives
 
     @staticmethod
-    def of(group: Group, launches: Mapping[int, RankLaunches], span: float) -> _Lateness | None:
+    def of(group: Group, launches: Mapping[int, RankLaunches], span: float, *, overlap: bool) -> _Lateness | None:
         """None if too little is known of the group; `span`: of all launches of the job, in microseconds."""
         times = {rank: each.on_gpu for rank, each in launches.items()}
         timed = [rank for rank in group.ranks if rank in times]
@@ -192,24 +220,69 @@ class _Lateness:
             return None
         # Of the time, for each collective. The span begins and ends with one of the busiest group, not of others.
         part = max(span / len(numbers), statistics.median(each.mean_interval for each in launches.values()))
+        size = find_step(launches[timed[0]].launched, known)
+        if size is None and overlap:
+            return None
+        size = size or 1
+        steps = [known[at : at + size] for at in range(0, len(known) - size + 1, size)]
+        usual = {number: statistics.median(times[rank][number] for rank in timed) for number in known}
+        # Of two ranks, the median is halfway to the other.
+        factor, of_step = (2 if len(timed) == 2 else 1), (max if overlap else sum)
+        costs = {
+            rank: [of_step(max(0.0, factor * (usual[each] - own[each])) for each in step) for step in steps]
+            for rank in timed
+            for own in (times[rank],)
+        }
+        ordered = [sorted(several) for several in zip(*costs.values(), strict=True)]
         shares: dict[int, float] = {}
         half: dict[int, float] = {}
-        usual = {number: statistics.median(times[rank][number] for rank in timed) for number in known}
         for rank in timed:
-            # Of two ranks, the median is halfway to the other.
-            factor = 2 if len(timed) == 2 else 1
-            behind = [factor * (usual[number] - times[rank][number]) for number in known]
-            shares[rank], half[rank] = _mean_and_half(behind, part)
-        common = statistics.fmean(min(times[rank][number] for rank in timed) for number in known) / part
-        lows = {rank: share - half[rank] for rank, share in shares.items()}
-        highs = {rank: share + half[rank] for rank, share in shares.items()}
-        size = sorted(max(0.0, share) for share in shares.values())
+            more = [
+                cost - median_of_others(all_costs, cost) for cost, all_costs in zip(costs[rank], ordered, strict=True)
+            ]
+            shares[rank], half[rank] = _mean_and_half(_without_single(more), part * size)
+        least = {number: min(times[rank][number] for rank in timed) for number in known}
+        waits = {
+            rank: statistics.fmean(of_step(own[each] - least[each] for each in step) for step in steps) / (part * size)
+            for rank in timed
+            for own in (times[rank],)
+        }
+        positive = sorted(max(0.0, share) for share in shares.values())
         late = frozenset(
             rank
             for rank, share in shares.items()
-            if lows[rank] > max(MIN_SHARE, ABOVE_OTHERS * median_of_others(size, max(0.0, share)))
+            if share >= MIN_SHARE
+            and share - half[rank] > max(MIN_LOW, ABOVE_OTHERS * median_of_others(positive, max(0.0, share)))
         )
-        return _Lateness(shares, lows, highs, late, common)
+        return _Lateness(
+            shares,
+            {rank: share - half[rank] for rank, share in shares.items()},
+            {rank: _mean_and_half(_without_single(costs[rank]), part * size)[0] + half[rank] for rank in timed},
+            waits,
+            late,
+            {rank: [min(step, key=lambda each: times[rank][each] - usual[each]) for step in steps] for rank in late},
+            statistics.fmean(least.values()) / part,
+        )
+
+
+def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None:
+    """How many collectives a step has, by when they repeat themselves; None if they do not, or too seldom."""
+    gaps = [math.log(max(1, launched[after] - launched[before])) for before, after in pairwise(numbers)]
+    mean = statistics.fmean(gaps)
+    gaps = [each - mean for each in gaps]
+    whole = sum(each * each for each in gaps) / len(gaps)
+    if whole < ALIKE**2:
+        return 1
+    most = min(LONGEST_STEP, len(gaps) // FEWEST_STEPS)
+    like = [sum(map(mul, gaps, gaps[by:])) / (len(gaps) - by) / whole for by in range(1, most + 1)]
+    best = max(like, default=0.0)
+    return next(by for by, each in enumerate(like, 1) if each >= 0.75 * best) if best >= REPEATS else None
+
+
+def _without_single(costs: Sequence[float]) -> list[float]:
+    """Costs of steps, those of the costliest few no larger than those of the next ones."""
+    most = sorted(costs)[math.ceil((1 - SINGLE_STEPS) * len(costs)) - 1]
+    return [min(each, most) for each in costs]
 
 
 def median_of_others(values: Sequence[float], own: float, zeros: int = 0) -> float:
@@ -239,14 +312,14 @@ def _root_causes(judged: Mapping[Group, _Lateness]) -> dict[int, tuple[Group, La
         members = frozenset(group.ranks)
         for rank in members:
             own[rank].append(members)
-            waits[rank] = min(lateness.shares.get(rank, 0.0), waits.get(rank, math.inf))
+            waits[rank] = max(lateness.waits.get(rank, 0.0), waits.get(rank, 0.0))
     found: dict[int, tuple[Group, LateOnGpu]] = {}
     for group, lateness in judged.items():
         if lateness.late and _is_stage(group, lateness.late, own):
             continue
         for rank in lateness.late:
             share = lateness.shares[rank]
-            if waits[rank] > -WAITS_ITSELF * share and (rank not in found or found[rank][1].share < share):
+            if waits[rank] < WAITS_ITSELF * share and (rank not in found or found[rank][1].share < share):
                 low, high = lateness.lows[rank], lateness.highs[rank]
                 found[rank] = group, LateOnGpu(rank, min(1.0, share), min(1.0, low), min(1.0, high))
     return found

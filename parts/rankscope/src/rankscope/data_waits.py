@@ -1,30 +1,42 @@
-"""Whether a slow rank waits for its data: by where py-spy found it, beside a rank that is not slow (pure).
+"""What a slow rank does while the others wait: by where py-spy found it, beside a rank that is not slow (pure).
 
-Every rank spends some time in its data loader. Only what a slow one spends there beyond another rank explains that
-the others wait for it.
+Every rank spends some time in its data loader, and at each line of the program. Only what a slow one spends there
+beyond another rank explains that the others wait for it. That a host launches late is not enough to name it: hosts of
+healthy jobs differ by a tenth of a step now and then (FSDP2 on two H200). It is named where it is at a line of the
+program at which the other one hardly ever is.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
 
+from rankscope.collective_times import MIN_SHARE
 from rankscope.decoding import MAX_PROCESSES, Count, RankNumber, Text, decode_answer
 from rankscope.errors import UnreadableAnswer
 from rankscope.pod_rank import PodRank
 from rankscope.slow_rank_words import LateRank, format_share
 from rankscope.slow_ranks import SlowReport
-from rankscope.stack_location import Activity, locate_thread
+from rankscope.stack_location import Activity, find_own_code, locate_thread
 from trainlog import Frame, ThreadStack, format_ranges
 
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
 MIN_SAMPLES = 40
-EXPLAINS = 0.5  # of the share that the others wait: a data loader that takes less is not the cause
+EXPLAINS = 0.5  # of the share that the others wait: what takes less is not the cause
+MOST_THERE = 1 / 3  # of the time of the slow rank at a line: how long another one is there at most
+CERTAIN, CERTAIN_OF_LINES = 2.0, 3.0
+"""Standard deviations by which the shares of both differ, and where any of many lines may be the one."""
+COLLECTOR = re.compile(r"(?:^|_)gc(?:_|$)|garbage|^collect$")
+OWN_DUTIES = re.compile(
+    r"log(?:g|s\b|_)|wandb|tensorboard|mlflow|tqdm|print|report|save|checkpoint|eval|valid|summary", re.IGNORECASE
+)
+"""Calls that the first rank alone makes in healthy jobs."""
 _FRAME = re.compile(r"(\S.{0,300}?) \(([^()]{1,500}?)(?::(\d{1,9}))?\)")
 
 
@@ -74,33 +86,89 @@ def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:
     return [*suspects, other] if other is not None else []
 
 
-def add_data_waits(report: SlowReport, samples: Iterable[RankSamples], why: str = "") -> SlowReport:
-    """The report with the cause "data" where a rank waits for its data, which is slow then; `why` some told nothing."""
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """How often a rank was in its data loader, and at which lines of the program."""
+
+    every: int
+    loading: Counter[str]
+    lines: Counter[str]
+    duties: Counter[str]  # those of the lines at which it does what only the first rank does
+
+    def share(self, line: str) -> float:
+        return self.lines[line] / self.every
+
+
+def add_samples(report: SlowReport, samples: Iterable[RankSamples], why: str = "") -> SlowReport:
+    """The report with what slow ranks and suspects are found to do; `why` some told nothing.
+
+    Who waits for its data is slow, with the cause "data"; so is, with the cause "host", who comes late to collectives
+    and is at a line of the program at which another rank hardly is. A suspect of which times do not tell keeps that.
+    """
     by_rank = {each.rank: each for each in samples}
     why = why or next((each.why.rstrip(".") for each in by_rank.values() if each.why), "")
-    shares = {rank: found for rank, each in by_rank.items() if (found := _find_share(each.stacks)) is not None}
+    found = {rank: sampled for rank, each in by_rank.items() if (sampled := _count(each.stacks)) is not None}
     slow = {each.rank for each in (*report.slow, *report.suspects)}
-    usual = next(((rank, share) for rank, (share, _) in shares.items() if rank not in slow), None)
-    looked = [rank for rank in shares if rank in slow]
+    usual = next(((rank, each) for rank, each in found.items() if rank not in slow), None)
+    looked = [rank for rank in found if rank in slow]
     if not looked or usual is None:
-        return replace(report, sampled=f"Whether a data loader is the cause is not known ({why or 'too few samples'})")
+        return replace(report, sampled=f"What slow ranks do meanwhile is not known ({why or 'too few samples'})")
     late = [
-        _judge(each, *shares[each.rank], usual) if each.rank in slow and each.rank in shares else each
+        _judge(each, found[each.rank], usual, timed=bool(report.timed))
+        if (each.slow or each.suspect) and each.rank in found
+        else each
         for each in report.late
     ]
     return replace(report, late=tuple(late), sampled=f"py-spy looked at ranks {format_ranges([*looked, usual[0]])}")
 
 
-def _judge(late: LateRank, share: float, where: str, usual: tuple[int, float]) -> LateRank:
-    if late.cause == "network" or share - usual[1] < EXPLAINS * late.share:
+def _judge(late: LateRank, own: _Sampled, usual: tuple[int, _Sampled], *, timed: bool) -> LateRank:
+    other, beside = usual
+    # How long a rank launches late is no more than a bound of what it costs.
+    enough = EXPLAINS * late.share if timed or late.slow else min(MIN_SHARE, EXPLAINS * late.share)
+    share, beside_share = own.loading.total() / own.every, beside.loading.total() / beside.every
+    if late.cause == "network":
         return late
-    text = f"it is in its data loader{where} for {format_share(share)} of the time, rank {usual[0]} for"
-    return replace(late, slow=True, suspect=False, cause="data", evidence=f"{text} {format_share(usual[1])}")
+    if share - beside_share >= enough and _is_certain(share, own.every, beside_share, beside.every):
+        where = own.loading.most_common(1)[0][0]
+        text = f"it is in its data loader{f' ({where})' if where else ''} for {format_share(share)} of the time, rank"
+        return replace(
+            late,
+            slow=True,
+            suspect=False,
+            cause="data",
+            where=where,
+            evidence=f"{text} {other} for {format_share(beside_share)}",
+        )
+    lines = [
+        line
+        for line in own.lines
+        if own.share(line) - beside.share(line) >= enough
+        and beside.share(line) <= MOST_THERE * own.share(line)
+        and _is_certain(own.share(line), own.every, beside.share(line), beside.every, CERTAIN_OF_LINES)
+    ]
+    if late.cause == "GPU" or not lines:
+        return late
+    line = max(lines, key=own.share)
+    duty = late.rank == 0 and 2 * own.duties[line] > own.lines[line]
+    text = f"it is at {line} for {format_share(own.share(line))} of the time, rank {other} for"
+    evidence = f"{text} {format_share(beside.share(line))}"
+    if not duty and timed and late.cause == "host":
+        return replace(late, slow=True, suspect=False, where=line, evidence=evidence)
+    return replace(late, where="" if duty else line, evidence=evidence)
 
 
-def _find_share(stacks: Iterable[tuple[int, str]]) -> tuple[float, str] | None:
-    """The share of the samples in the data loader, and the line of code that is there most often; None: too few."""
-    every, lines = 0, Counter[str]()
+def _is_certain(share: float, samples: int, beside: float, samples_beside: int, certain: float = CERTAIN) -> bool:
+    """Whether two shares differ by more than chance."""
+    pooled = (share * samples + beside * samples_beside) / (samples + samples_beside)
+    scatter = math.sqrt(pooled * (1 - pooled) * (1 / samples + 1 / samples_beside))
+    return share - beside > certain * scatter
+
+
+def _count(stacks: Iterable[tuple[int, str]]) -> _Sampled | None:
+    """Where the samples are; None: too few."""
+    sampled = _Sampled(0, Counter(), Counter(), Counter())
+    every = 0
     for count, calls in stacks:
         found = (_FRAME.fullmatch(call) for call in reversed(calls.split(";")))
         frames = tuple(Frame(each[1], each[2], int(each[3]) if each[3] else None) for each in found if each)
@@ -108,9 +176,16 @@ def _find_share(stacks: Iterable[tuple[int, str]]) -> tuple[float, str] | None:
             continue
         every += count
         where = locate_thread(ThreadStack("", "MainThread", ("idle",), frames))
+        own = where.frame if where.doing is Activity.DATA else find_own_code(frames)
+        line = f"{own.file}:{own.line}" if own is not None and own.line else ""
+        if any(COLLECTOR.search(each.function) for each in frames):
+            line = "python collector"
         if where.doing is Activity.DATA:
-            frame = where.frame
-            lines[f" ({frame.file}:{frame.line})" if frame is not None and frame.line else ""] += count
-    if every < MIN_SAMPLES:
-        return None
-    return lines.total() / every, lines.most_common(1)[0][0] if lines else ""
+            sampled.loading[line] += count
+        elif line and not where.doing.waits_for_ranks:
+            sampled.lines[line] += count
+            # The program's own name of what it does is in the calls to that line, and in those from it
+            inner = frames[: frames.index(own) + 1] if own is not None else ()
+            if any(OWN_DUTIES.search(f"{each.function} {each.file}") for each in inner):
+                sampled.duties[line] += count
+    return replace(sampled, every=every) if every >= MIN_SAMPLES else None

@@ -1,8 +1,9 @@
 """Whether its host makes a rank late: by when each rank launched the collectives that the others waited in (pure).
 
-A host makes its rank late if it launched as much later than the others as these waited (on two H200 that told 92 to
-100 % of the waiting; where the GPU was slow, 4 to 65 %), and if the GPU had nothing else to do. A host that runs ahead
-of its GPU has launched long before, whenever one looks.
+A host makes its rank late if it launched as much later than the others as these waited. That a host launches later need
+not be the cause: one that waits for its slow GPU does so too. What tells them apart are the steps in which it launched
+in time, as after the loss was read: where the others wait as long in these, its GPU is slow. (On two H200, with DDP and
+FSDP2, they waited 0.7 to 1.0 times as long where the GPU was slow, else 0.2 times at most.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from dataclasses import dataclass
 
 MIN_EXPLAINED = 0.75
 """The host is the cause if its late launches explain at least this part of the time that the others waited."""
+IN_TIME, MIN_IN_TIME, AS_LONG = 0.5, 0.15, 0.5
+"""A launch is in time if it is later than those of the others by less than that part of the usual wait; of so many
+steps at least, in which the others wait for at least that part of it."""
+MIN_STEPS_IN_TIME = 8
 STEADY, MIN_SAMPLES = 0.7, 8
 """A host runs ahead of its GPU if the age of its oldest open collective hardly changes: the tenth percentile of at
 least so many samples is above this part of the median. A host that waits for its GPU in each step begins at zero."""
@@ -47,33 +52,42 @@ class RankLaunches:
         return statistics.quantiles(self.open_ages, n=10)[0] > STEADY * statistics.median(self.open_ages)
 
 
-def is_late_by_host(rank: int, of_rank: Mapping[int, RankLaunches], late: frozenset[int]) -> bool | None:
+def is_late_by_host(
+    rank: int, of_rank: Mapping[int, RankLaunches], late: frozenset[int], longest: Sequence[int]
+) -> bool | None:
     """Whether the launches of a rank are as late as the others wait for it; `late`: it, and who else is.
 
-    None if that is not known: its clock is of no machine that the others are on, and they wait for too short a time.
+    `longest`: of each step the collective in which the others waited longest. None if it is not known: the clock is of
+    no machine that the others are on, and they wait for too short a time; or neither host nor GPU explains it.
     """
     own = of_rank[rank]
     if not own.clock:
         return None
-    if own.runs_ahead:
-        return False
     others = [each for number, each in of_rank.items() if number not in late and each.clock]
     others.sort(key=lambda each: each.clock != own.clock)
     others = others[:MOST_COMPARED]
-    known = [number for number in own.launched if all(number in each.launched for each in others)]
+    known = [number for number in longest if number in own.launched and all(number in each.launched for each in others)]
     if not known or not others:
         return None
-    waits = {
-        number: max(0.0, statistics.median(each.on_gpu[number] for each in others) - own.on_gpu[number])
-        for number in known
-    }
-    total = sum(waits.values())
     same_clock = [each for each in others if each.clock == own.clock]
+    waits = [
+        max(0.0, statistics.median(each.on_gpu[number] for each in others) - own.on_gpu[number]) for number in known
+    ]
     # Their mean, in which long ones count for more: of many collectives a few may have all the waiting
-    if not total or not (same_clock or sum(each * each for each in waits.values()) / total >= MIN_WAIT_ACROSS_CLOCKS):
+    total = sum(waits)
+    if not total or not (same_clock or sum(each * each for each in waits) / total >= MIN_WAIT_ACROSS_CLOCKS):
         return None
-    explained = 0.0
-    for number, wait in waits.items():
-        later = own.launched[number] - statistics.median(each.launched[number] for each in same_clock or others)
-        explained += min(max(0.0, later), wait)
-    return explained >= MIN_EXPLAINED * total
+    if own.runs_ahead:
+        return False
+    later = [
+        own.launched[number] - statistics.median(each.launched[number] for each in same_clock or others)
+        for number in known
+    ]
+    usual = total / len(waits)
+    in_time = [wait for wait, each in zip(waits, later, strict=True) if each <= IN_TIME * usual]
+    if len(in_time) >= max(min(MIN_STEPS_IN_TIME, len(waits)), MIN_IN_TIME * len(waits)) and (
+        statistics.fmean(in_time) >= AS_LONG * usual
+    ):
+        return False
+    explained = sum(min(max(0.0, each), wait) for wait, each in zip(waits, later, strict=True))
+    return True if explained >= MIN_EXPLAINED * total else None

@@ -368,17 +368,24 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
     """How long each collective of the last `seconds` took on the GPU: [number, launched, took], in microseconds.
 
     Launches count from `since`, a moment of this machine's clock. `queued`: for how long the oldest one that was not
-    over had been launched, each time that the watchdog looked.
+    over had been launched, each time that the watchdog looked. `direct`: groups whose collectives the program calls
+    itself, one after the other.
     """
     groups, entries, _ = load_dump(path)
     since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)
     times: dict[str, list[list[int]]] = {}
     seen: dict[str, list[tuple[float, int]]] = {}
+    overlapping: set[str] = set()
     for each in entries:
         took, launched = each.get("duration_ms"), int(each["time_created_ns"]) - since
         if launched < 0 or each.get("is_p2p"):
             continue
         name = short(each["process_group"][0], 200)
+        calls = [
+            short(one.get("filename"), 4096) + " " + short(one.get("name"), 200) for one in each.get("frames") or []
+        ]
+        if not calls or any(map(OVERLAPS.search, calls)):
+            overlapping.add(name)
         over = each.get("time_discovered_completed_ns")
         seen.setdefault(name, []).append((int(over) - since if over else math.inf, launched))
         if took is not None:
@@ -391,7 +398,14 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
         "since": since // 1000,
         "times": {name: rows[-most:] for name, rows in times.items()},
         "queued": {name: find_queued(several) for name, several in seen.items()},
+        "direct": [name for name in times if name not in overlapping],
     }
+
+
+OVERLAPS = re.compile(
+    r"autograd|fsdp|zero|deepspeed|\bddp|nn/parallel|megatron/core/distributed|_inductor|_dynamo|hook|async|overlap|bucket"
+)
+"""Callers of collectives for which the computation need not wait. Threads of autograd have no calls of Python."""
 
 
 def find_queued(several: list[tuple[float, int]]) -> list[int]:
@@ -589,10 +603,26 @@ def sample(tool: str, each: dict[str, Any], seconds: float) -> dict[str, Any]:
     os.close(handle)
     try:
         done = subprocess.run(
-            [tool, "record", "--idle", "--threads", "--format", "raw", "--rate", str(SAMPLES_A_SECOND),
-             "--duration", str(max(1, round(seconds))), "--output", path, "--pid", str(each["pid"])],
-            capture_output=True, timeout=seconds + DUMP_LIMIT, check=False,
-        )  # fmt: skip
+            [
+                tool,
+                "record",
+                "--idle",
+                "--threads",
+                "--format",
+                "raw",
+                "--rate",
+                str(SAMPLES_A_SECOND),
+                "--duration",
+                str(max(1, round(seconds))),
+                "--output",
+                path,
+                "--pid",
+                str(each["pid"]),
+            ],
+            capture_output=True,
+            timeout=seconds + DUMP_LIMIT,
+            check=False,
+        )
         if done.returncode:
             messages = done.stderr.decode("utf-8", "replace").strip().splitlines()
             why = next((line for line in messages if line.startswith("Error: ")), (messages or ["py-spy failed"])[0])

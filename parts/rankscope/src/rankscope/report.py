@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     Place = tuple[Activity, str]
     Groups = Mapping[Place, "Sequence[TracedProcess]"]
 
-HALTED_STATES = frozenset("TtZX")  # letters of the kernel for processes that are stopped, traced or dead
+DEAD_STATES = frozenset("ZX")  # letters of the kernel
+HALTED_STATES = DEAD_STATES | frozenset("Tt")  # those of processes that are stopped or traced, too
 
 
 def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
@@ -38,7 +39,7 @@ def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
     rest = {place for place in groups if not place[0].waits_for_ranks}
     waiting = total - sum(len(groups[place]) for place in rest)
     behind = _find_places_behind(groups, ras, total)
-    gone = {place for place, members in groups.items() if all(each.pid is None for each in members)}
+    gone = {place for place, members in groups.items() if all(each.is_dead for each in members)}
     if 0 < 2 * sum(len(groups[place]) for place in gone) < total:
         return gone  # the others wait for them wherever they are, as in the handler of the error that it raised
     if waiting == total:
@@ -138,6 +139,11 @@ class TracedProcess:
     problem: str = ""  # why there is no stack; a sentence
     program: str = ""  # its name, if it is no Python: then there can be no stack
     cpu: float | None = None  # percent of one core that it has used since its start
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether there is no process any more, or only what its parent has not collected."""
+        return self.pid is None or (self.state in DEAD_STATES and self.where.doing is Activity.UNKNOWN)
 
     @property
     def sort_place(self) -> tuple[int, int, int]:
@@ -360,7 +366,7 @@ class HangReport:
             return describe_no_suspect(rest)
         many = max(rest, key=lambda group: len(group.members), default=None)
         parts = [describe_suspects(group, short=short) for group in suspects[:3]]
-        beside = f" while {len(many.members)} {describe_largest_group(many)}" if many else ""
+        beside = f" while {describe_others(many)}" if many else ""
         sentence = f"{' and '.join(parts)}{beside}."
         return sentence[0].upper() + sentence[1:]
 
@@ -399,6 +405,11 @@ def group_processes(
     found: dict[Place, list[TracedProcess]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
+    unread = found.get((NO_STACK.doing, NO_STACK.label), [])
+    dead = [each for each in unread if each.is_dead]
+    if 0 < len(dead) < len(unread):  # that there is no stack is no place at which both are
+        found[NO_STACK.doing, "dead"] = dead
+        found[NO_STACK.doing, NO_STACK.label] = [each for each in unread if not each.is_dead]
     awaited = set() if named else find_suspects(found, ras)
     late = frozenset(named) or find_ranks_behind(found, awaited, ras)
     failures = {each.rank: each.error for each in ras.odd if each.error}
@@ -434,10 +445,13 @@ GONE_ADVICE = (
 PROGRAM_AT_FAULT = frozenset({Desync.ORDER, Desync.SHAPE, Desync.EPOCH, Desync.CYCLE})
 
 
-def describe_largest_group(group: HangGroup) -> str:
-    """What the largest group does, to follow the number of its members: "others wait in all_reduce"."""
-    several = len(group.members) > 1
-    who = "others" if several else "other"
+def describe_others(group: HangGroup) -> str:
+    """What the largest group does: "3 others wait in all_reduce"."""
+    number = len(group.members)
+    several = number > 1
+    who = f"{number} other{'s' if several else ''}"
+    if group.doing is Activity.UNKNOWN:
+        return f"of the {who} no stack could be read"
     if group.doing is Activity.COMPILED:
         return f"{who} {'run' if several else 'runs'} {group.label}"
     if group.doing is Activity.NOT_ASKED:
@@ -492,7 +506,14 @@ def gdb_hint(pods: Sequence[PodTrace]) -> str:
 def _format_place(group: HangGroup) -> str:
     """Where the group is: "in the data loader"; for a compiled program its process state."""
     if group.doing is Activity.UNKNOWN:
-        return "stopped" if all(each.state in ("T", "t") for each in group.members) else "without a stack"
+        dead = all(each.is_dead for each in group.members)
+        return (
+            "stopped"
+            if all(each.state in ("T", "t") for each in group.members)
+            else "dead"
+            if dead
+            else "without a stack"
+        )
     if group.doing is Activity.COMPILED:
         program, _, state = group.label.partition(", ")
         return state or f"in {program}"

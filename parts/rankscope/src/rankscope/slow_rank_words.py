@@ -25,9 +25,11 @@ class LateRank:
     partly: bool = False  # in some of its communicators only, as stages of a pipeline are
     runs_ahead: bool = False  # the others go on launching while it is behind: nobody need wait
     cause: str = "not known"  # host, GPU, network or data
+    timed: bool = False  # its share is by the times of collectives
     pod_index: int | None = None
     node: str = ""
-    evidence: str = ""  # of a slow link or a data loader, a phrase
+    evidence: str = ""  # of a slow link, a data loader or a host, a phrase
+    where: str = ""  # the line of the program at which it is while the others wait
 
 
 def format_rank(late: LateRank) -> str:
@@ -50,20 +52,29 @@ def describe_slow_rank(late: LateRank) -> str:
 
 
 def describe_cost(late: LateRank, *, short: bool = False) -> str:
-    """As a phrase: "Rank 9 (pod 1, GPU 1) on n1 costs up to 7 % of each step (host)"; `short`: without the place."""
+    """As a phrase: "Rank 9 (pod 1, GPU 1) on n1 costs about 7 % of each step (host: train.py:88)".
+
+    `short`: without the place.
+    """
     share = format_share(late.share if late.share > 0 else late.high)
-    most = "up to " if late.suspect or late.share <= 0 else ""
+    most = "up to " if late.suspect or late.share <= 0 else "about "
     cause = "host" if late.suspect else late.cause  # a suspect is one that launches late
-    because = f" ({cause})" if cause in _BY_CAUSE else ""
+    because = f" ({cause}{f': {late.where}' if late.where else ''})" if cause in _BY_CAUSE else ""
     name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
     return f"{name if short else _begin_sentence(late)} costs {most}{share} of each step{because}"
 
 
 def describe_suspect(late: LateRank) -> str:
-    """A sentence on a rank that launches later than the others, of which it is not known whether they wait."""
+    """A sentence on a rank that launches later than the others, of which it is not known whether they wait.
+
+    Or of which the times of collectives alone tell that they do, with nothing that confirms it.
+    """
+    name, evidence = _begin_sentence(late), f": {late.evidence}" if late.evidence else ""
+    if late.timed:
+        return f"{name} may be slow: {format_wait(late)}{evidence}. By that alone it is only a suspicion."
     return (
-        f"{_begin_sentence(late)} launches later than the others for {_format_interval(late)} of each step: so long "
-        "they wait for it at most, if at all."
+        f"{name} launches later than the others for {_format_interval(late)} of each step: so long "
+        f"they wait for it at most, if at all{evidence}."
     )
 
 

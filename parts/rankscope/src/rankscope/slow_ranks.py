@@ -50,6 +50,7 @@ MOST_MOVING = 0.4
 """Where new launches lie between more of the answers than this part, steps are too short for these to tell whether the
 others go on launching while a rank is behind."""
 LARGEST_BOUND = 0.05  # a slower rank than that has to be ruled out before none is said to be slow
+LONG_ENOUGH = 25.0  # seconds after which it is said what can be ruled out, however little that is
 STUDENT = (2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
 """Student's factors of 95 % for the means of 8 to 20 blocks into which the polls are cut: a step each, or more."""
 NORMAL = 1.96
@@ -133,7 +134,8 @@ class SlowReport:
 
     @property
     def has_verdict(self) -> bool:
-        clears_all = self.bound <= LARGEST_BOUND or any(each.partly for each in self.late)
+        looked_enough = self.no_gpu_slow or self.bound <= LARGEST_BOUND or self.seconds >= LONG_ENOUGH
+        clears_all = looked_enough or any(each.partly for each in self.late)
         unsure = any(each.runs_ahead or each.suspect for each in self.late)
         return not self.problem and (bool(self.slow) or (clears_all and not unsure))
 
@@ -169,16 +171,18 @@ class SlowReport:
                 f"No verdict: {format_rank(ahead[0])}{more} often launches later than the others, but these go on "
                 "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
             )
-        if self.bound > LARGEST_BOUND:
+        if self.no_gpu_slow:
+            usual = ": GPUs of a fleet differ by as much" if self.bound <= LARGEST_BOUND else ""
+            return (f"No rank costs more than {format_share(self.bound)} of each step{usual}.",)
+        if not self.has_verdict:
             return (
                 f"No verdict: no rank stands out in {self.seconds:.0f} s, but one for which the others wait for "
                 f"{format_share(self.bound)} of each step cannot be ruled out; look longer: --seconds "
                 f"{3 * max(self.seconds, MIN_ASKED_SECONDS):.0f}.",
             )
         return (
-            f"No host is slow: none launches later than the others for more than {format_share(self.bound)} of"
-            f" each step. {'No GPU and no link' if self.no_gpu_slow else 'A GPU that computes slowly'} is "
-            f"{'slow either' if self.no_gpu_slow else 'not seen this way'}.",
+            f"No host costs more than {format_share(self.bound)} of each step: none launches later than the others for "
+            "longer. A GPU that computes slowly is not seen this way.",
         )
 
 
@@ -384,18 +388,27 @@ def add_times(report: SlowReport, times: TimesReport, nodes: Mapping[int, str]) 
     asked = {each.rank: each for each in report.late}
     if times.link is not None:
         pod = times.link.pod
-        found = [LateRank(times.link.rank, None, None, 0, 0.0, 0.0, times.busy, slow=True, cause="network",
-                          pod_index=pod, node=nodes.get(pod, ""), evidence=times.link.what)]  # fmt: skip
+        found = [
+            LateRank(
+                times.link.rank,
+                None,
+                None,
+                0,
+                0.0,
+                0.0,
+                times.busy,
+                slow=True,
+                cause="network",
+                pod_index=pod,
+                node=nodes.get(pod, ""),
+                evidence=times.link.what,
+            )
+        ]
     else:
         found = [_merge(each, asked.get(each.rank), nodes, report) for each in times.late]
         known = {each.rank for each in found}
         # Whose launches are late and who comes to no collective late costs nobody anything.
-        found += [
-            each
-            for each in report.suspects
-            if each.rank not in known
-            and (each.rank is None or times.highs.get(each.rank, 1.0) >= max(LARGEST_BOUND, each.low / 2))
-        ]
+        found += [each for each in report.suspects if each.rank not in known and each.rank not in times.highs]
     named = {each.rank for each in found}
     rest = [_clear(each) for each in report.late if each.rank not in named]
     return replace(report, late=(*found, *rest), problem="", no_gpu_slow=not found, bound=times.bound)
@@ -408,6 +421,8 @@ def _clear(late: LateRank) -> LateRank:
 def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], report: SlowReport) -> LateRank:
     """A rank that comes late to collectives, with the cause: by when it launched them, else by NCCL's answers."""
     host, pid = (asked.host, asked.pid) if asked else (None, None)
+    cause = _cause_of(late, asked, report)
+    # That a GPU is slow two instruments tell: the times on it, and the launches in time of its host.
     return LateRank(
         late.rank,
         host,
@@ -416,8 +431,10 @@ def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], re
         late.share,
         late.low,
         late.high,
-        slow=True,
-        cause=_cause_of(late, asked, report),
+        slow=cause == "GPU",
+        suspect=cause != "GPU",
+        timed=True,
+        cause=cause,
         pod_index=late.pod,
         node=nodes.get(late.pod, ""),
     )

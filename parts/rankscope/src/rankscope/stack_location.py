@@ -132,7 +132,7 @@ def locate_thread(thread: ThreadStack) -> StackLocation:
     """Where a thread is: its innermost call that is unambiguous, else the innermost that is recognised at all."""
     for frame in thread.frames:
         if (found := _match_frame(frame)) is not None:
-            own = _own_code(thread.frames) if found[0] is Activity.DATA else frame
+            own = find_own_code(thread.frames) if found[0] is Activity.DATA else frame
             return StackLocation(*found, own or frame)
     return _fallback_location(thread)
 
@@ -162,15 +162,15 @@ def _fallback_location(thread: ThreadStack) -> StackLocation:
             return StackLocation(Activity.GPU, f"cuda {_plain_function_name(frame)}", frame)
     first = thread.frames[0]
     if _LOCK.fullmatch(_plain_function_name(first)):
-        return StackLocation(Activity.LOCK, "a lock", _own_code(thread.frames) or first)
+        return StackLocation(Activity.LOCK, "a lock", find_own_code(thread.frames) or first)
     backward = next(
         (each for each in thread.frames if _plain_function_name(each) in ("backward", "_engine_run_backward")), None
     )
     if backward is not None:
         return StackLocation(Activity.COMPUTE, "backward", backward)
     if "active" not in thread.state and _WAIT.fullmatch(_plain_function_name(first)):
-        return StackLocation(Activity.WAIT, _plain_function_name(first), _own_code(thread.frames) or first)
-    own = _own_code(thread.frames) or first
+        return StackLocation(Activity.WAIT, _plain_function_name(first), find_own_code(thread.frames) or first)
+    own = find_own_code(thread.frames) or first
     return StackLocation(
         Activity.COMPUTE if "active" in thread.state else Activity.WAIT, _plain_function_name(own), own
     )
@@ -181,6 +181,6 @@ def _plain_function_name(frame: Frame) -> str:
     return frame.function.rpartition(".")[2]
 
 
-def _own_code(frames: Iterable[Frame]) -> Frame | None:
+def find_own_code(frames: Iterable[Frame]) -> Frame | None:
     """The innermost call outside well-known libraries."""
     return next((each for each in frames if not _LIBRARY.search(each.file) and each.function != "<module>"), None)
