@@ -29,7 +29,7 @@ ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test
 
 CHECKS := format lint types contracts
 
-.PHONY: demo check $(CHECKS) test fast slow alone nightly connections advisories versions docs pictures corpus cases size fuzz lab lab-test \
+.PHONY: demo check $(CHECKS) test fast slow alone nightly connections advisories versions docs pictures corpus cases rulers size fuzz lab lab-test \
     rehearsal rehearsal-if-changed bench wheel release-dry-run site clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
@@ -113,6 +113,9 @@ rehearsal: .venv/.ready  ## every recipe's pods for real on nodes made of namesp
 
 rehearsal-if-changed: .venv/.ready  ## of these the ones that were not rehearsed as chart and launchers are now
 	$(PYTHON) -m tests.rehearsal --changed
+
+rulers: .venv/.ready  ## an extra: other people's tests, from their Go modules (needs Go), and docs/scoreboard.md
+	$(PYTHON) -m tests.rulers
 
 SECONDS_EACH ?= 300
 fuzz: .venv/.ready  ## random input for everything that reads bytes from outside, SECONDS_EACH for each reader (SEED=N: the same again)

@@ -13,11 +13,13 @@ _SUFFIXES = {
     "G": 10**12,
     "T": 10**15,
     "P": 10**18,
+    "E": 10**21,
     "Ki": 1000 * 2**10,
     "Mi": 1000 * 2**20,
     "Gi": 1000 * 2**30,
     "Ti": 1000 * 2**40,
     "Pi": 1000 * 2**50,
+    "Ei": 1000 * 2**60,
 }
 
 Amounts = dict[str, int]  # resource name -> milli-units
@@ -26,7 +28,7 @@ Amounts = dict[str, int]  # resource name -> milli-units
 @lru_cache(maxsize=4096)
 def parse_milli(text: str) -> int:
     """Return a quantity in milli-units: ``"500m"`` -> 500, ``"8"`` -> 8000; ValueError for anything else."""
-    digits = text.rstrip("kKMGTPim")
+    digits = text.rstrip("kKMGTPEim")
     suffix = text[len(digits) :]
     if suffix not in _SUFFIXES:
         raise ValueError(f"not a quantity: {text!r}")

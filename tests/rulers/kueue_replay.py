@@ -5,16 +5,23 @@ Objects are read as the practice cluster reads them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from kueue_rules import (
+    DEFAULT_STRATEGIES,
     CycleVerdict,
     Decision,
     Flavor,
+    FlavorAssigner,
+    FlavorChoice,
+    FlavorResource,
     Mode,
+    PodSetChoice,
+    PreemptionSearch,
     Snapshot,
     SnapshotPodSet,
     SnapshotWorkload,
@@ -26,7 +33,7 @@ from kueue_rules import (
 from practice.controllers.kueue.assignment import decode_domains
 from practice.controllers.kueue.info import has_quota, read_pod_set, read_workload, refusal
 from practice.controllers.kueue.snapshot import gate, is_usable, node_of, read_snapshot, usage_outside_kueue
-from practice.controllers.objects import Object, is_true, labels_of
+from practice.controllers.objects import Object, find_condition, is_true, labels_of
 from practice.objects.resources import (
     ADMISSIONCHECKS,
     CLUSTERQUEUES,
@@ -50,6 +57,7 @@ _KINDS = {
     "resourceFlavors": RESOURCEFLAVORS, "cohorts": COHORTS, "clusterQueues": CLUSTERQUEUES, "topologies": TOPOLOGIES,
     "nodes": NODES, "pods": PODS, "admissionChecks": ADMISSIONCHECKS,
 }  # fmt: skip
+_LONG_AGO = "2000-01-01T00:00:00Z"
 MODES = {Mode.NO_FIT: 0, Mode.NO_CANDIDATES: 1, Mode.PREEMPT: 1, Mode.RECLAIM: 1, Mode.FIT: 2}
 
 
@@ -67,8 +75,7 @@ def _storage(case: Case, parts: Mapping[str, Any], fair: bool = False) -> Storag
             whole = {"spec": {}, "status": {}} | obj
             if kind == "clusterQueues":
                 whole["spec"].setdefault("queueingStrategy", "BestEffortFIFO")
-                if "preemption" in whole["spec"]:  # no API server has filled in what the case leaves out
-                    whole["spec"]["preemption"] = {"reclaimWithinCohort": ""} | whole["spec"]["preemption"]
+                _fill_in(whole["spec"])
             storage.create(resource, _named(whole, number), keep_status=True)
     for number, obj in enumerate(parts.get("objects") or ()):
         if "limits" in (obj.get("spec") or {}):
@@ -84,12 +91,22 @@ def _storage(case: Case, parts: Mapping[str, Any], fair: bool = False) -> Storag
     return storage
 
 
+def _fill_in(spec: Object) -> None:
+    """What no API server has filled in or refused: an empty word in the place of Never, groups that cover nothing."""
+    if "preemption" in spec:
+        spec["preemption"] = {"reclaimWithinCohort": ""} | spec["preemption"]
+    for group in spec.get("resourceGroups") or ():
+        group.setdefault("coveredResources", [])
+        for flavor in group["flavors"]:
+            flavor.setdefault("resources", [])
+
+
 def _gates(case: Case) -> Mapping[str, bool]:
     return case["case"].get("featureGates") or {}
 
 
 def _named(obj: Object, number: int) -> Object:
-    marks = {"uid": f"u{number:05d}", "creationTimestamp": f"2020-01-01T00:00:{number % 60:02d}Z"}
+    marks = {"uid": f"u{number:05d}", "creationTimestamp": _LONG_AGO, "namespace": ""}
     known = {key: value for key, value in obj.get("metadata", {}).items() if value is not None}
     return {**obj, "metadata": marks | known}
 
@@ -183,7 +200,7 @@ def _evicted(test: Case, before: Iterable[Object]) -> set[str] | None:
                  if is_true(each, "Evicted") or is_true(each, "Preempted")}  # fmt: skip
         return after - gone
     if test.get("wantEvents") is not None:
-        return {each["key"]["name"] for each in test["wantEvents"]
+        return {each["key"]["Name"] for each in test["wantEvents"]
                 if each["reason"] in {"Preempted", "EvictedDueToNodeFailures"}}  # fmt: skip
     return None
 
@@ -246,4 +263,131 @@ def _placed_pod_set(asked: Case, test: Case, storage: Storage) -> SnapshotPodSet
     )
 
 
-_RUNNERS: dict[str, Callable[[Case], str]] = {"TestFindTopologyAssignments": _places}
+def _quantities(amounts: Mapping[str, Any] | None) -> dict[FlavorResource, int]:
+    found = {}
+    for key, value in _milli({_resource(key): value for key, value in (amounts or {}).items()}).items():
+        flavor, _, resource = key.partition("|")
+        found[flavor, resource] = value
+    return found
+
+
+def _resource(key: str) -> str:
+    """ "flavor|resource", however the key of a map was written."""
+    whole = json.loads(key) if key.startswith("{") else None
+    return f"{whole['Flavor']}|{whole['Resource']}" if whole else key
+
+
+def _flavors(case: Case) -> str:
+    """The flavors of each pod set, how well they fit, and why others do not."""
+    test = case["case"]
+    queues = [each for each in (test["clusterQueue"], test["secondaryClusterQueue"]) if each]
+    parts = {
+        "clusterQueues": queues,
+        "resourceFlavors": case["resourceFlavors"].values(),
+        "topologies": test["topologies"],
+    }
+    snapshot = read_snapshot(_storage(case, parts), places=bool(test["topologies"]))
+    snapshot.fair_sharing = DEFAULT_STRATEGIES if test["enableFairSharing"] else ()
+    names = [each["metadata"]["name"] for each in queues]
+    for name, used in zip(names, (test["clusterQueueUsage"], test["secondaryClusterQueueUsage"]), strict=False):
+        for at, value in _quantities(used).items():
+            snapshot.queues[name].add_usage(at, value)
+    obj = {"metadata": {"name": "one", "namespace": "", "uid": "", "creationTimestamp": _LONG_AGO},
+           "spec": {"podSets": test["wlPods"]}, "status": {"reclaimablePods": test["wlReclaimablePods"]}}  # fmt: skip
+    known = {_resource(key): value for key, value in (test["simulationResult"] or {}).items()}
+
+    def simulate(at: FlavorResource, _value: int) -> tuple[Mode, int]:
+        found = known.get("|".join(at), {"preemptionPossiblity": 1, "borrowingAfterSimulation": 0})
+        modes = (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM)
+        return modes[found["preemptionPossiblity"]], found["borrowingAfterSimulation"]
+
+    choice = FlavorAssigner(read_workload(obj, names[0]), snapshot.queues[names[0]], snapshot, simulate).assign()
+    want = test["wantAssignment"]
+    pairs = [
+        ("mode", test["wantRepMode"], MODES[choice.mode]),
+        ("borrowing", want["borrowing"], choice.borrowing if choice.mode is not Mode.NO_FIT else want["borrowing"]),
+        (
+            "pod sets",
+            [_wanted_flavors(each) for each in want["podSets"] or ()],
+            [_found_flavors(each) for each in choice.pod_sets],
+        ),
+        ("usage", _quantities(want["usage"]["quota"]), choice.requested()),
+    ]
+    return "; ".join(f"{name}: {wanted} wanted, {got} here" for name, wanted, got in pairs if wanted != got)
+
+
+def _wanted_flavors(asked: Case) -> object:
+    flavors = {
+        name: (each["name"], each["mode"], each["triedFlavorIdx"]) for name, each in (asked["flavors"] or {}).items()
+    }
+    status = asked["status"]
+    return asked["name"], asked["count"], flavors, status["err"] or sorted(status["reasons"] or ())
+
+
+def _found_flavors(one: PodSetChoice) -> object:
+    lost = one.mode is Mode.NO_FIT and not one.error
+    flavors = {
+        name: (flavor, 0 if lost else 2 - (name in one.short), one.tried.get(name, 0))
+        for name, flavor in one.flavors.items()
+    }
+    return one.pod_set.name, one.pod_set.count, flavors, one.error.partition(":")[0] or sorted(one.reasons)
+
+
+def _victims(case: Case) -> str:
+    """Who has to go for a workload whose flavors are given, and why."""
+    test, fair = case["case"], "strategies" in case["case"]
+    parts = {kind: test[kind] for kind in ("clusterQueues", "cohorts")}
+    parts["resourceFlavors"] = test.get("flavors") or case["flavors"]
+    snapshot = read_snapshot(_storage(case, parts), places=False)
+    snapshot.fair_sharing = tuple(test["strategies"] or DEFAULT_STRATEGIES) if fair else ()
+    for number, obj in enumerate(test["admitted"] or ()):
+        uid = {"uid": obj["metadata"]["name"]} if fair else {}
+        snapshot.add_workload(read_workload(_named({**obj, "metadata": obj["metadata"] | uid}, number)))
+    asked = replace(read_workload(_named(test["incoming"], 0)), cluster_queue=test["targetCQ"])
+    given: Case
+    if fair:
+        given = {"main": {"cpu": {"name": test["assignmentFlavor"] or "default", "mode": 1}}}
+    else:
+        given = {each["name"]: each["flavors"] for each in test["assignment"]["podSets"]}
+    chosen = [
+        PodSetChoice(
+            each,
+            {name: flavor["name"] for name, flavor in given[each.name].items()},
+            mode=Mode.PREEMPT,
+            short={name for name, flavor in given[each.name].items() if flavor["mode"] == 1},
+        )
+        for each in asked.pod_sets
+    ]
+    targets = PreemptionSearch(snapshot, asked).targets(FlavorChoice(chosen))
+    got = {f"{each.workload.key[1]}:{each.reason}" for each in targets if not each.workload.evicted}
+    if fair:
+        want = {each.removeprefix("/") for each in test["wantPreempted"] or ()}
+    else:
+        before = {each["metadata"]["name"] for each in test["admitted"] if is_true(each, "Evicted")}
+        marks = {each["metadata"]["name"]: find_condition(each, "Preempted") for each in test["wantWorkloads"]}
+        want = {f"{name}:{mark['reason']}" for name, mark in marks.items() if mark and name not in before}
+        if len(targets) != test["wantPreempted"]:
+            return f"{test['wantPreempted']} to go wanted, {len(targets)} here"
+    return "" if got == want else f"{sorted(want)} wanted, {sorted(got)} here"
+
+
+def _shares(case: Case) -> str:
+    """The dominant resource share of each queue and cohort."""
+    test = case["case"]
+    queues = [each for each in (test["clusterQueue"], test["lendingClusterQueue"]) if each]
+    snapshot = read_snapshot(_storage(case, {"clusterQueues": queues, "cohorts": test["cohorts"]}), places=False)
+    for at, value in _quantities(test["usage"]).items():
+        snapshot.queues["cq"].add_usage(at, value)
+    more, got = _quantities(test["flvResQ"]), {}
+    for node in snapshot.nodes:
+        with node.using(more):
+            share = node.fair_share()
+        got[node.name] = share.rounded, bool(share.borrowed)
+    want = {each["name"]: (each["drValue"], each["borrowing"]) for each in test["want"]}
+    return "" if got == want else f"{want} wanted, {got} here"
+
+
+_RUNNERS: dict[str, Callable[[Case], str]] = {
+    "TestFindTopologyAssignments": _places, "TestAssignFlavors": _flavors, "TestPreemption": _victims,
+    "TestHierarchicalPreemptions": _victims, "TestFairPreemptions": _victims, "TestDominantResourceShare": _shares,
+}  # fmt: skip

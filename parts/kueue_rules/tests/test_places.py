@@ -277,3 +277,19 @@ def test_a_group_gets_one_flavor_for_all_its_pods() -> None:
     asked = [pods("leader", 1, group="g"), pods("workers", 7, group="g")]
     (decision,) = admission_cycle([job("a", "q", *asked)], snapshot)
     assert [one.flavors for one in decision.choice.pod_sets] == [{GPU: "spot"}, {GPU: "spot"}]
+
+
+def test_pods_count_where_a_queue_has_a_quota_of_them() -> None:
+    own = queue("q")
+    own.groups = (ResourceGroup((GPU, "pods"), ("a4",)),)
+    own.quotas = {("a4", GPU): FlavorQuota(8), ("a4", "pods"): FlavorQuota(2000)}
+    three, two = (admission_cycle([job("a", "q", pods("main", each))], Snapshot([own], flavors=[Flavor("a4")]))[0]
+                  for each in (3, 2))  # fmt: skip
+    assert three.message.endswith("current podset request (3) > maximum capacity (2)")
+    assert two.choice.usage() == {("a4", GPU): 2, ("a4", "pods"): 2000}
+
+
+def test_a_taint_is_printed_as_kueue_prints_it() -> None:
+    snapshot = Snapshot([queue("q")], flavors=[Flavor("a4", taints=("kind=spot:NoSchedule",))])
+    (decision,) = admission_cycle([job("a", "q", pods("main", 1))], snapshot)
+    assert decision.message.endswith("untolerated taint {kind spot NoSchedule <nil>} in flavor a4")

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kueue_rules.topology_assignment import WantedPlaces, assign_together
 
@@ -237,7 +238,7 @@ class FlavorAssigner:
             one.mode, one.short = min(one.mode, Mode.PREEMPT), set(one.flavors)
 
     def _assign_group(self, numbers: Sequence[int]) -> list[PodSetChoice]:
-        members = [PodSetChoice(self._workload.pod_sets[number], mode=Mode.FIT) for number in numbers]
+        members = [PodSetChoice(self._counted(self._workload.pod_sets[each]), mode=Mode.FIT) for each in numbers]
         requests: dict[str, int] = {}
         together = PodSetChoice(members[0].pod_set, mode=Mode.FIT)
         for one in members:
@@ -261,6 +262,12 @@ class FlavorAssigner:
             one.mode, one.reasons, one.attempts = together.mode, list(together.reasons), together.attempts
             one.tried = {name: at for name, at in together.tried.items() if name in one.flavors}
         return members
+
+    def _counted(self, pod_set: SnapshotPodSet) -> SnapshotPodSet:
+        """The pod set with its pods as a request where the queue has a quota of them."""
+        if not any("pods" in group.resources for group in self._queue.groups):
+            return pod_set
+        return replace(pod_set, requests={**pod_set.requests, "pods": 1000 * pod_set.count})
 
     def _choose_tree(self, one: PodSetChoice) -> None:
         """Whose topology places the pods now."""
@@ -385,7 +392,9 @@ class FlavorAssigner:
         if why := self._topology_mismatch(flavor, pod_set, group):
             return why
         if taint := flavor.untolerated_taint(pod_set.tolerations):
-            return f"untolerated taint {taint} in flavor {name}"
+            marked, _, effect = taint.rpartition(":")
+            key, _, value = marked.partition("=")
+            return f"untolerated taint {{{key} {value} {effect} <nil>}} in flavor {name}"  # as Kueue prints it
         if not flavor.matches(pod_set.selector, pod_set.affinity):
             return f"flavor {name} doesn't match node affinity"
         return ""
