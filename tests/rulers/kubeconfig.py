@@ -25,15 +25,13 @@ def difference(case: dict[str, Any]) -> str:
     row = case["case"]
     with tempfile.TemporaryDirectory() as place:
         found = Kubeconfig()
-        moved: dict[str, str] = {}
         try:
             for file in row["files"]:
-                path = Path(file["path"])
-                folder = Path(moved.setdefault(str(path.parent), f"{place}/{len(moved)}"))
                 if file["there"]:
-                    folder.mkdir(exist_ok=True)
-                    (folder / path.name).write_text(file["text"])
-                    found.merge(folder / path.name)
+                    path = Path(place + file["path"])  # as deep as it was: paths within it may lead upwards
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(file["text"])
+                    found.merge(path)
         except BadKubeconfig as error:
             return "" if row["failed"] else f"refused here ({error}), client-go takes it"
     if row["failed"]:
@@ -46,20 +44,18 @@ def difference(case: dict[str, Any]) -> str:
         ("user", want["authInfos"], found.users, _USER),
     ):
         pairs.append((f"{kind}s", sorted(listed or {}), sorted(ours)))
-        pairs += [(f"{kind} {name}", _wanted(each, names, moved), _found(ours[name], names))
+        pairs += [(f"{kind} {name}", _wanted(each, names), _found(ours[name], names, place))
                   for name, each in (listed or {}).items() if name in ours]  # fmt: skip
     return "; ".join(f"{what}: {wanted} wanted, {got} here" for what, wanted, got in pairs if wanted != got)
 
 
-def _wanted(entry: dict[str, Any], names: dict[str, str], moved: dict[str, str]) -> dict[str, object]:
-    values = {names[key]: value for key, value in entry.items() if key in names and value}
-    for old, new in moved.items():
-        for key, value in values.items():
-            if old and isinstance(value, str) and value.startswith(old + "/"):
-                values[key] = new + value.removeprefix(old)
-    return {key: os.path.normpath(value) if str(value).startswith("/") else value for key, value in values.items()}
+def _wanted(entry: dict[str, Any], names: dict[str, str]) -> dict[str, object]:
+    return {names[key]: value for key, value in entry.items() if key in names and value}
 
 
-def _found(entry: Struct, names: dict[str, str]) -> dict[str, object]:
+def _found(entry: Struct, names: dict[str, str], place: str) -> dict[str, object]:
     values = {key: getattr(entry, key) for key in names.values() if getattr(entry, key)}
-    return {key: os.path.normpath(value) if str(value).startswith("/") else value for key, value in values.items()}
+    return {
+        key: os.path.normpath(value).removeprefix(place) if str(value).startswith("/") else value
+        for key, value in values.items()
+    }

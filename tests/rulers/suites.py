@@ -74,7 +74,7 @@ RULERS = (
 
 
 class Result(NamedTuple):
-    """What became of a suite: `different` by name of the case, `off` those that set a gate that is off by default."""
+    """What became of a suite: how many cases are the same, and by name why one is `different`."""
 
     project: str
     version: str
