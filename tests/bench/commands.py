@@ -9,6 +9,7 @@ import statistics
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +17,8 @@ from practice.child import PracticeProcess
 from tests.bench.consoles import A4
 
 ROUNDS = 11
-KUBECTL = "kubectl"
+BUILT = Path(__file__).parents[2] / ".tools/lab/bin/kubectl"
+KUBECTL = str(BUILT) if BUILT.exists() else "kubectl"  # that of PATH may be a launcher of several versions
 
 
 @dataclass(frozen=True)

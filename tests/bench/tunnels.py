@@ -35,20 +35,27 @@ IDLE = 50
 REST = 20.0
 """Seconds for which idle tunnels are watched."""
 FIRST_BYTES = 11
+CONNECTIONS = 40
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool]) -> bool:
+def main(
+    say: Callable[[str], None],
+    bound: Callable[[str, float, float], bool],
+    ratio: Callable[[str, float, float, float | None], bool],
+) -> bool:
     """Measure and print; whether all bounds are kept."""
     with tempfile.TemporaryDirectory() as state, Lab(say=say) as lab, ExitStack() as stack:
         os.environ["XDG_STATE_HOME"] = state
         pod = prepare(lab, stack.enter_context(source()))
         ours, process = stack.enter_context(a4(lab, REMOTE))
         theirs = stack.enter_context(kubectl(lab, pod))
+        mine, other = connections(ours, theirs)
         kept = [
             beside(say, "1 stream (MB/s)", ours, theirs, ONE, 1, 1.2),
             beside(say, "8 streams (MB/s)", ours, theirs, EIGHT, 8, 1.5),
             beside(say, "1 stream to the pod (MB/s)", ours, theirs, UP, 1, None),
+            ratio("new connection and a byte (ms)", mine, other, None),
             bound("growth over 1 GB (MiB)", growth(process.pid, ours), 8),
             bound("50 idle tunnels (% of a core)", 100 * idle(lab), 1),
             bound("a4 proxy: first byte (ms)", 1000 * first_byte(lab), 150),
@@ -148,6 +155,17 @@ def beside(
     said = "" if least is None else f"{least:7.2f}  {'kept' if share >= least else 'BROKEN'}"
     say(f"{what:32} {mine:10.0f} {other:10.0f} {share:9.3f} {said}")
     return least is None or share >= least
+
+
+def connections(*ports: int) -> list[float]:
+    """Median milliseconds of a new connection and its first byte, over these in turn."""
+    times: dict[int, list[float]] = {port: [] for port in ports}
+    for _ in range(CONNECTIONS):
+        for port in ports:
+            began = time.perf_counter()
+            client(port, 1)
+            times[port].append(1000 * (time.perf_counter() - began))
+    return [statistics.median(times[port]) for port in ports]
 
 
 def growth(pid: int, port: int) -> float:

@@ -354,7 +354,8 @@ async def test_the_next_connection_goes_over_one_that_was_made_ahead_unless_it_h
             assert first._taken
             assert second._taken
             await eventually(lambda: reach._ahead is not None and reach._ahead.done())
-            assert (third := reach._take_ahead()) is not None
+            third = reach._take_ahead()
+            assert third is not None
             third.close()
             reach._ahead = asyncio.get_running_loop().create_future()
             ended = RawConnection(reach.login, *await asyncio.open_connection(*ends.sockets[0].getsockname()))
