@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from console.metrics.seen_time import TimeSpan
     from console.metrics.training_run import Slowdown
     from console.preflight.all_checks import Preflight
+    from console.scheduling.start_forecast import StartForecast
     from rankscope import SlowReport
 
 
@@ -260,6 +261,13 @@ class Session:
         from console.metrics.measures import MeasureService
 
         return self._reset_on_context_change(MeasureService(self.watch, lambda: self.logs, lambda: self.launch.runs))
+
+    @cached_property
+    def forecasts(self) -> StartForecast:
+        """When waiting jobs would start."""
+        from console.scheduling.start_forecast import StartForecast
+
+        return StartForecast(self.watch, lambda: self.measures.progress_reader, lambda: self.launch.runs)
 
     @property
     def alarms_enabled(self) -> bool:

@@ -259,7 +259,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         while True:
             if self.is_active and self.app.connected and wanted():
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-                    if await self.session.measures.poll_starts():
+                    if await self.session.forecasts.poll():
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 

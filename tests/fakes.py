@@ -63,6 +63,7 @@ from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Repair, Result
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand
+from console.scheduling.start_forecast import StartForecast
 from console.scheduling.start_windows import PastRun
 from console.scheduling.what_if import WhatIf
 from console.settings import Settings
@@ -894,15 +895,25 @@ class FakeSession:
     def measures(self) -> MeasureService:
         """The real ones, over `printed`."""
         place = logs_folder().parent / "nccl-tests.jsonl"
-        return FakeMeasures(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
+        return MeasureService(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
                         read_tail=self._read_tail)  # fmt: skip
+
+    @cached_property
+    def forecasts(self) -> StartForecast:
+        """The real ones."""
+        return FakeForecast(
+            cast("Any", self),
+            lambda: self.measures.progress_reader,
+            lambda: cast("Any", self.launch.runs),
+            logs_folder().parent,
+        )
 
     async def _read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
         self._did("read_tail", pod.namespace, pod.name, lines)
         return self.printed.get(pod.key, [])[-lines:]
 
 
-class FakeMeasures(MeasureService):
+class FakeForecast(StartForecast):
     """The real ones; `answers["launch_start"]` is a function that gives the start of a launch."""
 
     async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:

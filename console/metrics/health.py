@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -190,3 +190,16 @@ def _health_by_log(
         if job_progress is not None and job_progress.slower
         else None
     )
+
+
+def foreseen_ends(fleet: Fleet, known: Mapping[str, JobProgress]) -> tuple[dict[str, float], dict[str, str]]:
+    """By uid the seconds after which running jobs end by their progress, and verdicts by which nobody knows it."""
+    left, open_ends = {}, {}
+    for uid, each in known.items():
+        if (jobset := fleet.jobset_by_uid.get(uid)) is None:
+            continue
+        if (seconds := each.seconds_left) is not None:
+            left[uid] = max(0.0, each.at + seconds - fleet.at)
+        if words := open_end(job_health(jobset, fleet, job_progress=each)):
+            open_ends[uid] = words
+    return left, open_ends

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from console.config import config_in_force
 from console.errors import ConsoleError
-from console.folders import state_folder
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
-from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine
-from console.metrics.health import job_health, open_end
 from console.metrics.job_measures import JobMeasures
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
-from console.scheduling.arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
-from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures
-from console.scheduling.forecast_record import RecordedWindow, correct_windows, read_recorded_windows, update_record
 from console.scheduling.ranks import ranks
-from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
@@ -37,14 +30,10 @@ if TYPE_CHECKING:
     from console.logs.follow import LogService
     from console.logs.job_log import JobLog
     from console.logs.segment import LogSegment
-    from console.metrics.job_progress import JobProgress
-    from console.scheduling.launch_forecast import LaunchDemand
     from trainlog import NcclTest, RunPosition
 
     Key = tuple[str, str]
 
-FORECAST_SECONDS = 5.0
-RESTS_FORECAST = 20.0  # how much longer than a forecast took it is before the next
 PUBLISH_SECONDS = 0.1  # seconds between two tellings while lines stream in
 BARS_SECONDS = 1.0  # seconds between two looks at progress bars
 RECORD_SECONDS = 10.0  # seconds between two notes of the last loss in the memory of runs
@@ -59,41 +48,12 @@ MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 class RunMemory(Protocol):
     """What the history of runs knows of earlier ones, and takes of those that run."""
 
-    async def past(self, server: str) -> list[PastRun]: ...
     async def earlier_speeds(self, recipe: str, gpus: int, metric: str) -> Sequence[float]: ...
     async def earlier_phases(self, job: JobSet) -> Mapping[str, float]: ...
     async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None: ...
     async def record_training(
         self, namespace: str, name: str, where: RunPosition, speeds: Mapping[str, float]
     ) -> None: ...
-
-
-def _beside(record: Path) -> Path:
-    return record.with_name("workloads.json")
-
-
-def _forecast(
-    fleet: Fleet, known: Mapping[str, JobProgress], past: Iterable[PastRun], record: Path, server: str
-) -> tuple[Mapping[Key, ExpectedStart], StartWindows]:
-    times, seen = PastTimes(fleet, past), read_seen_workloads(_beside(record))
-    arrivals = expected_arrivals(fleet, seen, server, times)
-    left, open_ends = foreseen_ends(fleet, known)
-    windows = start_windows(fleet, left, run_times(fleet, times), arrivals=arrivals, open_ends=open_ends)
-    corrected = correct_windows(windows.by_key, read_recorded_windows(record), server, fleet.at)
-    return with_windows(expected_starts(fleet, left, open_ends), structs.replace(windows, by_key=corrected)), windows
-
-
-def foreseen_ends(fleet: Fleet, known: Mapping[str, JobProgress]) -> tuple[dict[str, float], dict[str, str]]:
-    """By uid the seconds after which running jobs end by their progress, and verdicts by which nobody knows it."""
-    left, open_ends = {}, {}
-    for uid, each in known.items():
-        if (jobset := fleet.jobset_by_uid.get(uid)) is None:
-            continue
-        if (seconds := each.seconds_left) is not None:
-            left[uid] = max(0.0, each.at + seconds - fleet.at)
-        if words := open_end(job_health(jobset, fleet, job_progress=each)):
-            open_ends[uid] = words
-    return left, open_ends
 
 
 def _feed_reader(reader: LogReader, batch: Sequence[RankLine]) -> bool:
@@ -142,18 +102,14 @@ class MeasureService:
         place: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
-        """`place`: of tests, and of forecasts beside them; `read_tail`: reads the end of a log if not the cluster."""
+        """`place`: of tests; `read_tail`: reads the end of a log if not the cluster."""
         self._cluster, self._logs, self._runs = cluster, logs, runs
         self._place = place
         self._shared: dict[Key, _SharedMeasures] = {}
         self._kept: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
-        self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})  # snapshot, when, starts
-        self.windows = StartWindows({}, 0)  # those that the starts were given
-        self._forecasting = asyncio.Lock()
         self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
-        self._noted: object = None  # the workloads that were noted last
         self.find_monitored: Callable[[Key], JobMeasures | None] = lambda _: None  # of jobs followed for alarms
         self.progress_reader = JobProgressReader(
             cluster,
@@ -194,70 +150,6 @@ class MeasureService:
     async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]:
         """How long the phases before its first step took at most in earlier runs."""
         return await self._runs().earlier_phases(jobset)
-
-    async def expected_starts(self) -> Mapping[tuple[str, str], ExpectedStart]:
-        """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""
-        async with self._forecasting:
-            fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
-            if fleet is not self._forecast[0] and (began := now()) >= self._forecast[1]:
-                past = await self._runs().past(self._cluster.server)
-                known, server = dict(self.progress_reader.known), self._cluster.server
-                work = asyncio.to_thread(_forecast, fleet, known, past, self._record_path, server)
-                starts, self.windows = await work
-                rest = max(FORECAST_SECONDS, RESTS_FORECAST * (now() - began))
-                self._forecast = fleet, now() + rest, starts
-        return self.starts
-
-    async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
-        """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
-        from console.scheduling.launch_forecast import with_waiting_launch
-
-        if ask.target_nodes or ask.avoid_nodes:
-            return None  # the forecast counts GPUs and places of all
-        await self.progress_reader.update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
-        past = await self._runs().past(self._cluster.server)
-        fleet, key = with_waiting_launch(self._cluster.fleet, ask)
-        known, server = dict(self.progress_reader.known), self._cluster.server
-        async with self._forecasting:
-            starts, _ = await asyncio.to_thread(_forecast, fleet, known, past, self._record_path, server)
-        return starts.get(key)
-
-    async def poll_starts(self) -> bool:
-        """Look how far all jobs are that run, if any waits; returns whether expected starts changed."""
-        jobs = [job for job in self._cluster.fleet.jobsets.values() if not job.finished]
-        before = self.starts
-        with suppress(OSError):  # a4 forecast says why
-            await self._note_workloads()
-        if any(each.is_waiting for each in self._cluster.fleet.workloads.values()):
-            await self.progress_reader.update([job.key for job in jobs])
-            await self.expected_starts()
-            with suppress(OSError):  # a4 forecast says why
-                await self.record_windows()
-        return self.starts != before
-
-    async def record_windows(self) -> Sequence[RecordedWindow]:
-        """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
-        windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
-        path, server = self._record_path, self._cluster.server
-        await self._note_workloads()
-        return await asyncio.to_thread(update_record, path, self._cluster.fleet, server, windows)
-
-    async def _note_workloads(self) -> None:
-        if (workloads := self._cluster.fleet.workloads) is not self._noted:
-            path, server = _beside(self._record_path), self._cluster.server
-            await asyncio.to_thread(update_seen_workloads, path, self._cluster.fleet, server)
-            self._noted = workloads
-
-    @property
-    def _record_path(self) -> Path:
-        if self._place:
-            return self._place.with_name("forecasts.json")
-        return (self._cluster.current_connection.target.cluster.practice_folder or state_folder()) / "forecasts.json"
-
-    @property
-    def starts(self) -> Mapping[Key, ExpectedStart]:
-        """The latest result of `expected_starts`; empty before the first."""
-        return self._forecast[2]
 
     def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""

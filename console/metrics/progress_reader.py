@@ -16,8 +16,10 @@ from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
 from console.logs.line import LogLine
 from console.logs.log_end import LogEnd, combine_ends, find_log_end, read_end
+from console.metrics.health import foreseen_ends
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, compare_with_earlier, keep_previous_verdict, progress_of_measures
 from console.metrics.measured_log import read_lines
@@ -134,6 +136,10 @@ class JobProgressReader:
 
     def progress_of(self, uid: str) -> JobProgress | None:
         return self.known.get(uid)
+
+    def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]:
+        """See `foreseen_ends`; may run in a thread."""
+        return foreseen_ends(fleet, dict(self.known))
 
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
         """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""

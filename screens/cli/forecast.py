@@ -34,10 +34,10 @@ KINDS = (*WAIT_KINDS, "topologies")
 
 async def forecast(options: ForecastOptions) -> int:
     async with open_session(options, KINDS) as session:
-        fleet, measures = session.fleet, session.measures
+        fleet, forecasts = session.fleet, session.forecasts
         starts = await expected_starts(session)
         try:
-            promises = await measures.record_windows()
+            promises = await forecasts.record_windows()
         except OSError as error:
             warn(f"The windows could not be stored, so nobody will compare them: {error.strerror}.")
             promises = ()
@@ -59,7 +59,7 @@ async def forecast(options: ForecastOptions) -> int:
     missing = unread(KINDS, fleet)
     if options.json:
         items = [_item(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
-        fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": measures.windows.rollouts}
+        fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": forecasts.windows.rollouts}
         print_json({**fields, "items": items})
         return 0
     for kind, reason in missing.items():

@@ -89,7 +89,7 @@ async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options
         if waits:  # when they start depends on what runs, wherever that is
             jobs += [each for each in fleet.jobsets.values() if not each.finished and each not in jobs]
         progress, _ = await asyncio.gather(read_progress_of_jobs(session, jobs), session.watch.me())
-        starts = await session.measures.expected_starts() if waits else None
+        starts = await session.forecasts.expected_starts() if waits else None
         lines = job_lines(fleet, namespace, session.watch.whose, progress, starts)
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
@@ -144,7 +144,7 @@ async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) 
 async def expected_starts(session: Session) -> Mapping[tuple[str, str], ExpectedStart]:
     """When waiting workloads would start, once it was looked how far what runs is."""
     await read_progress_of_jobs(session, [each for each in session.fleet.jobsets.values() if not each.finished])
-    return await session.measures.expected_starts()
+    return await session.forecasts.expected_starts()
 
 
 async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:

@@ -154,5 +154,5 @@ async def follow(options: Options) -> int:
 async def _glance(session: Session, only: str) -> None:
     while True:
         await session.measures.progress_reader.update([key for key in session.fleet.jobsets if only in {"", key[0]}])
-        await session.measures.expected_starts()
+        await session.forecasts.expected_starts()
         await asyncio.sleep(GLANCE_EVERY)

@@ -33,7 +33,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         may_stop=not session.watch.read_only,
         slow=session.slow_report(key),
         saved=session.saved_state(key),
-        start=session.measures.starts.get(workload.key) if workload is not None else None,
+        start=session.forecasts.starts.get(workload.key) if workload is not None else None,
     )
     line = with_diagnoses(session, line)
     if not session.alarms_enabled:

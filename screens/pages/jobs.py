@@ -115,7 +115,7 @@ class JobsScreen(ReasonScreen):
                 keys = [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown]
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
                     news = await self.session.measures.progress_reader.update(keys)
-                    if await self.session.measures.poll_starts() or news:
+                    if await self.session.forecasts.poll() or news:
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 

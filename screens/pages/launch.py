@@ -285,7 +285,7 @@ class LaunchScreen(DraftScreen):
         self._starting = True
         with suppress(Unreachable):  # the session was closed meanwhile, which the title says
             while (ask := self._waiting_ask()) is not None:
-                start = await self.session.measures.launch_start(ask)
+                start = await self.session.forecasts.launch_start(ask)
                 self._start = ask, start, time.monotonic()
                 self._tell_fit()
         self._starting = False

@@ -137,7 +137,7 @@ class QueuesScreen(ReasonScreen):
 
     def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
         """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""
-        starts = self.session.measures.starts if self.app.connected else None
+        starts = self.session.forecasts.starts if self.app.connected else None
         for line in workload_lines(fleet, None, self.app.whose, starts):
             if line.workload.state is not WorkloadState.DEACTIVATED and self.only in (None, (line.queue,)):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)

@@ -90,8 +90,8 @@ async def forecast(session: Session, ready: Callable[[Mapping[str, ExpectedStart
     """What is told of those that wait, once it is ready: after the first steps at the new speed."""
     async with asyncio.timeout(LIMIT):
         while True:
-            await session.measures.poll_starts()
-            fleet, starts = session.fleet, session.measures.starts
+            await session.forecasts.poll()
+            fleet, starts = session.fleet, session.forecasts.starts
             told = {job_name(each): starts[each.key] for each in fleet.workloads.values() if each.key in starts}
             if ready(told):
                 return told

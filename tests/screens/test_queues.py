@@ -67,13 +67,13 @@ async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None
     async with console(session, size=(200, 50)) as (app, pilot, _):
         await pilot.press("2")
         await until(pilot, lambda: "at once if llama" in screen_text(app))
-        start = session.measures.starts[key]
+        start = session.forecasts.starts[key]
         assert start_words(start, fleet.at) == "at once if llama ends: how long llama still runs is not known"
         assert f"starts    {start_words(start, fleet.at)}" in " ".join(screen_text(app).split("│"))
         session.measures.progress_reader.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
         session.show()
         await until(pilot, lambda: "between " in screen_text(app))
-        start = session.measures.starts[key]
+        start = session.forecasts.starts[key]
         assert start.window is not None
         line = next(each for each in workload_lines(session.fleet, None, str, {key: start}) if each.position)
         told = as_json(WORKLOADS.columns, [line])[0]["expected_start"]

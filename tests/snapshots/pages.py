@@ -152,7 +152,7 @@ async def drawn(kept: Kept) -> dict[str, str]:
             if view.name in kept.views:
                 await view.open(still, complete=kept.complete)
                 await still.settled()
-                await still.app.session.measures.expected_starts()
+                await still.app.session.forecasts.expected_starts()
                 await asyncio.sleep(5 * LOOK)
                 await still.settled()
                 pages[view.name] = shown(still)

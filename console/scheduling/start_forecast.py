@@ -1,0 +1,126 @@
+"""When waiting jobs would start, as the cluster changes, and the record of what was foretold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import structs
+
+from console.folders import state_folder
+from console.kube.snapshot import Fleet
+from console.scheduling.arrivals import expected_arrivals, read_seen_workloads, update_seen_workloads
+from console.scheduling.expected_starts import ExpectedStart, expected_starts
+from console.scheduling.forecast_record import RecordedWindow, correct_windows, read_recorded_windows, update_record
+from console.scheduling.start_windows import PastRun, PastTimes, StartWindows, run_times, start_windows, with_windows
+
+if TYPE_CHECKING:
+    from console.kube.watched_cluster import WatchedCluster
+    from console.scheduling.launch_forecast import LaunchDemand
+
+    Key = tuple[str, str]
+    Starts = Mapping[Key, ExpectedStart]
+
+FORECAST_SECONDS = 5.0
+RESTS_FORECAST = 20.0  # how much longer than a forecast took it is before the next
+
+
+class RunningJobs(Protocol):
+    """How far the jobs that run are."""
+
+    async def update(self, keys: Sequence[tuple[str, str]]) -> bool: ...
+    def foresee_ends(self, fleet: Fleet) -> tuple[dict[str, float], dict[str, str]]: ...
+
+
+class PastRuns(Protocol):
+    async def past(self, server: str) -> list[PastRun]: ...
+
+
+def _forecast(
+    fleet: Fleet, running: RunningJobs, past: Iterable[PastRun], folder: Path, server: str
+) -> tuple[Starts, StartWindows]:
+    left, open_ends = running.foresee_ends(fleet)
+    times, seen = PastTimes(fleet, past), read_seen_workloads(folder / "workloads.json")
+    arrivals = expected_arrivals(fleet, seen, server, times)
+    windows = start_windows(fleet, left, run_times(fleet, times), arrivals=arrivals, open_ends=open_ends)
+    corrected = correct_windows(windows.by_key, read_recorded_windows(folder / "forecasts.json"), server, fleet.at)
+    return with_windows(expected_starts(fleet, left, open_ends), structs.replace(windows, by_key=corrected)), windows
+
+
+class StartForecast:
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        running: Callable[[], RunningJobs],
+        runs: Callable[[], PastRuns],
+        folder: Path | None = None,
+    ) -> None:
+        """`folder`: of the record, in tests."""
+        self._cluster, self._running, self._runs, self._given = cluster, running, runs, folder
+        self.starts: Starts = {}  # the latest; empty before the first
+        self.windows = StartWindows({}, 0)  # those that the starts were given
+        self._of: object = None  # the snapshot that they are of
+        self._again = 0.0
+        self._one = asyncio.Lock()
+        self._noted: object = None  # the workloads that were noted last
+
+    @property
+    def _folder(self) -> Path:
+        return self._given or self._cluster.current_connection.target.cluster.practice_folder or state_folder()
+
+    async def expected_starts(self) -> Starts:
+        """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""
+        async with self._one:
+            fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
+            if fleet is not self._of and (began := now()) >= self._again:
+                self.starts, self.windows = await self._forecast(fleet)
+                self._of, self._again = fleet, now() + max(FORECAST_SECONDS, RESTS_FORECAST * (now() - began))
+        return self.starts
+
+    async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
+        """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
+        from console.scheduling.launch_forecast import with_waiting_launch
+
+        if ask.target_nodes or ask.avoid_nodes:
+            return None  # the forecast counts GPUs and places of all
+        await self._read_running()
+        fleet, key = with_waiting_launch(self._cluster.fleet, ask)
+        async with self._one:
+            starts, _ = await self._forecast(fleet)
+        return starts.get(key)
+
+    async def _forecast(self, fleet: Fleet) -> tuple[Starts, StartWindows]:
+        server = self._cluster.server
+        past = await self._runs().past(server)
+        return await asyncio.to_thread(_forecast, fleet, self._running(), past, self._folder, server)
+
+    async def _read_running(self) -> None:
+        await self._running().update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
+
+    async def poll(self) -> bool:
+        """Look how far all jobs are that run, if any waits; returns whether expected starts changed."""
+        before = self.starts
+        with suppress(OSError):  # a4 forecast says why
+            await self._note_workloads()
+        if any(each.is_waiting for each in self._cluster.fleet.workloads.values()):
+            await self._read_running()
+            await self.expected_starts()
+            with suppress(OSError):  # a4 forecast says why
+                await self.record_windows()
+        return self.starts != before
+
+    async def record_windows(self) -> Sequence[RecordedWindow]:
+        """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
+        windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
+        await self._note_workloads()
+        record = self._folder / "forecasts.json"
+        return await asyncio.to_thread(update_record, record, self._cluster.fleet, self._cluster.server, windows)
+
+    async def _note_workloads(self) -> None:
+        if (workloads := self._cluster.fleet.workloads) is not self._noted:
+            seen = self._folder / "workloads.json"
+            await asyncio.to_thread(update_seen_workloads, seen, self._cluster.fleet, self._cluster.server)
+            self._noted = workloads
