@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from console.metrics.start_phase import LAUNCHER_STAGE
+from console.metrics.training_run import TrainingRun
+from trainlog import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trainlog import Step
 
 
 class StepState(Enum):
@@ -41,3 +49,11 @@ def parse_launcher_step(line: str) -> LauncherStep | None:
     if why is not None:
         return LauncherStep(int(number), name, StepState.SKIPPED, why=why.strip())
     return LauncherStep(int(number), name, StepState.FAILED, exit_code=int(code))
+
+
+def run_of(steps: Iterable[Step], read_at: float = 0.0, printed: Sequence[float] = ()) -> TrainingRun:
+    """A run whose log is read at once."""
+    made = TrainingRun("megatron")
+    made.steps = Steps(steps)
+    made.sync(read_at, printed)
+    return made

@@ -41,7 +41,7 @@ from console.metrics.seen_time import TimeSpan, decode_seen_time, merge_spans
 from console.metrics.start_phase import longest_phases
 from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.start_windows import PastRun
-from trainlog import RunPosition, find_run_position
+from trainlog import RunPosition
 
 if TYPE_CHECKING:
     from console.kube.target import Target
@@ -91,8 +91,6 @@ async def _read_pod_figures(
     from console.logs.line import RankLine
     from console.metrics.job_measures import JobMeasures
     from console.metrics.measured_log import LogReader
-    from console.metrics.own_formats import load_own_formats
-    from trainlog import LogResults
 
     wanted = container_log.LogRequest(
         pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_BYTES, follow=False
@@ -101,10 +99,6 @@ async def _read_pod_figures(
     async with aclosing(container_log.follow_log(cluster.current_connection.client, wanted)) as printed:
         async for line in printed:
             lines.append(line)
-    reading = LogResults(load_own_formats())
-    await asyncio.to_thread(reading.feed, "\n".join([*(line.text for line in lines), ""]).encode())
-    reading.close()
-    tests = bandwidth_figures(reading.nccl)
     measures = JobMeasures((pod.namespace, pod.name))
     reader = LogReader(measures, 1)
     await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])
@@ -114,14 +108,8 @@ async def _read_pod_figures(
     for line in lines:
         measures.feed_start(number, line.time, line.text)
     spans = measures.list_spans(until, config_in_force().config.alarms)
-    ended = failure_figures(measures)
-    if tests:
-        return tests | ended, "", spans, measures.phases
-    steps = [step for run in reading.training for step in run.steps]
-    speeds = measures.tracks[-1].recent_speeds() if measures.tracks else {}
-    found = training_figures(find_run_position(steps), speeds) if steps else {}
-    late = measures.tracks[-1].late_text(CLOCK.now()) if measures.tracks else ""
-    return found | ended, late, spans, measures.phases
+    late = measures.tracks[-1].late_text(CLOCK.now()) if measures.tracks and not measures.tests else ""
+    return latest_figures(measures), late, spans, measures.phases
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:

@@ -25,36 +25,37 @@ _TOGETHER = 32  # lines that are read at once if they differ from a step line in
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[tuple[NcclTest, ...], list[TrainingRun], dict[int, float]]:
     """Parse the lines of one log: its tests, its training runs, and when the last line of each test came."""
-    nccl, training = NcclParser(), TrainingParser(load_own_formats(), is_short=len(lines) < SHORT_LOG)
     printed, tracks = dict[int, float](), list[TrainingRun]()
 
-    def advance(time: float, times: Sequence[float] = ()) -> None:
-        """Update all runs with what was printed at `time`, or with the last steps, printed at `times`."""
-        tracks.extend(TrainingRun(reader.format) for reader in training.runs[len(tracks) :])
-        for track, reader in zip(tracks, training.runs, strict=True):
-            track.sync_reader(reader, time, times)
+    def begin_run(program: str) -> TrainingRun:
+        tracks.append(TrainingRun(program))
+        return tracks[-1]
+
+    nccl, training = NcclParser(), TrainingParser(load_own_formats(), begin_run, is_short=len(lines) < SHORT_LOG)
 
     for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
         alike, at, size = list(group), 0, 1
         while batch := alike[at : at + size]:
-            at, before, were_steps = at + size, _count_steps(training), False
+            at, before, were_steps = at + size, _count_steps(tracks), False
             data = "".join([f"{line.text}\n" for line in batch]).encode()
             nccl.read(data)
             if training.feed(data):
-                after = _count_steps(training)
+                after = _count_steps(tracks)
                 were_steps = after[0] - before[0] == len(batch) or after[1] > before[1]
-                advance(batch[-1].time, [line.time for line in batch] if were_steps else ())
+                for track in tracks:
+                    track.sync(batch[-1].time, [line.time for line in batch] if were_steps else ())
             printed[len(nccl.growing) - 1] = batch[-1].time
             size = _TOGETHER if were_steps else 1
     nccl.close()
     training.close()
-    advance(lines[-1].time if lines else 0.0)
+    for track in tracks:
+        track.sync(lines[-1].time)
     return nccl.tests, tracks, printed
 
 
-def _count_steps(training: TrainingParser) -> tuple[int, int]:
+def _count_steps(tracks: Sequence[TrainingRun]) -> tuple[int, int]:
     """The number of steps and of rollbacks in all runs."""
-    return sum(len(each.steps) for each in training.runs), sum(len(each.rewinds) for each in training.runs)
+    return sum(len(each.steps) for each in tracks), sum(len(each.rewinds) for each in tracks)
 
 
 MAX_RANKS_READ_ALL = 16  # ranks up to which all are read
@@ -127,7 +128,7 @@ class LogReader:
         self._measures = measures
         self._several = number > 1
         self._tables: dict[int, _NcclTables] = {}
-        self._training = TrainingParser(load_own_formats())
+        self._training = TrainingParser(load_own_formats(), self._begin_run)
         self._tracks: list[TrainingRun] = []
         self._lock = RLock()  # of the runs, whose steps the parser changes
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
@@ -190,11 +191,12 @@ class LogReader:
                 self._sync_runs(line.time)
         return changed
 
+    def _begin_run(self, program: str) -> TrainingRun:
+        self._tracks.append(TrainingRun(program, 0.0 if self._tracks else self._begun, self._lock))
+        self._measures.tracks = tuple(self._tracks)
+        self._measures.add_known_failures()
+        return self._tracks[-1]
+
     def _sync_runs(self, time: float) -> None:
-        runs = self._training.runs
-        for run in runs[len(self._tracks) :]:
-            self._tracks.append(TrainingRun(run.format, self._begun if not self._tracks else 0.0, self._lock))
-            self._measures.tracks = tuple(self._tracks)
-            self._measures.add_known_failures()
-        for run, track in list(zip(runs, self._tracks, strict=True))[-2:]:
-            track.sync_reader(run, time)
+        for track in self._tracks[-2:]:
+            track.sync(time)

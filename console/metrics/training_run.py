@@ -31,11 +31,9 @@ from trainlog import (
     STEP_METRICS,
     STEPS_IN_BLOCK,
     MetricColumn,
-    Rollback,
     RunPosition,
     RunReader,
     Step,
-    Steps,
     describe_nan,
     find_run_position,
     parse_checkpoint,
@@ -211,8 +209,10 @@ MAX_POINTS = 20_000  # steps that are kept of a run, half of them the latest one
 BURST = 1.0  # seconds in which lines come that were printed long before
 
 
-class TrainingRun:
-    """One run: steps with times, also as columns; extended in one thread and drawn in another under `lock`."""
+class TrainingRun(RunReader):
+    """A run to which the parser appends steps: with times, also as columns; drawn in another thread under `lock`."""
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __init__(
         self, format_: str = "", begun: float = 0.0, lock: RLock | None = None, points: int = MAX_POINTS
@@ -221,16 +221,14 @@ class TrainingRun:
 
         `points`: steps that are kept, half of them the latest.
         """
+        super().__init__(format_)
         self._points = points
-        self.format = format_
         self.lock = lock or RLock()
-        self.steps = Steps()  # to which the parser appends
         self.numbers: array[float] = array("d")  # of each step, or its place; never falls
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
         self.columns: dict[str, MetricColumn] = {}
         self._old, self._stride = 0, 1  # of so many of the first only every `_stride`th is kept
         self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}  # charts of one width ask the same
-        self.finished = False
         self.goes_on = True  # whether its job runs
         self.checkpoints: list[RunEvent] = []
         self.saved_to = ""  # folder that the last checkpoint was saved to, as the log says
@@ -248,16 +246,7 @@ class TrainingRun:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _replace_from(self, at: int, steps: Steps, times: Sequence[float]) -> None:
-        self.steps, self._old = steps, min(self._old, at)
-        del self.numbers[at:], self.times[at:]
-        self._asked.clear()
-        for column in self.columns.values():
-            column.truncate(at)
-        for step, when in zip(steps[at:], times, strict=True):
-            self._append(step, when)
-
-    def _append(self, step: Step, time: float) -> None:
+    def _append_figures(self, step: Step, time: float) -> None:
         place = len(self.numbers)
         before = self.numbers[-1] if place else -math.inf
         number = float(step.step) if step.step is not None else max(before + 1.0, 0.0)
@@ -301,21 +290,16 @@ class TrainingRun:
         near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
         return min(near, key=lambda each: abs(axis[each] - where), default=None)
 
-    def sync_steps(self, steps: Steps, time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
-        """Take what has changed in the steps of the parser, the last `printed` then, others at `time`; returns where.
-
-        Of a step for which only more figures came, the time stays; after a step back all is new.
-        """
+    def sync(self, time: float, printed: Sequence[float] = ()) -> int:
+        """Take what the parser has changed, the last steps `printed` then, others at `time`; returns where."""
         with self.lock:
-            at = min(steps.take_changed(), len(self), len(steps))
-            times = self.times[at:] if len(steps) >= len(self) and not rewound else array("d")
-            times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
-            times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
-            self._replace_from(at, steps, times)
+            if self.finished:
+                self.seen.finish(time)
+            at = self._take_steps(time, printed)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + MIN_STEPS_FOR_PACE
-            for place, step in enumerate(steps[start:], start):
+            for place, step in enumerate(self.steps[start:], start):
                 number, when = self.numbers[place], self.times[place]
                 if place >= self._paced_from:
                     self._pauses.add_pause(when - self.times[place - 1])
@@ -334,6 +318,27 @@ class TrainingRun:
             if len(self) > self._points:
                 self._thin()
             return at
+
+    def _take_steps(self, time: float, printed: Sequence[float]) -> int:
+        """Of a step for which only more figures came, the time stays; after a step back all is new."""
+        steps, back = self.steps, self.rewinds[len(self.restarts) :]
+        at = min(steps.take_changed(), len(self), len(steps))
+        times = self.times[at:] if len(steps) >= len(self) and not back else array("d")
+        times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
+        times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
+        self._old = min(self._old, at)
+        del self.numbers[at:], self.times[at:]
+        self._asked.clear()
+        for column in self.columns.values():
+            column.truncate(at)
+        for step, when in zip(steps[at:], times, strict=True):
+            self._append_figures(step, when)
+        if back and printed:  # it went back at the first of the steps that were done again
+            time = self.times[bisect_left(self.numbers, back[-1].first)]
+        for each in back:
+            words = f"from {each.last:,} back to {each.first:,}"
+            self.restarts.append(RunEvent(RunEventKind.RESTART, float(each.first), time, words))
+        return at
 
     def _thin(self) -> None:
         """Keep every second of the older steps, or fewer, with the extremes of all; the first, and where NaN began."""
@@ -355,22 +360,6 @@ class TrainingRun:
         self._paced_from = max(MIN_STEPS_FOR_PACE, self._paced_from - gone)
         self._asked.clear()
         self._standing = None
-
-    def sync_reader(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
-        """Update the run from the reader of its log."""
-        self.format, self.finished = reader.format, reader.finished
-        if reader.finished:
-            self.seen.finish(time)
-        rewound = len(reader.rewinds) > len(self.restarts)
-        self.sync_steps(reader.steps, time, printed, rewound=rewound)
-        if rewound and printed:  # it did so at the first of the steps that were done again
-            time = self.times[bisect_left(self.numbers, reader.rewinds[-1].first)]
-        self.add_rollbacks(reader.rewinds, time)
-
-    def add_rollbacks(self, rewinds: Sequence[Rollback], time: float) -> None:
-        for back in rewinds[len(self.restarts) :]:
-            words = f"from {back.last:,} back to {back.first:,}"
-            self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
 
     def add_checkpoint(self, step: int | None, time: float, place: str = "") -> None:
         """Record a saved checkpoint, of the last step unless one is given, and the folder that it lies in."""
@@ -431,11 +420,6 @@ class TrainingRun:
     @property
     def last(self) -> Step | None:
         return self.steps[-1] if self.steps else None
-
-    @property
-    def total(self) -> int | None:
-        """Steps of the whole run, if the program prints it."""
-        return (self.steps[-1].total or None) if self.steps else None
 
     @property
     def nan(self) -> bool:

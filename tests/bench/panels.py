@@ -12,7 +12,7 @@ from dataclasses import replace
 from console.metrics.training_run import TrainingRun
 from screens.widgets.charts.training_panel import draw
 from screens.widgets.charts.training_plot import TrainingChartData, View
-from trainlog import STEP_METRICS, Step, Steps
+from trainlog import STEP_METRICS, Step
 
 STEPS = 1_000_000
 BOUND = 16.0
@@ -37,12 +37,12 @@ def steps(number: int) -> list[Step]:
 
 def taken(every: Sequence[Step]) -> tuple[TrainingRun, float]:
     """The run as it is followed, and microseconds a step that this took."""
-    track, growing = TrainingRun("megatron"), Steps()
+    track = TrainingRun("megatron")
     began = time.process_time()
     for start in range(0, len(every), CHUNK):
         for step in every[start : start + CHUNK]:
-            growing.append(step)
-        track.sync_steps(growing, 1.7e9 + start)
+            track.steps.append(step)
+        track.sync(1.7e9 + start)
     return track, 1e6 * (time.process_time() - began) / len(every)
 
 

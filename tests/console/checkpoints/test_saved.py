@@ -21,19 +21,18 @@ from console.checkpoints.reader import CheckpointReader
 from console.checkpoints.saved import EVERY, SavedState, list_faults, starting_values
 from console.kube.objects.jobset import Mount
 from console.metrics.job_measures import JobMeasures
-from console.metrics.training_run import TrainingRun
 from tests.console.attach.files.pod import Pod
+from tests.parsing import run_of
 from tests.screens.queue_scene import job, queue_scene
-from trainlog import Step, Steps
+from trainlog import Step
 
 NOW = 1_000_000.0
 
 
 def measures(saved: int = 0, ago: float = 600.0, place: str = "/out") -> JobMeasures:
     """A run of 100 steps of ten seconds; `saved`: the step of a checkpoint, so many seconds ago."""
-    found, run = JobMeasures(("default", "llama")), TrainingRun()
-    steps = [Step(step=number, total=1000, loss=1.0) for number in range(1, 101)]
-    run.sync_steps(Steps(steps), NOW, [NOW - 10 * (100 - number) for number in range(1, 101)])
+    found, steps = JobMeasures(("default", "llama")), range(1, 101)
+    run = run_of((Step(number, 1000, 1.0) for number in steps), NOW, [NOW - 10 * (100 - number) for number in steps])
     if saved:
         run.add_checkpoint(saved, NOW - ago, place)
     found.tracks = (run,)

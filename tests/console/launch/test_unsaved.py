@@ -17,21 +17,20 @@ from console.kube.snapshot import Fleet
 from console.launch.service import LaunchService
 from console.metrics.job_measures import JobMeasures
 from console.metrics.lost_work import IN_PODS, SeenFolder
-from console.metrics.training_run import TrainingRun
 from console.scheduling.what_if import Consequence, WhatIf
 from screens.columns.jobs import JobLine
 from screens.widgets.job_pane import saved_runs
+from tests.parsing import run_of
 from tests.screens.scene import scene
-from trainlog import Step, Steps
+from trainlog import Step
 
 LLAMA = "default", "llama-70b"
 
 
 def measured(now: float, *, saved: bool) -> JobMeasures:
     """50 steps in an hour; half an hour ago step 20 was saved to /out."""
-    found, run = JobMeasures(LLAMA), TrainingRun()
-    steps = [Step(step=number, total=1000, loss=1.0) for number in range(1, 51)]
-    run.sync_steps(Steps(steps), now, [now - 60 * (50 - number) for number in range(1, 51)])
+    found, steps = JobMeasures(LLAMA), range(1, 51)
+    run = run_of((Step(number, 1000, 1.0) for number in steps), now, [now - 60 * (50 - number) for number in steps])
     if saved:
         run.add_checkpoint(20, now - 1800, "/out")
     found.tracks = (run,)

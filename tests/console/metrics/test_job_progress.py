@@ -20,10 +20,10 @@ from console.metrics.job_progress import (
 )
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.step_cadence import StepCadence, cadence_of_rows
-from console.metrics.training_run import TrainingRun
 from rankscope import Activity, HangReport, PodTrace, StackLocation, TracedProcess
 from tests.fakes import fleet_of
-from trainlog import MetricColumn, NcclHalf, NcclResult, NcclRow, NcclTest, Step, Steps
+from tests.parsing import run_of
+from trainlog import MetricColumn, NcclHalf, NcclResult, NcclRow, NcclTest, Step
 
 
 def test_nobody_waits_for_a_run_that_has_diverged() -> None:
@@ -146,9 +146,7 @@ def test_a_run_that_is_slower_than_earlier_runs_of_its_recipe_says_so(
 
 
 def test_a_run_that_prints_only_tokens_is_compared_by_these() -> None:
-    growing = [Step(at, 900, 2.0, tokens_per_s=4_000.0) for at in range(1, 30)]
-    made = TrainingRun("verl")
-    made.sync_steps(Steps(growing), 100.0)
+    made = run_of((Step(at, 900, 2.0, tokens_per_s=4_000.0) for at in range(1, 30)), 100.0)
     found = progress_of_runs([made], 100.0)
     assert found is not None
     assert (found.speed_metric, found.speed) == ("tokens_per_s", 4_000.0)

@@ -16,7 +16,7 @@ from console.logs.line import RankLine
 from console.metrics.job_measures import JobMeasures
 from console.metrics.measured_log import LogReader
 from console.metrics.training_run import MAX_POINTS, TrainingRun
-from trainlog import Step, Steps
+from trainlog import Rollback, Step
 
 POINTS = 2000
 LINE = (
@@ -34,17 +34,18 @@ def step(number: int, chance: random.Random) -> Step:
 
 
 def test_steps_that_are_packed_or_repeated_count_once() -> None:
-    growing, made = Steps(), TrainingRun("megatron")
+    made = TrainingRun("megatron")
+    growing = made.steps
     for number in range(1, 3 * 1024):
         growing.append(Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan))
-        assert made.sync_steps(growing, float(number)) == number - 1
+        assert made.sync(float(number)) == number - 1
         growing[-1] = Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan)
-        assert made.sync_steps(growing, float(number)) == number
+        assert made.sync(float(number)) == number
     growing[5] = growing[5]._replace(lr=0.5)  # long packed
-    assert (made.sync_steps(growing, 1000.0), made.columns["lr"].values[5], made.times[5]) == (5, 0.5, 6.0)
+    assert (made.sync(1000.0), made.columns["lr"].values[5], made.times[5]) == (5, 0.5, 6.0)
     growing.truncate(200)
     growing.append(Step(step=201, loss=2.0))
-    assert (made.sync_steps(growing, 2000.0), len(made), made.times[-1]) == (200, 201, 2000.0)
+    assert (made.sync(2000.0), len(made), made.times[-1]) == (200, 201, 2000.0)
 
 
 def check(run: TrainingRun, every: list[Step], chance: random.Random) -> None:
@@ -72,29 +73,30 @@ def check(run: TrainingRun, every: list[Step], chance: random.Random) -> None:
 @pytest.mark.slow(reason="very many steps")
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_drawn_of_a_long_run_is_true_of_all_its_steps(seed: int) -> None:
-    chance, growing, run, every = random.Random(seed), Steps(), TrainingRun("megatron", points=POINTS), list[Step]()
+    chance, run, every = random.Random(seed), TrainingRun("megatron", points=POINTS), list[Step]()
+    growing = run.steps
     while len(every) < 9 * POINTS:
-        back = len(every) > 300 and chance.random() < 0.03
-        if back:
+        if len(every) > 300 and chance.random() < 0.03:
             gone = chance.randrange(1, 300)
             del every[-gone:]
             growing.truncate(len(growing) - gone)
+            run.rewinds += (Rollback(len(every) + gone, len(every) + 1),)
         elif chance.random() < 0.1 and every:
             at = chance.randrange(1, min(len(every), 400) + 1)
             every[-at] = growing[-at] = every[-at]._replace(lr=chance.random())
         for _ in range(chance.choice((1, 50, 400))):
             every.append(step(len(every) + 1, chance))
             growing.append(every[-1])
-        run.sync_steps(growing, float(len(every)), rewound=back)
+        run.sync(float(len(every)))
     check(run, every, chance)
 
 
 def test_where_the_loss_was_lost_is_known_however_long_ago_that_was() -> None:
-    growing, run = Steps(), TrainingRun("megatron", points=POINTS)
+    run = TrainingRun("megatron", points=POINTS)
     for number in range(1, 10 * POINTS + 1):
-        growing.append(Step(number, None, 2.0 if number < 1000 else math.nan, nan=number >= 1000))
+        run.steps.append(Step(number, None, 2.0 if number < 1000 else math.nan, nan=number >= 1000))
         if number % 1000 == 0:
-            run.sync_steps(growing, float(number), [float(number - 999 + at) for at in range(1000)])
+            run.sync(float(number), [float(number - 999 + at) for at in range(1000)])
     found = run.position()
     assert (found.nan_from, found.loss_step, found.nan_at) == (1000, 999, 1000.0)
 
@@ -131,15 +133,16 @@ def test_a_step_takes_less_than_a_third_of_a_kilobyte() -> None:
 
 @pytest.mark.slow(reason="a million steps")
 def test_a_million_steps_take_as_much_as_twenty_thousand() -> None:
-    growing, run = Steps(), TrainingRun("megatron")
+    run = TrainingRun("megatron")
 
     def follow(first: int, last: int) -> int:
         """Take these steps; returns the bytes that the process has."""
         for number in range(first, last + 1):
             loss = 9.0 if number == 77_777 else 1 + 1 / number
-            growing.append(Step(number, 10**6, loss, 1.0, step_time_s=2.8, extra={"consumed samples": 1024.0 * number}))
+            samples = {"consumed samples": 1024.0 * number}
+            run.steps.append(Step(number, 10**6, loss, 1.0, step_time_s=2.8, extra=samples))
             if number % 500 == 0:
-                run.sync_steps(growing, 3.0 * number)
+                run.sync(3.0 * number)
         return 4096 * int(Path("/proc/self/statm").read_text().split()[1])
 
     before, after = follow(1, 20_000), follow(20_001, 1_000_000)

@@ -10,11 +10,11 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import LedgerBox
 from console.metrics.lost_work import IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
 from console.metrics.seen_time import SpanKind, TimeSpan
-from console.metrics.training_run import TrainingRun
 from tests.console.metrics.test_ledger import Script
 from tests.fakes import fleet_of
+from tests.parsing import run_of
 from tests.screens.scene import NOW, jobset, rank
-from trainlog import Step, Steps
+from trainlog import Step
 
 SCRATCH = Mount("/out", stays=False)
 DISK = Mount("/out", stays=True)
@@ -175,7 +175,7 @@ def test_what_holds_no_gpu_or_is_a_test_of_nccl_loses_nothing() -> None:
 
 
 def test_whether_there_is_a_checkpoint_is_known_by_the_folder_and_by_a_log_that_was_read() -> None:
-    measured, run, here, gone = JobMeasures(("default", "llama")), TrainingRun(), job(DISK), job(SCRATCH)
+    measured, here, gone = JobMeasures(("default", "llama")), job(DISK), job(SCRATCH)
     assert has_checkpoint(here, None, None) is None
     assert has_checkpoint(here, measured, None) is None, "nothing was read yet"
     whole = SeenFolder("/out", NOW, True, 40, NOW)
@@ -183,7 +183,7 @@ def test_whether_there_is_a_checkpoint_is_known_by_the_folder_and_by_a_log_that_
     assert has_checkpoint(gone, None, whole) is False, "it goes with the pods"
     assert has_checkpoint(here, None, SeenFolder("/out", NOW, absent="there is none")) is False
     assert has_checkpoint(structs.replace(here, recipe="nccl-all-reduce"), None, None) is False
-    run.sync_steps(Steps([Step(step=1, loss=1.0)]), NOW, [NOW])
+    run = run_of([Step(step=1, loss=1.0)], NOW)
     measured.tracks = (run,)
     assert has_checkpoint(here, measured, None) is False
     run.add_checkpoint(1, NOW, "/out")

@@ -16,8 +16,9 @@ from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from console.scheduling.failure import RankFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
 from tests.fakes import fleet_of
+from tests.parsing import run_of
 from tests.screens.scene import jobset, rank
-from trainlog import STEPS_IN_BLOCK, MetricColumn, Rollback, Step, Steps
+from trainlog import STEPS_IN_BLOCK, MetricColumn, Rollback, Step
 
 
 def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, flat: bool = False) -> list[Step]:
@@ -34,10 +35,10 @@ def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, 
 
 
 def track(every: list[Step]) -> TrainingRun:
-    made, growing = TrainingRun("megatron"), Steps()
+    made = TrainingRun("megatron")
     for at, step in enumerate(every):
-        growing.append(step)
-        made.sync_steps(growing, 1000.0 + 7 * at)
+        made.steps.append(step)
+        made.sync(1000.0 + 7 * at)
     return made
 
 
@@ -64,8 +65,7 @@ def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
 
 @pytest.mark.slow(reason="very many steps")
 def test_no_spike_is_lost_in_a_narrow_picture() -> None:
-    run = TrainingRun()
-    run.sync_steps(Steps(Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)), 0.0)
+    run = run_of(Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000))
     found = run.columns["loss"].column_ranges(run.column_edges(0, 99_999, 60, by_time=False))
     assert len(found) == 60
     assert [each.at for each in found if each.high == 9.0] in ([46], [45])
@@ -73,21 +73,19 @@ def test_no_spike_is_lost_in_a_narrow_picture() -> None:
 
 
 def test_late_reports_and_rewinds_are_taken_over() -> None:
-    run, every = TrainingRun(), Steps(steps(20))
-    run.sync_steps(every, 5.0)
-    every[18] = every[18]._replace(tokens_per_s=7.0)
-    assert run.sync_steps(every, 6.0) == 18
+    run = run_of(steps(20), 5.0)
+    run.steps[18] = run.steps[18]._replace(tokens_per_s=7.0)
+    assert run.sync(6.0) == 18
     assert run.columns["tokens_per_s"].last_value() == 7.0
-    every.truncate(10)
-    every.append(Step(11, loss=1.5))
-    assert run.sync_steps(every, 9.0) == 10
+    run.steps.truncate(10)
+    run.steps.append(Step(11, loss=1.5))
+    assert run.sync(9.0) == 10
     assert (len(run), run.times[-1], run.columns["loss"].last_value()) == (11, 9.0, 1.5)
     assert len(run.columns["tokens_per_s"]) == 11
 
 
 def test_speeds_of_the_first_steps_say_nothing() -> None:
-    run = TrainingRun()
-    run.sync_steps(Steps([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)]), 0.0)
+    run = run_of([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)])
     assert run.columns["step_time_s"].extremes_of(0, 2) == (7.0, 7.0)
     assert run.columns["loss"].known == 2
 
@@ -118,14 +116,14 @@ def slower(since: int, number: int, *, printed: bool, tokens: int = 0) -> Traini
 
     With `tokens`, of one step, it prints tokens/s; negative: longer steps have as many more tokens.
     """
-    chance, made, growing, now = random.Random(5), TrainingRun("megatron"), Steps(), 1000.0
+    chance, made, now = random.Random(5), TrainingRun("megatron"), 1000.0
     for at in range(1, number + 1):
         took = 2.8 * (1 + 0.01 * chance.random()) * (1.35 if at >= since else 1.0)
         now += took + (40.0 if at % 50 == 0 else 0.0)
         size = -tokens * (1.35 if at >= since else 1.0) if tokens < 0 else tokens
         speed = size / took if tokens else None
-        growing.append(Step(at, None, 2.0, step_time_s=took if printed else None, tokens_per_s=speed))
-        made.sync_steps(growing, now)
+        made.steps.append(Step(at, None, 2.0, step_time_s=took if printed else None, tokens_per_s=speed))
+        made.sync(now)
     return made
 
 
@@ -161,10 +159,10 @@ def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
     ],
 )
 def test_a_run_is_slow_until_it_is_as_fast_again(pieces: tuple[tuple[int, float], ...], words: str) -> None:
-    made, growing = TrainingRun("megatron"), Steps()
+    made = TrainingRun("megatron")
     for took in [took for number, took in pieces for _ in range(number)]:
-        growing.append(Step(len(growing) + 1, None, 2.0, step_time_s=took))
-        made.sync_steps(growing, 1000.0 + 3 * len(growing))
+        made.steps.append(Step(len(made.steps) + 1, None, 2.0, step_time_s=took))
+        made.sync(1000.0 + 3 * len(made.steps))
     assert (made.slowdown.words if made.slowdown is not None else "") == words
     assert made.cost == pieces[-1][1]
     assert made.slowdown is None or made.cost > made.slowdown.limit
@@ -172,12 +170,10 @@ def test_a_run_is_slow_until_it_is_as_fast_again(pieces: tuple[tuple[int, float]
 
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
     growing = slower(300, 500, printed=True)
-    whole = TrainingRun("megatron")
-    whole.sync_steps(Steps(growing.steps), growing.times[-1])
+    whole = run_of(growing.steps, growing.times[-1])
     assert [mark.words for mark in whole.list_events()] == [mark.words for mark in growing.list_events()]
     for first in (50, 77, 111, 160):
-        end = TrainingRun("megatron")
-        end.sync_steps(Steps(growing.steps[first:]), growing.times[-1])
+        end = run_of(growing.steps[first:], growing.times[-1])
         assert end.slowdown is not None
         assert growing.slowdown is not None
         assert end.slowdown.words == growing.slowdown.words, first
@@ -187,7 +183,8 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     made = track(steps(100))
     made.add_checkpoint(50, 1000.0 + 7 * 50)
     made.add_checkpoint(50, 1000.0 + 7 * 51)
-    made.add_rollbacks((Rollback(80, 51),), 1000.0 + 7 * 80)
+    made.rewinds += (Rollback(80, 51),)
+    made.sync(1000.0 + 7 * 80)
     made.add_failures([
         RankFailure(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
         RankFailure(0, 0, exit_code=1, time=1000.0 + 7 * 70),
@@ -222,10 +219,10 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
 def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
     printed: float, between: float, pace: float
 ) -> None:
-    made, growing = TrainingRun("ddp"), Steps()
+    made = TrainingRun("ddp")
     for at in range(1, 61):
-        growing.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
-        made.sync_steps(growing, 1000.0 + between * at)
+        made.steps.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
+        made.sync(1000.0 + between * at)
     assert made.step_interval() == pytest.approx(pace)
     assert made.eta() == pytest.approx(340 * pace)
     assert made.pace() == printed
@@ -233,11 +230,11 @@ def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
 
 def paused_run(pauses: dict[int, float]) -> TrainingRun:
     """A run of 3.74 s a step, which waits so many seconds before these of its 4,372 steps."""
-    made, growing, time = TrainingRun("megatron"), Steps(), 1000.0
+    made, time = TrainingRun("megatron"), 1000.0
     for at in range(1, 4373):
         time += 3.74 + pauses.get(at, 0.0)
-        growing.append(Step(at, 10_000, 1.0, step_time_s=3.74))
-        made.sync_steps(growing, time)
+        made.steps.append(Step(at, 10_000, 1.0, step_time_s=3.74))
+        made.sync(time)
     return made
 
 
@@ -260,11 +257,11 @@ def test_slow_steps_that_are_close_together_are_one_pause(halts: dict[int, float
 
 def test_several_pauses_that_were_never_made_before_are_no_rhythm() -> None:
     """As after a4 slow --recorder: the mean of these steps came near the printed time, which then was taken."""
-    made, growing, time = TrainingRun("megatron"), Steps(), 1000.0
+    made, time = TrainingRun("megatron"), 1000.0
     for at in range(1, 201):
         time += 0.28 + {185: 12.0, 195: 14.0}.get(at, 0.0)
-        growing.append(Step(at, 3000, 1.0, step_time_s=2.82))
-        made.sync_steps(growing, time)
+        made.steps.append(Step(at, 3000, 1.0, step_time_s=2.82))
+        made.sync(time)
     assert made.step_interval() == pytest.approx(0.28)
     regular = paused_run(dict.fromkeys(range(302, 4373, 10), 20.0))
     assert regular.step_interval() == pytest.approx(3.74 + 2, rel=0.1)
@@ -272,11 +269,11 @@ def test_several_pauses_that_were_never_made_before_are_no_rhythm() -> None:
 
 @pytest.mark.parametrize("slow", range(2, 5))
 def test_a_slow_step_among_the_first_does_not_make_the_time_left_longer(slow: int) -> None:
-    made, growing, time = TrainingRun("megatron"), Steps(), 1000.0
+    made, time = TrainingRun("megatron"), 1000.0
     for at in range(1, 6):
         time += 3.74 + (22.0 if at == slow else 0.0)
-        growing.append(Step(at, 400, 1.0, step_time_s=3.74))
-        made.sync_steps(growing, time)
+        made.steps.append(Step(at, 400, 1.0, step_time_s=3.74))
+        made.sync(time)
     assert made.step_interval() == pytest.approx(3.74)
 
 
@@ -290,7 +287,8 @@ def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     made = track(every[:100])
     made.add_failures([RankFailure(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
     assert made.eta() is None
-    made.sync_steps(Steps(every), 1000.0 + 7 * 100)
+    made.steps.append(every[100])
+    made.sync(1000.0 + 7 * 100)
     assert made.eta() == pytest.approx(299 * 7.0)
 
 
@@ -345,11 +343,11 @@ def test_a_run_of_one_step_that_is_silent_for_longer_than_its_time_left_has_none
 def test_the_next_of_a_few_steps_is_late_by_the_longest_of_them(
     apart: tuple[float, ...], late: float, alarm: float
 ) -> None:
-    made, growing, now, limits = TrainingRun("megatron"), Steps(), 1000.0, Thresholds()
+    made, now, limits = TrainingRun("megatron"), 1000.0, Thresholds()
     for number, seconds in enumerate((0.0, *apart), 1):
         now += seconds
-        growing.append(Step(number, 10, 2.0, warm_up=True))
-        made.sync_steps(growing, now)
+        made.steps.append(Step(number, 10, 2.0, warm_up=True))
+        made.sync(now)
     rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.late_after(limits), rhythm.alarm_after(limits)) == (late, alarm)
@@ -376,11 +374,11 @@ def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
 
 
 def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
-    made, growing, now = TrainingRun("megatron"), Steps(), 1000.0
+    made, now = TrainingRun("megatron"), 1000.0
     for step in steps(60):
         now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
-        growing.append(step)
-        made.sync_steps(growing, now)
+        made.steps.append(step)
+        made.sync(now)
     rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between, rhythm.pause) == (7.0, 7.0, 300.0)
@@ -390,33 +388,33 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
 
 
 def test_a_step_usually_takes_the_time_to_the_next_where_its_program_prints_less() -> None:
-    made, growing = TrainingRun("key-value"), Steps()
+    made = TrainingRun("key-value")
     for at, step in enumerate(steps(30)):
-        growing.append(step._replace(step_time_s=0.0017))
-        made.sync_steps(growing, 1000.0 + 4 * at)
+        made.steps.append(step._replace(step_time_s=0.0017))
+        made.sync(1000.0 + 4 * at)
     assert made.late_text(1000.0 + 4 * 29 + 600).endswith("usually one takes 4 s")
 
 
 def test_a_start_and_a_restart_are_no_pauses() -> None:
-    made, growing, now = TrainingRun("megatron"), Steps(), 1000.0
+    made, now = TrainingRun("megatron"), 1000.0
     for step in steps(30):
         now += 200.0 if step.step in (2, 3) else 7.0
-        growing.append(step)
-        made.sync_steps(growing, now)
-    growing.truncate(10)
-    growing.append(steps(11)[10])
+        made.steps.append(step)
+        made.sync(now)
+    made.steps.truncate(10)
+    made.steps.append(steps(11)[10])
     now += 900.0
-    made.sync_steps(growing, now)
+    made.sync(now)
     rhythm = made.cadence()
     assert rhythm is not None
     assert rhythm.pause == 7.0
 
 
 def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
-    made, growing = TrainingRun("hf"), Steps()
+    made = TrainingRun("hf")
     for at in range(1, 9):
-        growing.append(Step(10 * at, 1000, 2.0))
-        made.sync_steps(growing, 1000.0 + 40 * at)
+        made.steps.append(Step(10 * at, 1000, 2.0))
+        made.sync(1000.0 + 40 * at)
     rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between) == (4.0, 40.0)

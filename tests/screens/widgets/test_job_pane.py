@@ -16,17 +16,17 @@ from console.kube.snapshot import Fleet
 from console.metrics.gpu_metrics import Gpu, RankGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
-from console.metrics.training_run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines, saved_runs, waiting_lines
 from tests.hostile.payloads import PAYLOADS, RAW
+from tests.parsing import run_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
-from trainlog import Step, Steps
+from trainlog import Step
 
 
 def lines_of(
@@ -125,11 +125,9 @@ def test_where_places_are_missing_nobodys_end_is_said_to_free_quota() -> None:
 
 
 def measured(steps: int, *texts: str) -> JobMeasures:
-    found, run = JobMeasures(("default", "llama")), TrainingRun()
-    run.sync_steps(
-        Steps(Step(step=number, total=steps * 2, loss=10.0 / (number + 1)) for number in range(steps)), time.time()
-    )
-    found.tracks = (run,)
+    found = JobMeasures(("default", "llama"))
+    every = (Step(step=number, total=steps * 2, loss=10.0 / (number + 1)) for number in range(steps))
+    found.tracks = (run_of(every, time.time()),)
     for text in texts:
         found.store_line(time.time(), time.time(), text, 0)
     return found

@@ -91,8 +91,18 @@ _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bri
 class TrainingParser:
     """Parses the log of one training job, fed in pieces."""
 
-    def __init__(self, own: tuple[OwnFormat, ...] = (), *, is_short: bool = False) -> None:
-        """`is_short`: of so few lines that learning what they look like costs more than parsing each by itself."""
+    def __init__(
+        self,
+        own: tuple[OwnFormat, ...] = (),
+        make_run: Callable[[str], RunReader] = RunReader,
+        *,
+        is_short: bool = False,
+    ) -> None:
+        """`make_run`: makes a run of a format, to which its steps are appended; it may be false while it has none.
+
+        `is_short`: of so few lines that learning what they look like costs more than parsing each by itself.
+        """
+        self._make_run = make_run
         self._blocks = LineBlocks(LONGEST, returns=True)
         self._is_short = is_short
         self._own = own
@@ -200,16 +210,16 @@ class TrainingParser:
         add, label = self._add_step, layout.label
         if layout.format == "deepspeed" or not self._epochs.renumber(steps, at, stop, layout.format, label):
             add = self._add_report
-        sole = next(iter(self._open.values())) if len(self._open) == 1 else None
-        merged = merge_neighbours(steps, at, stop) if sole and sole.several and layout.format != "each-rank" else None
+        several = len(self._open) == 1 and next(iter(self._open.values())).several
+        merged = merge_neighbours(steps, at, stop) if several and layout.format != "each-rank" else None
         if merged:
             steps, at, stop = merged, 0, len(merged)
         while at < stop:
             run = next(iter(self._open.values())) if len(self._open) == 1 and add == self._add_step else None
             taken = 0
-            if run and stop - at >= _TOGETHER and not run.finished and run.format == layout.format:
+            if run is not None and stop - at >= _TOGETHER and not run.finished and run.format == layout.format:
                 taken = run.count_following(steps, at, stop, label, self._bar)
-            if run and taken >= _TOGETHER:
+            if run is not None and taken >= _TOGETHER:
                 run.add_following(steps.slice(at, at + taken), label, self._bar)
                 self._alone = 0
                 self._puzzle.add_parsed()
@@ -281,8 +291,8 @@ class TrainingParser:
         if (start := dicts.find_dictionary_start(text)) is not None:
             self._open_dictionary(text, start, raw)
         elif dicts.ends_run(text):
-            run = self._open.get("dict") or self._open.get("ms-swift")
-            if run:
+            run = next((self._open[family] for family in ("dict", "ms-swift") if family in self._open), None)
+            if run is not None:
                 run.confirm_number()
                 run.finished, self._bar = True, None
                 self._changed = True
@@ -451,9 +461,9 @@ class TrainingParser:
 
     def _take_bar(self, bar: ProgressBar) -> None:
         run = self._open.get("dict")
-        if bar.total == (self._planned or (run.total if run and not run.finished else None) or bar.total):
+        if bar.total == (self._planned or (run.total if run is not None and not run.finished else None) or bar.total):
             self._bar = bar
-            if run and run.renumber_by_bar(bar):
+            if run is not None and run.renumber_by_bar(bar):
                 self._changed = True
 
     def _merge_timing(self, timed: Step) -> None:
@@ -495,14 +505,14 @@ class TrainingParser:
             for run in self._open.values():
                 if not run.finished and run.may_contain_step(number):
                     return run
-        run_ = self._open.get(family) or find_library_run(self._open, found, number)
-        if run_ is None or run_.finished or run_.begins_new_run(number, label):
+        known = self._open[family] if family in self._open else find_library_run(self._open, found, number)
+        if known is None or known.finished or known.begins_new_run(number, label):
             if not self._runs and not self._sure:
                 self._puzzle.told = None
-            run_ = RunReader(found.format)
-            self._runs.append(run_)
-        self._open[family] = run_
-        return run_
+            known = self._make_run(found.format)
+            self._runs.append(known)
+        self._open[family] = known
+        return known
 
 
 def parse_training(data: bytes, own: tuple[OwnFormat, ...] = (), *, is_short: bool = False) -> tuple[RunReader, ...]:

@@ -238,7 +238,7 @@ def find_library_run(open_runs: dict[str, RunReader], found: StepReport, number:
         return None
     for name in BESIDE:
         run = open_runs.get(name)
-        if run and run.format in BESIDE and run.may_contain_step(number):
+        if run is not None and run.format in BESIDE and run.may_contain_step(number):
             run.format = found.format
             return run
     return None
