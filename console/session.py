@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from console.launch.service import LaunchService
     from console.logs.follow import LogService
     from console.metrics.alarms import AlarmService
-    from console.metrics.diagnosis import Diagnoses, Diagnosis
+    from console.metrics.diagnosis import Diagnoses
     from console.metrics.gpu_reader import GpuReader
+    from console.metrics.job_monitor import JobMonitor
     from console.metrics.lost_work import SeenFolder
     from console.metrics.measures import MeasureService
     from console.metrics.seen_time import TimeSpan
-    from console.metrics.training_run import Slowdown
     from console.preflight.all_checks import Preflight
     from console.scheduling.start_forecast import StartForecast
     from rankscope import SlowReport
@@ -260,7 +260,13 @@ class Session:
         """NCCL tests and training steps of jobs, parsed from their logs."""
         from console.metrics.measures import MeasureService
 
-        return self._reset_on_context_change(MeasureService(self.watch, lambda: self.logs, lambda: self.launch.runs))
+        made = MeasureService(
+            self.watch,
+            lambda: self.logs,
+            lambda: self.launch.runs,
+            lambda key: self.alarms.find_measures(*key, followed=True) if self.alarms_enabled else None,
+        )
+        return self._reset_on_context_change(made)
 
     @cached_property
     def forecasts(self) -> StartForecast:
@@ -276,28 +282,35 @@ class Session:
     @cached_property
     def alarms(self) -> AlarmService:
         from console.metrics.alarms import AlarmService
+        from console.metrics.diagnosis import DiagnosisKind
+        from console.metrics.job_monitor import MonitorSources
 
-        made = AlarmService(
+        sources = MonitorSources(
             self.watch,
             lambda: self.measures,
             lambda: self.gpus,
-            diagnosis=self._hang_diagnosis,
-            inspect=self.own_jobs.inspect,
-            find_late_rank=self.own_jobs.find_late_rank,
-            store_slowdown=self._store_slowdown,
-            find_own_job=self.own_jobs.find,
+            lambda uid: self.diagnoses.find(uid, DiagnosisKind.HANG),
+            self.own_jobs.inspect,
+            self.own_jobs.find_late_rank,
+            self.diagnoses.record_slowdown,
+            self.own_jobs.find,
         )
-        return self._reset_on_context_change(made)
+        return self._reset_on_context_change(AlarmService(sources))
 
     def _reset_on_context_change(self, part: _PartT) -> _PartT:
         self.watch.when_left.append(part.on_context_changed)
         return part
 
+    def find_monitor(self, key: tuple[str, str]) -> JobMonitor | None:
+        """The monitor of a job that is watched now."""
+        return self.alarms.find(key) if self.alarms_enabled else None
+
     def _spans_of(self, namespace: str, name: str) -> Sequence[TimeSpan]:
         """The time of a watched job by its log, and when a slow rank was found."""
         from console.metrics.seen_time import SHARES, SpanKind, TimeSpan
 
-        found = self.alarms.list_spans(namespace, name, CLOCK.now()) if self.alarms_enabled else []
+        monitor = self.find_monitor((namespace, name))
+        found = monitor.list_spans(CLOCK.now()) if monitor is not None else []
         report = self.slow_report((namespace, name))
         late = report.slow if report else ()
         named = [
@@ -306,11 +319,6 @@ class Session:
             if report
         ]
         return [*found, *named]
-
-    async def _store_slowdown(self, key: tuple[str, str], slowdown: Slowdown | None) -> None:
-        jobset = self.fleet.jobsets.get(key)
-        if jobset is not None:
-            await self.diagnoses.record_slowdown(jobset.uid, slowdown)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """The last report on slow ranks of a job, in this session."""
@@ -329,9 +337,3 @@ class Session:
         from console.metrics.lost_work import has_checkpoint
 
         return has_checkpoint(jobset, self.measures.find_followed(jobset.key), self._seen_folder(*jobset.key))
-
-    def _hang_diagnosis(self, key: tuple[str, str]) -> Diagnosis | None:
-        from console.metrics.diagnosis import DiagnosisKind
-
-        jobset = self.fleet.jobsets.get(key)
-        return self.diagnoses.find(jobset.uid, DiagnosisKind.HANG) if jobset is not None else None

@@ -57,9 +57,8 @@ def has_changed(app: SessionApp, line: JobLine) -> bool:
         return True
     if find_diagnoses(session, line) != (line.verdict, line.slow_rank):
         return True
-    if not session.alarms_enabled:
-        return bool(line.alarms or line.late)
-    return (session.alarms.active_alarms(*key), session.alarms.late_text(*key)) != (line.alarms, line.late)
+    monitor = session.find_monitor(key)
+    return ((monitor.watch.active, monitor.watch.late) if monitor else ((), "")) != (line.alarms, line.late)
 
 
 def with_jobs(app: SessionApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:

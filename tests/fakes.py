@@ -103,25 +103,16 @@ class FakeAlarms:
     def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
         self.namespace = namespace
 
-    def active_alarms(self, namespace: str, name: str) -> tuple[Alarm, ...]:
-        return tuple(
-            each for each in self.latest_alarms if (each.namespace, each.job) == (namespace, name) and each.is_active
+    def find(self, key: tuple[str, str]) -> SimpleNamespace:
+        active = tuple(each for each in self.latest_alarms if (each.namespace, each.job) == key and each.is_active)
+        late, verdict = self.late_steps.get(key, ""), self.verdicts.get(key, "")
+        watch = SimpleNamespace(
+            active=active, late=late, unknown="", verdict=verdict, has_step_cadence=key in self.late_steps
         )
+        return SimpleNamespace(watch=watch)
 
     def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
         return tuple(each for each in self.latest_alarms if (each.namespace, each.job) == (namespace, name))
-
-    def late_text(self, namespace: str, name: str) -> str:
-        return self.late_steps.get((namespace, name), "")
-
-    def unknown_text(self, namespace: str, name: str) -> str:
-        return ""
-
-    def verdict(self, namespace: str, name: str) -> str:
-        return self.verdicts.get((namespace, name), "")
-
-    def follows_steps(self, namespace: str, name: str) -> bool:
-        return (namespace, name) in self.late_steps
 
     @asynccontextmanager
     async def open_monitor(self, namespace: str, name: str) -> AsyncIterator[JobMonitor]:
@@ -131,9 +122,8 @@ class FakeAlarms:
         )
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
-        return AlarmReport(
-            self.active_alarms(namespace, name), self.late_text(namespace, name), self.refused, unread=self.unread
-        )
+        watch = self.find((namespace, name)).watch
+        return AlarmReport(watch.active, watch.late, self.refused, unread=self.unread)
 
     def take_new(self) -> list[Alarm]:
         news, self._news = self._news, []
@@ -877,6 +867,9 @@ class FakeSession:
     @asynccontextmanager
     async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
         yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
+
+    def find_monitor(self, key: tuple[str, str]) -> Any:
+        return self.alarms.find(key)
 
     def saved_state(self, key: tuple[str, str]) -> SavedState | None:
         return self.checkpoints.known.get(key)

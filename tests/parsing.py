@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from console.metrics.start_phase import LAUNCHER_STAGE
 from console.metrics.training_run import TrainingRun
-from trainlog import Steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trainlog import Step
+from trainlog import Step, Steps
 
 
 class StepState(Enum):

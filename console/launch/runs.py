@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from math import inf
@@ -48,12 +48,11 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import ChartCatalog, Launcher
     from console.launch.recipes import LaunchPlan
-    from console.logs.line import LogLine
     from console.metrics.job_measures import JobMeasures
     from console.scheduling.ranks import Rank
     from trainlog import NcclTest
 
-TAIL_BYTES = 20_000  # lines at the end of a log in which its last figures stand
+TAIL_LINES = 20_000  # lines at the end of a log in which its last figures stand
 READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 
 
@@ -87,18 +86,12 @@ async def read_last_figures(
 async def _read_pod_figures(
     cluster: WatchedCluster, number: int, pod: Pod, failed: Rank | None, until: float
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
-    from console.logs import container_log
+    from console.logs.container_log import read_tail
     from console.logs.line import RankLine
     from console.metrics.job_measures import JobMeasures
     from console.metrics.measured_log import LogReader
 
-    wanted = container_log.LogRequest(
-        pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_BYTES, follow=False
-    )
-    lines: list[LogLine] = []
-    async with aclosing(container_log.follow_log(cluster.current_connection.client, wanted)) as printed:
-        async for line in printed:
-            lines.append(line)
+    lines = await read_tail(cluster.current_connection.client, pod, TAIL_LINES)
     measures = JobMeasures((pod.namespace, pod.name))
     reader = LogReader(measures, 1)
     await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])

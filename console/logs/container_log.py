@@ -439,6 +439,13 @@ async def follow_log(
                 yield LogLine(CLOCK.now(), stream.open.decode("utf-8", errors="replace"), open=True)
 
 
+async def read_tail(client: Client, pod: Pod, lines: int) -> list[LogLine]:
+    """The last lines of the pod's main container."""
+    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)
+    async with aclosing(follow_log(client, wanted)) as printed:
+        return [line async for line in printed]
+
+
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:
     body = await client.request("GET", pod_path(namespace, name), doing=f"read pod {name}")
     found: Pod = reader_of("pods").read_object(body, f"The pod {name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -36,7 +36,7 @@ from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
 from console.yielding import WorkSlices
-from trainlog import NcclResult, RunPosition, judge_test
+from trainlog import NcclResult, Redactor, RunPosition, judge_test
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import MeasureService
 
-    OpenLog = Callable[[Pod], LogStream]
 
 MIN_STEPS_OF_REPORTER = 10  # steps a rank has told of when it is taken for one that tells of all its steps
 
@@ -159,6 +158,14 @@ INSPECTION_PAUSE = 60.0  # seconds after which a job that still hangs is inspect
 BATCH_LINES = 16  # lines that are read before others get their turn
 
 
+def _open_log(cluster: WatchedCluster, pod: Pod) -> LogStream:
+    """The log of the pod's main container, with secrets redacted."""
+    from console.logs.container_log import LogRequest, LogStream
+
+    wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL)
+    return LogStream(cluster.current_connection.client, wanted, clean=Redactor().redact_lines)
+
+
 @dataclass(frozen=True)
 class MonitorSources:
     """The services that job monitors read from: cluster, logs, GPUs, inspections of processes."""
@@ -166,22 +173,41 @@ class MonitorSources:
     cluster: WatchedCluster
     measures: Callable[[], MeasureService]
     gpus: Callable[[], GpuReader]
-    open_log: OpenLog
-    diagnosis: Callable[[tuple[str, str]], Diagnosis | None] = lambda _: None  # the rank that the others wait for
+    diagnosis: Callable[[str], Diagnosis | None] = lambda _: None  # by uid, the rank that the others wait for
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
     find_late_rank: Callable[[tuple[str, str], float | None], Awaitable[None]] | None = None
     """Asks NCCL of a job which rank launches later than the others, given the seconds of a step; None: never."""
-    store_slowdown: Callable[[tuple[str, str], Slowdown | None], Coroutine[None, None, None]] | None = None
-    """Keeps that the steps of a job are slower, or no longer; None: never."""
+    store_slowdown: Callable[[str, Slowdown | None], Coroutine[None, None, None]] | None = None
+    """Keeps by uid that the steps of a job are slower, or no longer; None: never."""
     find_own_job: Callable[[tuple[str, str]], Awaitable[object]] | None = None
     """Raises NotAllowed where nothing may run in a job's pods unasked; None: it was asked for."""
+    open_log: Callable[[WatchedCluster, Pod], LogStream] = _open_log
+
+
+class _Works:
+    """What a monitor has begun beside the reading of logs, each thing once at a time."""
+
+    def __init__(self, job: str) -> None:
+        self._job, self.tasks = job, dict[str, asyncio.Task[None]]()
+
+    def is_free(self, work: str) -> bool:
+        return work not in self.tasks or self.tasks[work].done()
+
+    def begin(self, work: str, coroutine: Coroutine[None, None, None]) -> None:
+        self.tasks[work] = asyncio.create_task(coroutine, name=f"{work}:{self._job}")
+
+
+async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class JobMonitor:
     """Monitors one job; measurements are in `measures`, alarms in `watch`.
 
-    It reads either the logs of all its pods, with whoever else does (`follow_all`), or a log or two (`update_streams`
-    is to be called every second or two, `close` at the end).
+    It reads either the logs of all its pods, with whoever else does (`open`), or a log or two (`update_streams` is to
+    be called every second or two); `close` ends it.
     """
 
     def __init__(
@@ -198,30 +224,35 @@ class JobMonitor:
         self.refused = ""  # why its log cannot be followed
         self.trouble: ConsoleError | None = None  # what keeps it from being watched
         self.complete = False  # whether the job has ended, all its log was read, and the alarms are final
-        self.changed = asyncio.Event()
         self._sources, self._cluster, self._thresholds = sources, sources.cluster, thresholds
         self._number = 0
         self._reader = LogReader(self.measures, 0)
         self._teller: int | None = None  # the rank that tells of steps or tests
-        self._follows_some = False  # whether it reads a log or two, and not the logs of all pods
+        self._following: asyncio.Task[None] | None = None  # reads the logs of all pods
         self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}  # by pod uid, rank, restarts
         self._streams: dict[int, LogStream] = {}  # of each rank the log that is read
         self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
         self._again: dict[tuple[str, int, int], float] = {}
         self._seen: JobSet | None = None
-        self._asking: asyncio.Task[None] | None = None
-        self._asked = 0.0
-        self._inspecting: asyncio.Task[None] | None = None
-        self._looked, self._look_again = 0.0, 0.0  # when that began, and when another one is due
-        self._asking_nccl: asyncio.Task[None] | None = None
-        self._storing: asyncio.Task[None] | None = None
+        self._works = _Works(key[1])
+        self._asked = 0.0  # when its GPUs were read
+        self._looked, self._look_again = 0.0, 0.0  # when it was inspected, and when another inspection is due
         self._slowdown: Slowdown | None = None  # what was stored
         self._slower = ""  # the words of the change to slower steps for which NCCL was asked
         self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
 
+    def open(self) -> None:
+        """Read the logs of all its pods until it has ended."""
+        self._following = asyncio.create_task(self._follow_all(), name=f"alarms:{self.key[1]}")
+
     @property
-    def streams(self) -> int:
-        return sum(not task.done() for task in self._tasks.values())
+    def is_opened(self) -> bool:
+        return self._following is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it read the logs of all pods, and does not any more."""
+        return self._following is not None and self._following.done()
 
     @property
     def is_followed(self) -> bool:
@@ -239,7 +270,7 @@ class JobMonitor:
         """What its log told of its time up to now, or to its last line while nobody follows it; [] while it lags."""
         if self.is_lagging:
             return []
-        heard = self.is_followed if self._follows_some else self.trouble is None
+        heard = self.trouble is None if self.is_opened else self.is_followed
         return self.measures.list_spans(now - self.measures.missing_seconds if heard else 0.0, self._thresholds)
 
     @property
@@ -263,8 +294,9 @@ class JobMonitor:
                 self.measures.earlier_phases = await self._sources.measures().earlier_phases(jobset)
 
     def _sample_job(self, behind: Mapping[int, int]) -> JobSample:
-        fleet, diagnosis = self._cluster.fleet, self._sources.diagnosis(self.key)
+        fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(self.key)
+        diagnosis = self._sources.diagnosis(jobset.uid) if jobset is not None else None
         found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, diagnosis)
         found = replace(
             found, missing=max(self.measures.missing_seconds, self._cluster.missing_seconds("jobsets", "pods"))
@@ -288,34 +320,34 @@ class JobMonitor:
         since = stall.time if stall is not None else self.watch.step_at if self.watch.late else 0.0
         if not self._thresholds.inspect:
             return
-        free = self._inspecting is None or self._inspecting.done()
+        inspect, find = self._sources.inspect, self._sources.find_late_rank
         first = self._looked < since
         due = first or (since and now >= self._look_again)
-        if self._sources.inspect is not None and free and due and not self.watch.verdict:
+        if inspect is not None and self._works.is_free("inspect") and due and not self.watch.verdict:
             self._look_again = now + (INSPECTION_PAUSE if first else 2 * (now - self._looked))
             self._looked = now
-            self._inspecting = asyncio.create_task(
-                self._inspect_stalled(self._sources.inspect), name=f"inspect:{self.key[1]}"
-            )
+            self._works.begin("inspect", self._inspect_stalled(inspect))
         track = self.measures.track
         slowdown = track.slowdown if track is not None and look.running and not since else None
         slower = slowdown.words if slowdown is not None else ""
-        free = self._asking_nccl is None or self._asking_nccl.done()
-        if self._sources.find_late_rank is not None and free and track is not None and slower not in {"", self._slower}:
+        if (
+            find is not None
+            and self._works.is_free("late rank")
+            and track is not None
+            and slower not in {"", self._slower}
+        ):
             self._slower = slower
-            self._asking_nccl = asyncio.create_task(
-                self._find_late_rank(self._sources.find_late_rank, track.pace()), name=f"late rank:{self.key[1]}"
-            )
+            self._works.begin("late rank", self._find_late_rank(find, track.pace()))
 
     def _store_slowdown(self, track: TrainingRun | None) -> None:
         """Store that its steps are slower, or as fast again, for consoles that read only the end of the log."""
         slowdown = track.slowdown if track is not None else None
         if self._sources.store_slowdown is None or slowdown == self._slowdown or self.is_lagging:
             return
-        if self._storing is None or self._storing.done():
+        jobset = self._cluster.fleet.jobsets.get(self.key)
+        if jobset is not None and self._works.is_free("slower"):
             self._slowdown = slowdown
-            storing = self._sources.store_slowdown(self.key, slowdown)
-            self._storing = asyncio.create_task(storing, name=f"slower:{self.key[1]}")
+            self._works.begin("slower", self._sources.store_slowdown(jobset.uid, slowdown))
 
     async def _find_late_rank(
         self, find: Callable[[tuple[str, str], float | None], Awaitable[None]], pace: float | None
@@ -329,8 +361,7 @@ class JobMonitor:
         except ConsoleError as error:
             self._uninspected = error.message.rstrip("."), CLOCK.now()
 
-    async def follow_all(self) -> None:
-        """Read the whole log, shared with other readers, until the job has ended; `trouble` is set on failure."""
+    async def _follow_all(self) -> None:
         try:
             async with self._sources.measures().open_job(*self.key) as self.measures:
                 with self.measures.subscribe_lines(self.watch.feed_line):
@@ -338,37 +369,30 @@ class JobMonitor:
         except ConsoleError as error:
             self.trouble = error
         finally:
-            self.changed.set()
+            await _cancel(self._works.tasks.values())
 
     async def _evaluate_periodically(self) -> None:
-        asking = asyncio.create_task(self._read_gpus_periodically(), name=f"gpus:{self.key[1]}")
-        try:
-            while True:
-                ranks = self.measures.ranks
-                await self.load_earlier_phases()
-                look = self._sample_job(
-                    {
-                        rank: ranks.steps_behind(rank)
-                        for rank, advances in ranks.advances.items()
-                        if advances >= MIN_STEPS_OF_REPORTER
-                        and self.measures.complete_until((rank,)) > time.monotonic() - QUIET
-                    }
-                )
-                self._evaluate(CLOCK.now(), look)
-                self.changed.set()
-                if self.measures.trouble is not None:
-                    raise self.measures.trouble
-                if look.finished and self.measures.over:
-                    self.complete = True
-                    return
-                if asking.done() and (mistake := asking.exception()) is not None:
-                    raise mistake
-                await asyncio.sleep(POLL_SECONDS)
-        finally:
-            looks = [asking, *filter(None, (self._inspecting, self._asking_nccl, self._storing))]
-            for task in looks:
-                task.cancel()
-            await asyncio.gather(*looks, return_exceptions=True)
+        self._works.begin("gpus", self._read_gpus_periodically())
+        while True:
+            ranks = self.measures.ranks
+            await self.load_earlier_phases()
+            look = self._sample_job(
+                {
+                    rank: ranks.steps_behind(rank)
+                    for rank, advances in ranks.advances.items()
+                    if advances >= MIN_STEPS_OF_REPORTER
+                    and self.measures.complete_until((rank,)) > time.monotonic() - QUIET
+                }
+            )
+            self._evaluate(CLOCK.now(), look)
+            if self.measures.trouble is not None:
+                raise self.measures.trouble
+            if look.finished and self.measures.over:
+                self.complete = True
+                return
+            if (asking := self._works.tasks["gpus"]).done() and (mistake := asking.exception()) is not None:
+                raise mistake
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _read_gpus_periodically(self) -> None:
         """Read the GPUs at intervals where allowed, preferably from exporters, which run nothing in pods."""
@@ -381,12 +405,11 @@ class JobMonitor:
                     if self._sources.find_own_job is not None:
                         await self._sources.find_own_job(self.key)
                     board = await gpus.read_once(*self.key)
-                self._take_gpus(board)
+                self.faults, self.measures.gpus = gpu_faults(board), board.ranks
             await asyncio.sleep(every)
 
     def update_streams(self, streams: int) -> bool:
         """Evaluate the alarms, following at most `streams` logs; returns whether the job still runs."""
-        self._follows_some = True
         fleet, now = self._cluster.fleet, CLOCK.now()
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None and jobset is self._seen and not (streams or self._tasks):
@@ -395,10 +418,10 @@ class JobMonitor:
         if jobset is not None:
             self.measures.set_job_facts(jobset, fleet)
             self._follow_logs(streams)
-            every, idle = self._thresholds.gpus, self._asking is None or self._asking.done()
-            if every and idle and now > self._asked + every and self._sources.gpus().exporter_of(*self.key):
+            due = self._thresholds.gpus and self._works.is_free("gpus") and now > self._asked + self._thresholds.gpus
+            if due and self._sources.gpus().exporter_of(*self.key):
                 self._asked = now
-                self._asking = asyncio.create_task(self._read_gpus(), name=f"gpus:{self.key[1]}")
+                self._works.begin("gpus", self._read_gpus())
         elif self._cluster.fleet.links["jobsets"].state.value != "live":
             return True  # nobody knows
         found = replace(self._sample_job({}), behind_log=self.is_lagging)
@@ -435,7 +458,7 @@ class JobMonitor:
         since = self._heard.get(rank, 0.0)
         container = pod.main.name if pod.main else ""
         try:
-            stream = self._streams[rank] = self._sources.open_log(pod)
+            stream = self._streams[rank] = self._sources.open_log(self._cluster, pod)
             async with aclosing(stream.batches()) as batches:
                 async for batch in batches:
                     self.refused = ""
@@ -479,19 +502,12 @@ class JobMonitor:
     async def _read_gpus(self) -> None:
         """Read the GPUs from DCGM exporters only, so that no program is run in the pods."""
         try:
-            self._take_gpus(await self._sources.gpus().read_once(*self.key, source=DCGM))
+            board = await self._sources.gpus().read_once(*self.key, source=DCGM)
         except ConsoleError:
-            self._take_gpus(GpuBoard())  # no permission
-
-    def _take_gpus(self, board: GpuBoard) -> None:
+            board = GpuBoard()  # no permission
         self.faults, self.measures.gpus = gpu_faults(board), board.ranks
 
     async def close(self) -> None:
-        tasks = [
-            *self._tasks.values(),
-            *filter(None, (self._asking, self._inspecting, self._asking_nccl, self._storing)),
-        ]
-        self._tasks = {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        reading, self._tasks = [*self._tasks.values(), *filter(None, [self._following])], {}
+        await _cancel(reading)
+        await _cancel(self._works.tasks.values())

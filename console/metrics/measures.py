@@ -98,6 +98,7 @@ class MeasureService:
         cluster: WatchedCluster,
         logs: Callable[[], LogService],
         runs: Callable[[], RunMemory],
+        find_monitored: Callable[[Key], JobMeasures | None] = lambda _: None,
         *,
         place: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
@@ -110,7 +111,7 @@ class MeasureService:
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
         self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
-        self.find_monitored: Callable[[Key], JobMeasures | None] = lambda _: None  # of jobs followed for alarms
+        self.find_monitored = find_monitored  # the measures of a job of which a log or two are followed
         self.progress_reader = JobProgressReader(
             cluster,
             lambda: self.test_history,
@@ -162,25 +163,27 @@ class MeasureService:
         if followed is not None and (any(followed.tracks) or followed.tests) and not followed.is_reading_old_lines:
             return followed
         if self._read_last is None or self._read_last[0] != key or time.monotonic() > self._read_last[1] + READ_HOLDS:
-            async with self.open_job(namespace, name, once=True) as measures:
-                async for _ in measures.follow_changes():
-                    pass
+            measures = await self.read_job(*key)
             self._read_last = key, time.monotonic(), measures
         return self._read_last[2]
 
+    async def read_job(self, namespace: str, name: str) -> JobMeasures:
+        """A job's measures as of now, by its log that is read to its end."""
+        measures = JobMeasures((namespace, name))
+        await self._follow_job(measures, once=True)
+        measures.over = True
+        return measures
+
     @asynccontextmanager
-    async def open_job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
-        """A job's measures, shared and kept up to date until its last reader leaves; `once`: as of now."""
+    async def open_job(self, namespace: str, name: str) -> AsyncIterator[JobMeasures]:
+        """A job's measures, shared and kept up to date until its last reader leaves."""
         key = namespace, name
-        shared = None if once else self._shared.get(key)
+        shared = self._shared.get(key)
         if shared is None:
             measures = JobMeasures(key)
             measures.begin_reading()
-            shared = _SharedMeasures(
-                measures, asyncio.create_task(self._read_once(measures, once), name=f"measures:{name}")
-            )
-            if not once:
-                self._shared[key] = shared
+            following = asyncio.create_task(self._follow_shared(measures), name=f"measures:{name}")
+            shared = self._shared[key] = _SharedMeasures(measures, following)
         shared.readers += 1
         try:
             yield shared.measures
@@ -194,16 +197,16 @@ class MeasureService:
                 if not shared.task.cancelled() and (mistake := shared.task.exception()) is not None:
                     raise mistake
 
-    async def _read_once(self, measures: JobMeasures, once: bool) -> None:
+    async def _follow_shared(self, measures: JobMeasures) -> None:
         try:
-            await self._follow_job(measures, once)
+            await self._follow_job(measures)
         except ConsoleError as error:
             measures.trouble = error
         finally:
             measures.over = True
             measures.notify()
 
-    async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
+    async def _follow_job(self, measures: JobMeasures, *, once: bool = False) -> None:
         from console.metrics.measured_log import LogReader, choose_ranks
 
         namespace, name = measures.key
@@ -321,11 +324,8 @@ class MeasureService:
         for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
             if len(found) == MAX_EARLIER_RUNS:
                 break
-            async with self.open_job(*key, once=True) as other:
-                async for _ in other.follow_changes():
-                    pass
-                if other.track is not None:
-                    found.append((key[1], other.track))
+            if (track := (await self.read_job(*key)).track) is not None:
+                found.append((key[1], track))
         return found
 
     async def read_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:

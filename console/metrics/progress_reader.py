@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -144,34 +144,36 @@ class JobProgressReader:
     async def update(self, keys: Sequence[tuple[str, str]]) -> bool:
         """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""
         now, gate = time.monotonic(), asyncio.Semaphore(MAX_CONCURRENT_READS)
-        jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
-        live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}
-        progress = (
-            (uid, progress_of_measures(measures, CLOCK.now() - measures.missing_seconds, self._pass_line()))
-            for uid, measures in live.items()
-            if not measures.is_reading_old_lines
-        )
-        followed = {
-            uid: found for uid, found in progress if found is not None and self._has_caught_up(uid, live[uid], found)
-        }
-        by_uid = {each.uid: each for each in jobsets}
-        for uid, found in followed.items():
+        changed, due = False, list[JobSet]()
+        for place, jobset in enumerate(filter(None, map(self._cluster.fleet.jobsets.get, keys))):
+            live = self._live(jobset.key)
+            if live is not None and live.is_reading_old_lines and jobset.uid in self.known:
+                continue
+            found = self._progress_of_followed(jobset, live) if live is not None else None
+            if live is None or found is None:
+                due += [jobset] if place < MAX_JOBS and self._is_due(jobset, now) else []
+                continue
             if found.start is not None and self._earlier_phases is not None:
-                live[uid].earlier_phases = await self._earlier_phases(by_uid[uid])
-        changed = [
-            self._store_progress(
-                uid, await self._find_end(by_uid[uid], await self._compare(by_uid[uid], found, live[uid].accelerator))
-            )
-            for uid, found in followed.items()
-        ]
-        soon = {uid for uid, measures in live.items() if measures.is_reading_old_lines and uid in self.known}
-        due = [each for each in jobsets[:MAX_JOBS] if each.uid not in {*followed, *soon} and self._is_due(each, now)]
+                live.earlier_phases = await self._earlier_phases(jobset)
+            changed |= await self._complete(jobset, found, live.accelerator)
 
         async def update_job(jobset: JobSet) -> bool:
             async with gate:
                 return await self._read_progress(jobset)
 
-        return any([*changed, *await asyncio.gather(*(update_job(jobset) for jobset in due))])
+        return any(await asyncio.gather(*(update_job(jobset) for jobset in due))) or changed
+
+    def _progress_of_followed(self, jobset: JobSet, live: JobMeasures) -> JobProgress | None:
+        if live.is_reading_old_lines:
+            return None
+        found = progress_of_measures(live, CLOCK.now() - live.missing_seconds, self._pass_line())
+        return found if found is not None and self._has_caught_up(jobset.uid, live, found) else None
+
+    async def _complete(self, jobset: JobSet, found: JobProgress, accelerator: str) -> bool:
+        """Store the progress, compared with earlier runs; returns whether it changed."""
+        if self._earlier is not None and found.speed is not None:
+            found = compare_with_earlier(found, await self._earlier(jobset, found.speed_metric), accelerator)
+        return self._store_progress(jobset.uid, await self._find_end(jobset, found))
 
     async def _find_end(self, jobset: JobSet, found: JobProgress) -> JobProgress:
         """The progress with the end of any pod's program, where the pod that tells steps tells no more of them."""
@@ -191,11 +193,6 @@ class JobProgressReader:
             ends = await asyncio.gather(*(read_end(*each) for each in every[:MAX_PODS_LOOKED_AT]))
             self._looked[uid], self._ends[uid] = now, combine_ends(filter(None, ends))
         return replace(found, end=self._ends[uid])
-
-    async def _compare(self, jobset: JobSet, found: JobProgress, accelerator: str) -> JobProgress:
-        if self._earlier is None or found.speed is None:
-            return found
-        return compare_with_earlier(found, await self._earlier(jobset, found.speed_metric), accelerator)
 
     def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
         """Whether a log that somebody began to follow has been read up to what is known; from then on it is believed.
@@ -299,14 +296,9 @@ class JobProgressReader:
             await self._kept().store(each for each in ended if each.name not in names)
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
         found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
-        found = await self._find_end(jobset, await self._compare(jobset, found, about.accelerator))
-        return self._store_progress(jobset.uid, found)
+        return await self._complete(jobset, found, about.accelerator)
 
     async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:
-        from console.logs import container_log
+        from console.logs.container_log import read_tail
 
-        wanted = container_log.LogRequest(
-            pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False
-        )
-        async with aclosing(container_log.follow_log(self._cluster.current_connection.client, wanted)) as printed:
-            return [line async for line in printed]
+        return await read_tail(self._cluster.current_connection.client, pod, lines)

@@ -198,9 +198,7 @@ async def _count_down(seconds: float) -> None:
 
 async def _step_time(session: Session, name: str) -> float | None:
     """How long a step takes by the job's log; None if that does not tell."""
-    async with session.measures.open_job(session.namespace, name, once=True) as job:
-        async for _ in job.follow_changes():
-            pass
+    job = await session.measures.read_job(session.namespace, name)
     return job.track.pace() if job.track is not None else None
 
 

@@ -111,9 +111,7 @@ async def training(options: TrainingOptions, connect: Connect = open_session) ->
 async def _measured(session: Session, name: str) -> JobMeasures:
     """The job's measurements so far; NotFound if neither the job nor a stored log exists."""
     fleet = await session.wait_until_listed(*MEASURED_KINDS)
-    async with session.measures.open_job(session.namespace, name, once=True) as job:
-        async for _ in job.follow_changes():
-            pass
+    job = await session.measures.read_job(session.namespace, name)
     if (session.namespace, name) not in fleet.jobsets:
         if not job.tests and not job.tracks:
             find_job(fleet, session.namespace, name)

@@ -356,7 +356,8 @@ async def _active_alarms(session: Session, namespace: str) -> list[Alarm]:
     """
     watching = session.alarms
     jobsets = (each for each in session.fleet.jobsets.values() if namespace in {"", each.namespace})
-    unknown = [each for each in jobsets if not each.finished and not watching.follows_steps(*each.key)]
+    monitors = {each: watching.find(each.key) for each in jobsets if not each.finished}
+    unknown = [each for each, monitor in monitors.items() if not (monitor and monitor.watch.has_step_cadence)]
     await read_progress_of_jobs(session, unknown)
     return [alarm for alarm in alarms_of_session(session, session.fleet, namespace) if alarm.is_active]
 

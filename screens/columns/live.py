@@ -36,14 +36,12 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         start=session.forecasts.starts.get(workload.key) if workload is not None else None,
     )
     line = with_diagnoses(session, line)
-    if not session.alarms_enabled:
+    if (monitor := session.find_monitor(key)) is None:
         return line
-    alarms = session.alarms
-    active = alarms.active_alarms(*key)
+    watch, active = monitor.watch, monitor.watch.active
     saves = bool(active) and bool(session.has_checkpoint(jobset))
-    late, followed = alarms.late_text(*key), alarms.follows_steps(*key)
-    unknown = alarms.unknown_text(*key)
-    return replace(line, alarms=active, has_checkpoint=saves, late=late, unknown=unknown, followed=followed)
+    followed = watch.has_step_cadence
+    return replace(line, alarms=active, has_checkpoint=saves, late=watch.late, unknown=watch.unknown, followed=followed)
 
 
 def with_diagnoses(session: Session, line: JobLine) -> JobLine:
@@ -64,10 +62,9 @@ def find_diagnoses(session: Session, line: JobLine) -> tuple[str, Diagnosis | No
     """
     key, progress, diagnoses = line.jobset.key, line.job_progress, session.diagnoses
     slow = diagnoses.find_slow_rank(line.jobset, line.fleet)
-    if session.alarms_enabled:
-        verdict = session.alarms.verdict(*key)
-        if verdict or session.alarms.follows_steps(*key):
-            return verdict, slow
+    monitor = session.find_monitor(key)
+    if monitor is not None and (monitor.watch.verdict or monitor.watch.has_step_cadence):
+        return monitor.watch.verdict, slow
     hang = diagnoses.find_hang(line.jobset, line.fleet, progress.moved) if progress is not None else None
     return hang.words if hang is not None else "", slow
 

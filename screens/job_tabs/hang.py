@@ -148,8 +148,8 @@ class HangTab(JobTab):
         if not self._asked:
             self._asked = True
             made = self.live.session.inspector.reports.get(self.key)
-            alarms = self.live.session.alarms if self.live.session.alarms_enabled else None
-            if made is not None and alarms is not None and alarms.verdict(*self.key):  # made since its last step
+            monitor = self.live.session.find_monitor(self.key)
+            if made is not None and monitor is not None and monitor.watch.verdict:  # made since its last step
                 self._show_report(made)
             elif made is None and (hang := self._find_hang_of_others()) is not None:
                 self._show_hang_of_others(hang)

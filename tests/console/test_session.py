@@ -169,13 +169,13 @@ async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_fo
         server.put(JOBSETS, named("train", "default"))
         await eventually(lambda: session.fleet.jobsets)
         (job,) = session.fleet.jobsets.values()
-        assert session.alarms._sources.diagnosis(job.key) is None
+        assert session.alarms._sources.diagnosis(job.uid) is None
         found = Diagnosis(job.uid, DiagnosisKind.HANG, time.time(), "Rank 9 is stopped", nodes=("n1",))
         async with opened(server, tmp_path, kinds=[]) as other:
             await other.diagnoses.record(found)
         await session.diagnoses.refresh()
-        assert session.alarms._sources.diagnosis(job.key) == found
-        assert session.alarms._sources.diagnosis(("default", "another")) is None
+        assert session.alarms._sources.diagnosis(job.uid) == found
+        assert session.alarms._sources.diagnosis("another") is None
 
 
 async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ async def test_a_running_job_is_heard_and_its_failure_told(session: Session, spa
         return AlarmKind.NAN in kinds()
 
     await eventually(nan, "a loss that is no number is told")
-    assert [alarm.kind for alarm in session.alarms.active_alarms(space.name, "train")] == [AlarmKind.NAN]
+    assert [alarm.kind for alarm in session.alarms.latest_alarms if alarm.is_active] == [AlarmKind.NAN]
     await space.end(first["metadata"]["name"], "Failed", 1, "Error")
 
     async def failed() -> bool:

@@ -119,7 +119,7 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     await space.cluster.append_log(space.api, space.name, pod, "workload", steps(1, 9, nan_from=5))
 
     async def rang() -> bool:
-        return bool(session.alarms.active_alarms(space.name, "train"))
+        return bool(session.alarms.latest_alarms)
 
     await eventually(rang, "the alarm rings", 60)
     for each in await space.pods("train", 2):
@@ -143,7 +143,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
         await space.cluster.append_log(space.api, space.name, pod, "workload", steps(at, at))
         await asyncio.sleep(0.3)
     await eventually(lambda: is_late(session, space), "the step is late", 90)
-    assert session.alarms.active_alarms(space.name, "train") == (), "late is said before it is an alarm"
+    assert session.alarms.latest_alarms == [], "late is said before it is an alarm"
     stop = await session.launch.job_stopper.plan_stop(space.name, "train")
     assert re.fullmatch(r"its log tells of no checkpoint in the last \d+ s: up to [\d.]+ GPU-minutes", stop.lost)
     await session.launch.stop(space.name, "train")
@@ -153,7 +153,8 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
 
 
 async def is_late(session: Session, space: Space) -> bool:
-    return bool(session.alarms.late_text(space.name, "train"))
+    monitor = session.find_monitor((space.name, "train"))
+    return bool(monitor and monitor.watch.late)
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")

@@ -40,6 +40,7 @@ from console.logs.line_splitter import LineSplitter
 from console.metrics.alarm import AlarmKind
 from console.metrics.alarms import AlarmService
 from console.metrics.gpu_reader import GpuReader
+from console.metrics.job_monitor import MonitorSources
 from console.scheduling.ranks import Rank, ranks
 from screens.__main__ import COLLECTIONS
 from tests.apiserver import ApiServer, eventually
@@ -87,11 +88,11 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
         yield cast("Any", cluster)
 
 
-def _services() -> tuple[Any, Any, Thresholds]:
-    """The measures, the GPUs and the limits of alarms."""
+def _alarms_of(cluster: Any) -> AlarmService:
     reader = SimpleNamespace(progress_of=lambda _: None)
     measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=reader, earlier_phases=_no_phases)
-    return lambda: measures, lambda: SimpleNamespace(exporter_of=lambda *_: ""), Thresholds()
+    gpus = SimpleNamespace(exporter_of=lambda *_: "")
+    return AlarmService(MonitorSources(cluster, lambda: cast("Any", measures), lambda: cast("Any", gpus)), Thresholds())
 
 
 async def _no_phases(_: object) -> dict[str, float]:
@@ -109,7 +110,7 @@ async def _no_phases(_: object) -> dict[str, float]:
 )
 async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_read(flood: str, unread: str) -> None:
     async with flooded(flood) as cluster:
-        alarms = AlarmService(cluster, *_services())
+        alarms = _alarms_of(cluster)
         begun = time.monotonic()
         report = await alarms.check_job("default", "train", 1.0)
         assert time.monotonic() - begun < 8
@@ -135,7 +136,7 @@ async def test_an_alarm_is_answered_once_the_log_was_read_up_to_now() -> None:
         cluster = Cluster(client)
         for pod in cluster.pods:
             server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/log"] = log
-        alarms = AlarmService(cast("Any", cluster), *_services())
+        alarms = _alarms_of(cluster)
         report = await alarms.check_job("default", "train", 3.0)
         over.set()
     assert [each.kind for each in report.alarms] == [AlarmKind.KEPT]

@@ -21,7 +21,7 @@ from console.logs.line import LogLine
 from console.metrics import job_monitor
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
 from console.metrics.alarm_rules import SETTLE_SECONDS
-from console.metrics.alarms import AlarmMonitor, AlarmService
+from console.metrics.alarms import AlarmService
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_monitor import INSPECTION_PAUSE, QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.progress_reader import NanOnsetFinder
@@ -75,16 +75,16 @@ class Cluster:
         pods = [rank(job, number, f"node-{number}") for job in self.jobs for number in range(2)]
         self.fleet = fleet_of(*self.jobs, *pods)
 
-    def alarm_monitor(self, **thresholds: Any) -> AlarmMonitor:
+    def alarm_monitor(self, **thresholds: Any) -> AlarmService:
         gpus = SimpleNamespace(exporter_of=lambda *_: self.exporter, read_once=self.read_gpus)
         limits = structs.replace(Thresholds(), **thresholds)
         reader = SimpleNamespace(progress_of=lambda _: None, beginnings=NanOnsetFinder(self.read_tail))
         measures = SimpleNamespace(pass_line=250.0, light={}, progress_reader=reader)
         sources = MonitorSources(
             cast("Any", self), lambda: cast("Any", measures), cast("Any", lambda: gpus),
-            lambda pod: cast("Any", Log(self, pod)),
+            open_log=lambda _, pod: cast("Any", Log(self, pod)),
         )  # fmt: skip
-        return AlarmMonitor(sources, limits)
+        return AlarmService(sources, limits)
 
     def missing_seconds(self, *_: str) -> float:
         return 0.0
@@ -107,9 +107,9 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def rounds(patrol: AlarmMonitor, *kept: tuple[str, str]) -> None:
+async def rounds(patrol: AlarmService) -> None:
     for _ in range(2):
-        patrol.update_jobs(kept)
+        patrol.update_jobs()
         await settled()
 
 
@@ -117,7 +117,7 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     cluster = Cluster("a")
     cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
     patrol = cluster.alarm_monitor()
-    patrol.update_jobs(())
+    patrol.update_jobs()
     await settled()
     assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)]
     await rounds(patrol)
@@ -149,7 +149,7 @@ async def test_a_log_that_is_closed_while_its_lines_are_taken_goes_on_after_the_
     cluster = Cluster("a")
     cluster.lines[pod("a", 0)] = lines = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 101)]
     patrol = cluster.alarm_monitor()
-    patrol.update_jobs(())
+    patrol.update_jobs()
     await settled()
     (job,) = patrol.jobs.values()
     assert len(job.measures.last_lines(200)) == 3 * job_monitor.BATCH_LINES
@@ -166,11 +166,11 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
     cluster.whole[pod("a", 1)], cluster.lines[pod("a", 1)] = steps, steps[-400:]
     patrol = cluster.alarm_monitor()
     for _ in range(100):
-        patrol.update_jobs(())
+        patrol.update_jobs()
         await asyncio.sleep(0.01)
-        if patrol.list_alarms():
+        if patrol.latest_alarms:
             break
-    (alarm,) = patrol.list_alarms()
+    (alarm,) = patrol.latest_alarms
     assert alarm.words == "loss is NaN since step 118 (last good 2.5 at 117)"
     assert alarm.since == 1117.0, "as whoever read the whole log says"
     await rounds(patrol)
@@ -191,7 +191,7 @@ async def test_nvidia_smi_runs_unasked_in_pods_of_ones_own_job_only(*, own: bool
             raise NotAllowed("mira launched it")
 
     gpus, no = SimpleNamespace(exporter_of=lambda *_: "dcgm-exporter-x", read_once=read_once), cast("Any", None)
-    sources = MonitorSources(no, no, cast("Any", lambda: gpus), no, find_own_job=find_own_job)
+    sources = MonitorSources(no, no, cast("Any", lambda: gpus), find_own_job=find_own_job)
     reading = asyncio.create_task(JobMonitor(("default", "a"), Thresholds(), sources)._read_gpus_periodically())
     await settled()
     reading.cancel()
@@ -206,7 +206,7 @@ async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells()
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     assert job.measures.gpus == cluster.board.ranks
-    assert [alarm.kind for alarm in patrol.list_alarms()] == [AlarmKind.GPU]
+    assert [alarm.kind for alarm in patrol.latest_alarms] == [AlarmKind.GPU]
     await patrol.close()
 
 
@@ -256,7 +256,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     cluster.jobs[at] = structs.replace(cluster.jobs[at], conditions=(failed,), terminal_state="Failed")
     cluster.show()
     await rounds(patrol)
-    (alarm,) = patrol.list_alarms()
+    (alarm,) = patrol.latest_alarms
     assert (alarm.kind, (alarm.namespace, alarm.job)) == (AlarmKind.FAILED, unheard)
     assert patrol.coverage.words == "Alarms watch 2 of 2 running jobs."
     await patrol.close()
@@ -275,7 +275,9 @@ async def test_what_may_not_be_read_is_said() -> None:
 async def test_another_namespace_and_opened_jobs_are_left_alone() -> None:
     cluster = Cluster("a", "b")
     patrol = cluster.alarm_monitor()
-    await rounds(patrol, ("default", "a"))
+    patrol.jobs["default", "a"] = opened = JobMonitor(("default", "a"), Thresholds(), patrol._sources)
+    opened._following = asyncio.create_task(asyncio.sleep(60))
+    await rounds(patrol)
     assert sorted(cluster.open) == [pod("b", 0), pod("b", 1)]
     assert patrol.coverage.words == "Alarms watch 2 of 2 running jobs."
     patrol.namespace = "team-b"
@@ -298,10 +300,9 @@ async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice()
     cluster.lines[pod("a", 0)] = ["step 1/900 | loss 2.5", "step 2/900 | loss nan"]
     patrol = cluster.alarm_monitor()
     await rounds(patrol)
-    assert [alarm.kind for alarm in patrol.list_alarms()] == [AlarmKind.NAN]
-    watch = patrol.hand_over(("default", "a"))
-    assert watch is not None
-    assert patrol.jobs == {}
+    assert [alarm.kind for alarm in patrol.latest_alarms] == [AlarmKind.NAN]
+    watch = patrol.jobs["default", "a"].watch
+    assert patrol._begin_job(("default", "a"), patrol._sources).watch is watch
     before, now = watch._last, time.time()
     assert before is not None
     assert watch.evaluate(now, replace(before, nan="")) == [], "who has not read anything yet knows of no end"
@@ -311,11 +312,11 @@ async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice()
     await patrol.close()
 
 
-async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmMonitor:
+async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmService:
     """A monitor of a job that has made no step for a day."""
     cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
     patrol = cluster.alarm_monitor(**thresholds)
-    patrol._sources = replace(patrol._sources, inspect=look)
+    patrol._patrol_sources = replace(patrol._patrol_sources, inspect=look)
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     for name in ("_begun", "_listens", "step_at", "line_at"):
@@ -331,7 +332,7 @@ async def test_a_job_that_has_stalled_is_inspected_by_itself_and_again_after_gro
         asked.append(key)
 
     patrol = await stalled(Cluster("a"), inspect)
-    assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
+    assert [each.kind for each in patrol.latest_alarms] == [AlarmKind.STALL]
     await rounds(patrol)
     assert asked == [("default", "a")]
     (job,) = patrol.jobs.values()
@@ -342,7 +343,7 @@ async def test_a_job_that_has_stalled_is_inspected_by_itself_and_again_after_gro
         assert len(asked) == number
     await patrol.close()
     patrol = await stalled(Cluster("a"), inspect, inspect=False)
-    assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
+    assert [each.kind for each in patrol.latest_alarms] == [AlarmKind.STALL]
     assert len(asked) == 4
     await patrol.close()
 
@@ -354,7 +355,7 @@ async def test_a_job_that_is_late_is_inspected_before_that_is_an_alarm_and_once_
         asked.append(key)
 
     patrol = await stalled(Cluster("a"), inspect, stall=2 * 86_400, silent=2 * 86_400)
-    assert patrol.list_alarms() == []
+    assert patrol.latest_alarms == []
     (job,) = patrol.jobs.values()
     assert job.watch.late.startswith("no step for ")
     await rounds(patrol)
@@ -362,7 +363,7 @@ async def test_a_job_that_is_late_is_inspected_before_that_is_an_alarm_and_once_
     for name in ("_begun", "_listens", "step_at", "line_at"):
         setattr(job.watch, name, getattr(job.watch, name) - 2 * 86_400)
     await rounds(patrol)
-    assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
+    assert [each.kind for each in patrol.latest_alarms] == [AlarmKind.STALL]
     await rounds(patrol)
     assert len(asked) == 2
     await patrol.close()
@@ -374,7 +375,7 @@ async def test_why_it_could_not_be_inspected_stands_beside_the_alarm() -> None:
 
     patrol = await stalled(Cluster("a"), inspect)
     await rounds(patrol)
-    (alarm,) = patrol.list_alarms()
+    (alarm,) = patrol.latest_alarms
     assert alarm.more == "not inspected: pods/exec is forbidden"
     await patrol.close()
 
@@ -394,10 +395,12 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
     patrol = cluster.alarm_monitor(inspect=inspect)
     kept = list[Slowdown | None]()
 
-    async def store_slowdown(_: tuple[str, str], slowdown: Slowdown | None) -> None:
+    async def store_slowdown(_: str, slowdown: Slowdown | None) -> None:
         kept.append(slowdown)
 
-    patrol._sources = replace(patrol._sources, find_late_rank=find_late_rank, store_slowdown=store_slowdown)
+    patrol._patrol_sources = replace(
+        patrol._patrol_sources, find_late_rank=find_late_rank, store_slowdown=store_slowdown
+    )
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     end = time.monotonic() + 20
@@ -410,13 +413,13 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
     await rounds(patrol)
     assert asked == ([(("default", "a"), 3.0)] if inspect else [])
     assert kept == [track.slowdown]
-    assert patrol.list_alarms() == []
+    assert patrol.latest_alarms == []
     await patrol.close()
 
 
 def test_alarms_of_another_namespace_are_not_those_of_the_one_that_is_watched() -> None:
     found = [Alarm(AlarmKind.STALL, "no step for 2 min", 1000.0, space, "train") for space in ("default", "team-b")]
-    service = AlarmService(cast("Any", None), cast("Any", None), cast("Any", None), Thresholds())
-    service._patrol = cast("Any", SimpleNamespace(namespace="default", list_alarms=lambda: found))
+    service = AlarmService(MonitorSources(*[cast("Any", None)] * 3), Thresholds())
+    service.namespace, service._past = "default", found
     assert service.latest_alarms == found[:1]
     assert service.history_of("team-b", "train") == (found[1],)

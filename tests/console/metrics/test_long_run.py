@@ -45,7 +45,7 @@ def test_steps_that_are_packed_or_repeated_count_once() -> None:
     assert (made.sync(1000.0), made.columns["lr"].values[5], made.times[5]) == (5, 0.5, 6.0)
     growing.truncate(200)
     growing.append(Step(step=201, loss=2.0))
-    assert (made.sync(2000.0), len(made), made.times[-1]) == (200, 201, 2000.0)
+    assert (made.sync(2000.0), len(made), made.times[-1], len(made.columns["lr"])) == (200, 201, 2000.0, 201)
 
 
 def check(run: TrainingRun, every: list[Step], chance: random.Random) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import math
 import random
+from itertools import accumulate
 
 import pytest
 from msgspec import structs
@@ -70,18 +71,6 @@ def test_no_spike_is_lost_in_a_narrow_picture() -> None:
     assert len(found) == 60
     assert [each.at for each in found if each.high == 9.0] in ([46], [45])
     assert sum(each.high == 9.0 for each in found) == 1
-
-
-def test_late_reports_and_rewinds_are_taken_over() -> None:
-    run = run_of(steps(20), 5.0)
-    run.steps[18] = run.steps[18]._replace(tokens_per_s=7.0)
-    assert run.sync(6.0) == 18
-    assert run.columns["tokens_per_s"].last_value() == 7.0
-    run.steps.truncate(10)
-    run.steps.append(Step(11, loss=1.5))
-    assert run.sync(9.0) == 10
-    assert (len(run), run.times[-1], run.columns["loss"].last_value()) == (11, 9.0, 1.5)
-    assert len(run.columns["tokens_per_s"]) == 11
 
 
 def test_speeds_of_the_first_steps_say_nothing() -> None:
@@ -159,10 +148,8 @@ def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
     ],
 )
 def test_a_run_is_slow_until_it_is_as_fast_again(pieces: tuple[tuple[int, float], ...], words: str) -> None:
-    made = TrainingRun("megatron")
-    for took in [took for number, took in pieces for _ in range(number)]:
-        made.steps.append(Step(len(made.steps) + 1, None, 2.0, step_time_s=took))
-        made.sync(1000.0 + 3 * len(made.steps))
+    took = [each for number, each in pieces for _ in range(number)]
+    made = run_of(Step(at, None, 2.0, step_time_s=each) for at, each in enumerate(took, 1))
     assert (made.slowdown.words if made.slowdown is not None else "") == words
     assert made.cost == pieces[-1][1]
     assert made.slowdown is None or made.cost > made.slowdown.limit
@@ -219,10 +206,8 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
 def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
     printed: float, between: float, pace: float
 ) -> None:
-    made = TrainingRun("ddp")
-    for at in range(1, 61):
-        made.steps.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
-        made.sync(1000.0 + between * at)
+    every = [Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6) for at in range(1, 61)]
+    made = run_of(every, printed=[1000.0 + between * at for at in range(1, 61)])
     assert made.step_interval() == pytest.approx(pace)
     assert made.eta() == pytest.approx(340 * pace)
     assert made.pace() == printed
@@ -230,12 +215,8 @@ def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
 
 def paused_run(pauses: dict[int, float]) -> TrainingRun:
     """A run of 3.74 s a step, which waits so many seconds before these of its 4,372 steps."""
-    made, time = TrainingRun("megatron"), 1000.0
-    for at in range(1, 4373):
-        time += 3.74 + pauses.get(at, 0.0)
-        made.steps.append(Step(at, 10_000, 1.0, step_time_s=3.74))
-        made.sync(time)
-    return made
+    printed = list(accumulate((3.74 + pauses.get(at, 0.0) for at in range(1, 4373)), initial=1000.0))[1:]
+    return run_of((Step(at, 10_000, 1.0, step_time_s=3.74) for at in range(1, 4373)), printed=printed)
 
 
 @pytest.mark.parametrize("last", [4354, 4360, 4372])
@@ -269,11 +250,8 @@ def test_several_pauses_that_were_never_made_before_are_no_rhythm() -> None:
 
 @pytest.mark.parametrize("slow", range(2, 5))
 def test_a_slow_step_among_the_first_does_not_make_the_time_left_longer(slow: int) -> None:
-    made, time = TrainingRun("megatron"), 1000.0
-    for at in range(1, 6):
-        time += 3.74 + (22.0 if at == slow else 0.0)
-        made.steps.append(Step(at, 400, 1.0, step_time_s=3.74))
-        made.sync(time)
+    printed = [1000.0 + 3.74 * at + (22.0 if at >= slow else 0.0) for at in range(1, 6)]
+    made = run_of((Step(at, 400, 1.0, step_time_s=3.74) for at in range(1, 6)), printed=printed)
     assert made.step_interval() == pytest.approx(3.74)
 
 
@@ -374,11 +352,9 @@ def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
 
 
 def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
-    made, now = TrainingRun("megatron"), 1000.0
-    for step in steps(60):
-        now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
-        made.steps.append(step)
-        made.sync(now)
+    pauses = {20: 90.0, 40: 90.0, 50: 3_000.0}
+    printed = list(accumulate((pauses.get(at, 7.0) for at in range(1, 61)), initial=1000.0))[1:]
+    made, now = run_of(steps(60), printed=printed), printed[-1]
     rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between, rhythm.pause) == (7.0, 7.0, 300.0)
@@ -388,10 +364,8 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
 
 
 def test_a_step_usually_takes_the_time_to_the_next_where_its_program_prints_less() -> None:
-    made = TrainingRun("key-value")
-    for at, step in enumerate(steps(30)):
-        made.steps.append(step._replace(step_time_s=0.0017))
-        made.sync(1000.0 + 4 * at)
+    every = [step._replace(step_time_s=0.0017) for step in steps(30)]
+    made = run_of(every, printed=[1000.0 + 4 * at for at in range(30)])
     assert made.late_text(1000.0 + 4 * 29 + 600).endswith("usually one takes 4 s")
 
 
@@ -411,10 +385,8 @@ def test_a_start_and_a_restart_are_no_pauses() -> None:
 
 
 def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
-    made = TrainingRun("hf")
-    for at in range(1, 9):
-        made.steps.append(Step(10 * at, 1000, 2.0))
-        made.sync(1000.0 + 40 * at)
+    numbers = range(10, 90, 10)
+    made = run_of((Step(at, 1000, 2.0) for at in numbers), printed=[1000.0 + 4 * at for at in numbers])
     rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between) == (4.0, 40.0)

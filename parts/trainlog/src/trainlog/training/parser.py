@@ -61,11 +61,6 @@ def looks_like_megatron(text: str) -> bool:
     return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
 
 
-def parse_partial_step(text: str) -> bool:
-    """Whether the line names a step and a loss, but no evaluation or checkpoint."""
-    return bool(_STEP.search(text) and _LOSS.search(text)) and not _OTHER.search(text)
-
-
 _PIECE = 1 << 13  # bytes that are tried at once
 _TOGETHER = 4  # similar lines that are worth columns
 _LAYOUTS = 16  # that are known at once
@@ -92,20 +87,12 @@ class TrainingParser:
     """Parses the log of one training job, fed in pieces."""
 
     def __init__(
-        self,
-        own: tuple[OwnFormat, ...] = (),
-        make_run: Callable[[str], RunReader] = RunReader,
-        *,
-        is_short: bool = False,
+        self, own: tuple[OwnFormat, ...] = (), make_run: Callable[[str], RunReader] = RunReader, is_short: bool = False
     ) -> None:
-        """`make_run`: makes a run of a format, to which its steps are appended; it may be false while it has none.
-
-        `is_short`: of so few lines that learning what they look like costs more than parsing each by itself.
-        """
-        self._make_run = make_run
+        """`make_run`: begins a run; `is_short`: of so few lines that learning their form costs more than parsing."""
         self._blocks = LineBlocks(LONGEST, returns=True)
         self._is_short = is_short
-        self._own = own
+        self._own, self._make_run = own, make_run
         self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
@@ -317,7 +304,10 @@ class TrainingParser:
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [self._begin_report(text)]
         elif looks_like_megatron(text) or (
-            any(run.is_known_format for run in self._open.values()) and parse_partial_step(text)
+            any(run.is_known_format for run in self._open.values())
+            and _STEP.search(text)
+            and _LOSS.search(text)
+            and not _OTHER.search(text)
         ):
             self._sure = True
             self._puzzle.add_unparsed(text)
