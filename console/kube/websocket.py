@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.machinery
-import importlib.util
 import os
 import struct
 from collections.abc import Callable
@@ -16,7 +14,9 @@ CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80
 _SHORT, _MIDDLE = 126, 127
 _LARGEST_CONTROL = 125
-_LONG = 4096  # bytes from which on a compiled function is worth being looked for
+_LONG = (
+    4096  # bytes from which on the compiled function is worth its import, which the first key of a shell does not need
+)
 
 
 class FrameSink(Protocol):
@@ -107,12 +107,8 @@ def frame(kind: int, *parts: bytes) -> bytes:
     return b"".join((head, mask, apply_mask(data, mask)))
 
 
-def apply_mask(data: bytes, mask: bytes) -> bytes | bytearray:
-    if len(data) >= _LONG and (compiled := _compiled()):
-        made = bytearray(data)
-        compiled(mask, made)
-        return made
-    return apply_mask_in_python(data, mask)
+def apply_mask(data: bytes, mask: bytes) -> bytes:
+    return _compiled()(data, mask) if len(data) >= _LONG else apply_mask_in_python(data, mask)
 
 
 def apply_mask_in_python(data: bytes, mask: bytes) -> bytes:
@@ -123,22 +119,12 @@ def apply_mask_in_python(data: bytes, mask: bytes) -> bytes:
 
 
 @cache
-def _compiled() -> Callable[[bytes, bytearray], None] | None:
-    """The compiled masking function of aiohttp from its file, since importing it takes 0.3 s; None if unusable."""
-    package = importlib.util.find_spec("aiohttp")
-    places = list(package.submodule_search_locations or ()) if package else []
-    loader = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
-    for place in places:
-        spec = importlib.machinery.FileFinder(os.path.join(place, "_websocket"), loader).find_spec("mask")  # noqa: PTH118
-        if spec and spec.loader:
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            found: Callable[[bytes, bytearray], None] | None = getattr(module, "_websocket_mask_cython", None)
-            if found:
-                tried = bytearray(range(100))
-                found(b"abcd", tried)
-                return found if tried == apply_mask_in_python(bytes(range(100)), b"abcd") else None
-    return None
+def _compiled() -> Callable[[bytes, bytes], bytes]:
+    try:
+        from websockets.speedups import apply_mask as compiled
+    except ImportError:  # built without a compiler, where there is no wheel
+        return apply_mask_in_python
+    return compiled
 
 
 @lru_cache(maxsize=16)
