@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -11,11 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
+from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm
 from console.settings import YOU
 from screens.columns.jobs import JobLine
 from screens.columns.live import find_diagnoses, live_line
@@ -32,10 +32,7 @@ _NO = ("0", "no", "off", "false")
 _SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
 """Terminals, as they call themselves, that show OSC 9 and OSC 777."""
 LONGEST = 200
-OPEN = "open_page('alarms')"  # what the key of all alarms does
 LOW = 30  # lines of a terminal below which a message is as short as it can be
-_AWAY = "esc closes this"
-_MORE = re.compile(r" and (\d+) more$")
 SHOWN = 10  # seconds that an alarm is shown
 _WAITS = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which earlier alarms are found again
@@ -84,6 +81,7 @@ class AlarmNotifier:
         self._connection: object | None = None
         self._cluster = ""
         self._since = 0.0
+        self._opened = CLOCK.now()
         self._notified: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
         self._unexplained: set[tuple[str, str, float]] = set()
@@ -102,6 +100,11 @@ class AlarmNotifier:
             if not again or self._notified[name] > self._before[name]:
                 new.append(alarm)
         return new
+
+    def concerns(self, app: SessionApp, alarm: Alarm) -> bool:
+        """Whether it is of a job of this person, and began while the console was open."""
+        jobset = app.fleet.jobsets.get((alarm.namespace, alarm.job))
+        return jobset is not None and app.whose(jobset.owner) == YOU and alarm.since >= self._opened
 
     def explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
         """Stall alarms that were shown before the rank that causes them was known, and is known now."""
@@ -150,16 +153,18 @@ def notify_starts(app: SessionApp, starts: StartNotifier) -> None:
 
 
 def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
-    """Watch running jobs and show new alarms."""
+    """Watch running jobs; of alarms only a new one of one's own job is shown."""
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return
     alarms = app.session.alarms
     alarms.watch_namespace(app.only_namespace)
     begun = bell.not_yet_notified(app, alarms.take_new())
     new = begun + bell.explained(alarms.latest_alarms)
-    _show(app, new)
+    own = [each for each in new if bell.concerns(app, each)]
+    _show(app, own)
+    new.sort(key=lambda each: each not in own or each not in begun)
     notes = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
-    _send(app, notes, to_terminal=len(begun))  # which cannot replace what it was sent, as a toast is replaced
+    _send(app, notes, to_terminal=sum(each in begun for each in own))  # it cannot replace what it was sent
 
 
 def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_terminal: int | None = None) -> None:
@@ -182,50 +187,15 @@ def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_termi
 
 
 def _show(app: SessionApp, alarms: list[Alarm]) -> None:
-    """Show alarms as toasts, on a low terminal as one, or in the status line of a log, of which they take no line."""
-    key = _key_of_alarms(app)
-    more = f"; {key} lists all alarms" if key else ""
-    notes = [
-        (f"{GLYPH} {each.job}: {each.kind.label}", f"{each.text}\n{next_step(each, app.session.watch)}{more}")
-        for each in alarms
-    ]
-    # A stall that has been inspected since replaces its earlier message.
-    app.close_alarms({title for (title, _), each in zip(notes, alarms, strict=True) if each.kind is AlarmKind.STALL})
-    in_corner = app.alarms_in_corner()
+    """Show alarms as toasts of one line, or in the status line of a log, of which they take no line."""
     below = next((view for view in app.screen.query(LogView) if view.takes_status), None)
-    if not notes and (not in_corner or below is None):
-        return
-    if below is None and app.size.height >= LOW:
-        for title, words in notes:
-            app.notify(_toast_text(app, words), title=title, severity="warning", timeout=SHOWN)
-        return
-    app.close_alarms()
-    again = [(each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner]
-    others = len(again + notes) - 1 + sum(int(found[1]) for title, _ in again if (found := _MORE.search(title)))
-    title, words = (again + notes)[0]
-    title, words = _MORE.sub("", title), words.partition("\n")[0]
-    if below is None:  # one box for all: each takes lines of the page
-        title += f" and {others} more" if others else ""
-        app.notify(_toast_text(app, words), title=title, severity="warning", timeout=SHOWN)
-    else:
-        full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
-        short = title.replace(":", "") + (f" +{others}" if others else "") + (f" ({key})" if key else "")
-        below.tell_alarm(StatusNote(full, short), SHOWN)
-
-
-def _toast_text(app: SessionApp, words: str) -> str:
-    """The text of a toast below its title; one line on a low terminal."""
-    if app.size.height >= LOW:
-        return f"{words}; {_AWAY}"
-    first, room = words.partition("\n")[0], app.size.width - len(_AWAY) - 10
-    return f"{first if len(first) <= room else f'{first[: room - 1]}…'}  {_AWAY}"
-
-
-def _key_of_alarms(app: SessionApp) -> str:
-    """The key that opens the list of alarms; empty where it does not work."""
-    bound = (each.binding for each in app.screen.active_bindings.values() if each.enabled)
-    key = next((each for each in bound if each.action == OPEN), None)
-    return app.get_key_display(key) if key else ""
+    for each in alarms:
+        title = f"{GLYPH} {each.job}: {each.kind.label}"
+        app.close_alarms(title)  # a stall that has been inspected since replaces its earlier message
+        if below is None:
+            app.notify(f"{title}  {each.text}", severity="warning", timeout=SHOWN)
+        else:
+            below.tell_alarm(StatusNote(f"{title}: {each.text}", title.replace(":", "")), SHOWN)
 
 
 def notify_terminal(app: SessionApp, title: str, words: str) -> None:

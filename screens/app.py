@@ -10,9 +10,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import structs
 from textual import events, work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
@@ -20,10 +22,12 @@ from textual.screen import Screen
 
 from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
 from console.errors import BadInput, ConsoleError
+from console.kube.snapshot import Fleet, WatchState
 from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
 from screens.app_base import COLLECT_EVERY, terminal_has_hung_up
 from screens.base import LiveScreen
+from screens.columns.tunnels import ports_cell
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGES as TARGETS
@@ -56,6 +60,19 @@ PAGE_KEYS = tuple(
         ),
     )
 )
+
+
+def keep_known(known: Fleet, fresh: Fleet) -> Fleet:
+    """What was known before a new connection to the same cluster, until its server has told something."""
+    if not known.links or any(link.last_seen for link in fresh.links.values()):
+        return fresh
+    links = {
+        kind: structs.replace(link, state=WatchState.STALE, since=link.last_seen, why=fresh.links.get(kind, link).why)
+        if link.state is WatchState.LIVE
+        else link
+        for kind, link in known.links.items()
+    }
+    return replace(known, at=fresh.at, links=links)
 
 
 def _session_class() -> type[Session]:
@@ -98,7 +115,10 @@ class ConsoleApp(SessionApp):
                 tooltip="Lists of one namespace, or of all"),
         Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect",
                 tooltip="Connect to the cluster anew"),
-        Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),
+        Binding("q", "quit", "Quit", show=False, id="app.quit",
+                tooltip="Leave the console; jobs go on. Asks where a tunnel ends with it"),
+        Binding("ctrl+z", "suspend_process", "To the shell", show=False, id="app.suspend",
+                tooltip="The console stops, as other programs do; fg comes back"),
     ]  # fmt: skip
 
     def __init__(
@@ -110,6 +130,7 @@ class ConsoleApp(SessionApp):
         self._connect = connect or self._open_session
         self._practice = practice
         self._bell, self._starts = AlarmNotifier(), StartNotifier()
+        self._known_context = ""  # of the last session
         self._config_changed_at = config_mtime()
         self._take_config(loaded)
 
@@ -179,8 +200,9 @@ class ConsoleApp(SessionApp):
             return
         self._session = session
         self.refresh_bindings()
+        known, self._known_context = self.fleet if session.context == self._known_context else Fleet(), session.context
         async for fleet in session.watch.snapshots():
-            self.fleet = fleet
+            self.fleet = keep_known(known, fleet)
             await asyncio.sleep(self.loaded.config.refresh - MIN_REFRESH_SECONDS)
 
     def action_open_page(self, page: str) -> None:
@@ -195,6 +217,21 @@ class ConsoleApp(SessionApp):
         self.follow_store()
 
     async def action_quit(self) -> None:
+        own = [each for each in self._session.opened_tunnels() if each.listeners] if self._session else []
+        if own and not isinstance(self.screen, Confirm):
+            self._ask_to_quit([f"{each.address}: {ports_cell(each)}" for each in own])
+        else:
+            await self.leave()
+
+    @work(group="actions")
+    async def _ask_to_quit(self, ends: list[str]) -> None:
+        if await self.push_screen_wait(Confirm("Quit? These tunnels end with it.", ends, verb="Quit")):
+            await self.leave()
+
+    def action_help_quit(self) -> None:
+        self.notify("q leaves the console; jobs go on.", timeout=4)
+
+    async def leave(self) -> None:
         self.workers.cancel_all()
         await self._close_session()
         if self._alone is not None:

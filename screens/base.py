@@ -117,7 +117,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             show=False,
             id="screen.back",
             key_display="esc",
-            tooltip="Close the alarm in the corner, the hint, drop the filter, then the marks, then go back",
+            tooltip="Close the hint, drop the filter, then the marks, then go back",
         ),
         Binding("tab", "app.focus_next", "Next part", show=False, id="screen.next"),
         Binding("shift+tab", "app.focus_previous", "Previous part", show=False, id="screen.previous"),
@@ -458,9 +458,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     # the way back, hints and tabs
 
     def action_back(self) -> None:
-        """Close the toasts of alarms, the hint, the filter, then the marks; with none of them, close the page."""
-        if self.app.close_alarms():
-            return
+        """Close the hint, the filter, then the marks; with none of them, close the page."""
         table = self.focused if isinstance(self.focused, ResourceTable) else None
         if table is not None and (table.filter_text or table.marks):
             if table.filter_text:

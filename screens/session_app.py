@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,15 +11,12 @@ from textual.screen import Screen
 from console.config import LoadedConfig, PaneSize, load_config
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
-from console.metrics.alarm import GLYPH
 from console.metrics.notify import Outbox
 from console.settings import Settings
 from screens.app_base import KeyOrderedApp
 from screens.wording import JobColors, whose
 
 if TYPE_CHECKING:
-    from textual.notifications import Notification
-
     from console.google.services import GoogleServices
     from console.session import Session
     from screens.widgets.form.model import LaunchRequest
@@ -61,15 +57,10 @@ class SessionApp(KeyOrderedApp):
         self._job_styles = JobColors()
         self.outbox = Outbox()
 
-    def alarms_in_corner(self) -> list[Notification]:
-        return [each for each in self._notifications if each.title.startswith(GLYPH)]
-
-    def close_alarms(self, titles: Collection[str] | None = None) -> bool:
-        """Close alarm toasts (those with these titles, or all); returns whether there were any."""
-        shown = [each for each in self.alarms_in_corner() if titles is None or each.title in titles]
-        for each in shown:
+    def close_alarms(self, title: str) -> None:
+        """Close the alarm toasts that begin so."""
+        for each in [each for each in self._notifications if each.message.startswith(title)]:
             self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
-        return bool(shown)
 
     def whose(self, owner: str) -> str:
         """The owner as shown: "you" for what this person launched."""

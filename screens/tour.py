@@ -211,7 +211,6 @@ class Guide:
         print_line("   nothing of the release is left")
         self.step("escape", "Back to the jobs")
         await self.until("the end of the question", lambda: not isinstance(self.app.screen, Confirm))
-        self.app.close_alarms()  # else the key would close the toast of an alarm
         await self.press("escape")
         await self.until("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
         await self.settled()

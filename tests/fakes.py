@@ -682,6 +682,9 @@ class FakeSession:
     async def me(self) -> str:
         return self.mine
 
+    def opened_tunnels(self) -> list[Tunnel]:
+        return [each for each in self.tunnels.tunnels if not each.kept]
+
     def whose(self, owner: str) -> str:
         return "you" if owner == self.mine else owner
 

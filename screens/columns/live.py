@@ -133,7 +133,7 @@ def _describe_links(
         return [Span(f"listing {_join_names(links)} …", "dim")]
     if state is WatchState.FORBIDDEN:
         return [Span(f"not allowed: {_join_names(links)}", "bad")]
-    oldest = min((link.last_seen or link.since for link in links), default=now)
+    oldest = min((max(link.last_seen, link.since) for link in links), default=now)  # up to then it was heard
     why = next((link.why for link in links if link.why), "")
     return [
         Span(f"{kinds}reconnecting, {freshness(now - oldest)} old", "waits"),

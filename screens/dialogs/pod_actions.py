@@ -248,7 +248,8 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
             return
         code, failure = await _lend_terminal(screen, namespace, pod, chosen, title)
         if failure is None and (code == 0 or found is None or pod_fate(screen.app.fleet, found) is PodFate.HERE):
-            ended = "The shell ended." if code == 0 else f"The shell ended with exit code {code}."
+            # A shell that was left with tmux's keys goes on, and ends for this side as one that is closed
+            ended = "Back from the shell." if code == 0 else f"The shell ended with exit code {code}."
             screen.notify(ended, title=pod, severity="warning" if code else "information", timeout=4, markup=False)
             return
         if failure is not None:

@@ -466,12 +466,11 @@ class LaunchScreen(DraftScreen):
     @on(Form.Left)
     def back_to_recipes(self, event: Form.Left) -> None:
         event.stop()
-        if not self.app.close_alarms():
-            self.set_focus(self.recipes)
+        self.set_focus(self.recipes)
 
     def action_back(self) -> None:
         """Go from a view to the form; on the recipes as on other pages."""
-        if self.pane.has_focus_within and not self.app.alarms_in_corner():
+        if self.pane.has_focus_within:
             self.pane.leave()
         else:
             super().action_back()

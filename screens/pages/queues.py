@@ -206,8 +206,6 @@ class QueuesScreen(ReasonScreen):
 
     def action_back(self) -> None:
         """Show all queues again; if all are shown already, leave the page."""
-        if self.app.close_alarms():
-            return
         if self.only is not None and not self.workloads.filter_text:
             self.only = None
             self.show_fleet(self.app.fleet)

@@ -263,8 +263,6 @@ class BucketScreen(InGoogleScreen):
             self.action_fetch()
 
     def action_back(self) -> None:
-        if self.app.close_alarms():
-            return
         if self.table.filter_text or self.table.marks or not self.place.path:
             super().action_back()
             return

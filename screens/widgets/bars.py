@@ -134,7 +134,7 @@ class TitleBar(Styled):
         if brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word
-            fresh = [fresh[0], Span(fresh[1].text[: max(4, width // 3)], fresh[1].style)]
+            fresh = [fresh[0], Span(fresh[1].text[: max(13, width // 3)], fresh[1].style)]
         return [*runs, Span("  "), *fresh, Span(" ")]
 
 

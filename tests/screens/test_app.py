@@ -15,10 +15,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
-from console.kube.snapshot import ContextName, WatchState, WatchStatus
+from console.kube.objects.node import Node
+from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.run_record import RunRecord
 from console.settings import Settings
-from screens.app import ConsoleApp
+from screens.app import ConsoleApp, keep_known
 from screens.base import LiveScreen
 from screens.dialogs.question import ChoiceTable, Pick
 from screens.pages.fleet import FleetScreen
@@ -27,8 +28,8 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
-from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, text_of, until
+from tests.fakes import FakeSession, fleet_of
+from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
 
 
@@ -522,3 +523,24 @@ async def test_reference_cycles_are_collected() -> None:
         finally:
             gc.enable()
             gc.unfreeze()
+
+
+def test_a_new_connection_keeps_what_was_known_until_its_server_has_told_something() -> None:
+    known = fleet_of(Node("n1"))
+    links = {kind: WatchStatus(kind, WatchState.LIVE, since=1.0, last_seen=90.0) for kind in ("nodes", "pods")}
+    known = replace(known, links=links)
+    silent = Fleet(at=120.0, links={"nodes": WatchStatus("nodes", WatchState.STALE, why="connection refused")})
+    kept = keep_known(known, silent)
+    assert set(kept.nodes) == set(known.nodes)
+    nodes = kept.links["nodes"]
+    assert (nodes.state, nodes.since, nodes.why) == (WatchState.STALE, 90.0, "connection refused")
+    heard = replace(silent, links={"nodes": WatchStatus("nodes", WatchState.LIVE, last_seen=119.0)})
+    assert keep_known(known, heard) is heard
+    assert keep_known(Fleet(), silent) is silent
+
+
+async def test_ctrl_c_says_how_to_quit_without_markup() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "q leaves the console" in toasts(app))
+        assert "[" not in toasts(app)

@@ -319,7 +319,8 @@ async def test_messages_that_were_closed_leave_no_line_empty() -> None:
             return [len(holder.children) for holder in app.screen.query(ToastHolder)]
 
         for number in range(3):
-            app.notify("no new iteration", title=f"▲ job-{number}: stall")
+            app.notify(f"▲ job-{number}: stall  no new iteration")
         await until(pilot, lambda: lines() == [1, 1, 1])
-        app.close_alarms({"▲ job-0: stall", "▲ job-1: stall"})
+        for number in range(2):
+            app.close_alarms(f"▲ job-{number}: stall")
         await until(pilot, lambda: lines() == [1])

@@ -121,6 +121,7 @@ async def test_an_alarm_that_was_told_is_not_told_again() -> None:
     async with page("pods") as (screen, pilot, first, second):
         app = cast(ConsoleApp, screen.app)
         for session in (first, second):
+            session.mine = first.fleet.jobsets[KEY].owner
             session.alarms.sound(*KEY, AlarmKind.NAN, "loss nan at 7")
             session.alarms.sound(*KEY, AlarmKind.NAN, "and again at 9")
         await until(pilot, lambda: "and again at 9" in toasts(app))

@@ -158,3 +158,15 @@ async def test_a_profile_is_saved_and_opened_again() -> None:
         await pilot.press("enter")
         address = RankAddress.parse("default", "llama-70b", "0")
         await until(pilot, lambda: fake.called("open_tunnel") == [(address, saved.ports, False)])
+
+
+@pytest.mark.parametrize("key", ["n", "y"])
+async def test_quitting_asks_where_a_tunnel_ends_with_it(key: str) -> None:
+    async with console(session()) as (app, pilot, _):
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "2222" in screen_text(app)
+        assert "16006" not in screen_text(app), "it goes on without the console"
+        await pilot.press(key)
+        await until(pilot, lambda: not isinstance(app.screen, Confirm) or app._exit)
+        assert app._exit is (key == "y")

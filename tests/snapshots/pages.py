@@ -79,7 +79,11 @@ async def in_state(kept: Kept) -> AsyncIterator[Still]:
             await still.settled()
             links = {
                 kind: structs.replace(
-                    link, state=WatchState.STALE, last_seen=MOMENT - STALE_SECONDS, why="connection refused"
+                    link,
+                    state=WatchState.STALE,
+                    since=MOMENT - STALE_SECONDS,
+                    last_seen=MOMENT - STALE_SECONDS,
+                    why="connection refused",
                 )
                 for kind, link in still.app.fleet.links.items()
             }

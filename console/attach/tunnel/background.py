@@ -240,6 +240,10 @@ class Tunnels:
             self._running.pop(running.tunnel.name, None)
             await running.close()
 
+    def opened_here(self) -> list[Tunnel]:
+        """Those that end with this process."""
+        return [each.tunnel for each in self._running.values()]
+
     async def list_tunnels(self) -> tuple[Tunnel, ...]:
         """All tunnels of this user by name; ended ones stay listed for a day."""
         return await published.list_tunnels()

@@ -108,7 +108,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._trouble: Notice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
         self._own = ListConfig()
-        self._hidden: list[str] = []  # titles of chosen columns that had no room when it was last reported
+        self._hidden: list[str] = []  # titles of chosen columns that had no room when it was reported
         self._declared: Sequence[Column[Any]] = ()
         self.set_columns(self.COLUMNS)
         if self.SORTED_BY:
@@ -137,19 +137,19 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self.sort_by(own.sort or self.SORTED_BY, descending=own.descending)
 
     def _report_hidden(self) -> None:
-        """Say which of the columns that the person has chosen have no room."""
+        """Say once which of the columns that the person has chosen have no room."""
         if not self._own.columns or not self.size.width:
             return
         room = {column.title for column, _ in self._painter.columns_now()}
         wanted = {column.title for column in self._painter.columns}
         hidden = [title for title in self._own.columns if title in wanted and title not in room]
-        if hidden and hidden != self._hidden:
+        if hidden and not self._hidden:
             self.notify(
                 f"No room for {', '.join(hidden)}: make the terminal wider, or choose fewer columns in config.toml.",
                 title=f"Columns of {self.LIST}",
                 severity="warning",
             )
-        self._hidden = hidden
+        self._hidden = self._hidden or hidden
 
     # rows
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.live import freshness_runs
@@ -19,6 +20,7 @@ LOST = [WatchStatus(kind, WatchState.STALE, last_seen=NOW - 14, why="refused") f
         ([WatchStatus("pods")], "◐ listing pods …"),
         ([LIVE, LOST[1]], "◐ pods reconnecting, 14 s old: refused"),
         (LOST, "◐ reconnecting, 14 s old: refused"),
+        ([structs.replace(each, since=NOW - 3) for each in LOST], "◐ reconnecting, 3.0 s old: refused"),
         ([LIVE, WatchStatus("pods", WatchState.FORBIDDEN, why="not allowed")], "✗ not allowed: pods"),
         ([LIVE, WatchStatus("jobsets", WatchState.ABSENT)], "● live"),
     ],
