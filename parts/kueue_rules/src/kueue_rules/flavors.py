@@ -215,6 +215,8 @@ class FlavorAssigner:
 
     def _groups(self) -> list[list[int]]:
         """The numbers of pod sets that get their flavors together."""
+        if len(self._workload.pod_sets) == 1:
+            return [[0]]
         found: dict[object, list[int]] = {}
         for number, pod_set in enumerate(self._workload.pod_sets):
             found.setdefault(pod_set.topology.group or number, []).append(number)
@@ -239,29 +241,37 @@ class FlavorAssigner:
 
     def _assign_group(self, numbers: Sequence[int]) -> list[PodSetChoice]:
         members = [PodSetChoice(self._counted(self._workload.pod_sets[each]), mode=Mode.FIT) for each in numbers]
+        if len(members) == 1:
+            self._choose_flavors(members[0], numbers, members[0].pod_set.requests)
+            return members
         requests: dict[str, int] = {}
-        together = PodSetChoice(members[0].pod_set, mode=Mode.FIT)
         for one in members:
-            together.flavors |= one.pod_set.flavors if self._workload.second_pass else {}
             for name, value in one.pod_set.requests.items():
                 requests[name] = requests.get(name, 0) + value
-        for resource, value in sorted(requests.items()):
-            if resource in together.flavors:
-                continue
-            group = next((item for item in self._queue.groups if resource in item.resources), None)
-            if group is not None:
-                self._search(together, group, numbers, resource, requests)
-            elif value:
-                together.reasons, together.mode = [f"resource {resource} unavailable in ClusterQueue"], Mode.NO_FIT
-            if together.mode is Mode.NO_FIT:
-                together.flavors = {}
-                break
+        together = PodSetChoice(members[0].pod_set, mode=Mode.FIT)
+        self._choose_flavors(together, numbers, requests)
         for one in members:
             one.flavors = {name: flavor for name, flavor in together.flavors.items() if name in one.pod_set.requests}
             one.short = together.short & one.flavors.keys()
             one.mode, one.reasons, one.attempts = together.mode, list(together.reasons), together.attempts
             one.tried = {name: at for name, at in together.tried.items() if name in one.flavors}
         return members
+
+    def _choose_flavors(self, one: PodSetChoice, numbers: Sequence[int], requests: dict[str, int]) -> None:
+        if self._workload.second_pass:
+            for number in numbers:
+                one.flavors |= self._workload.pod_sets[number].flavors
+        for resource, value in sorted(requests.items()):
+            if resource in one.flavors:
+                continue
+            group = next((item for item in self._queue.groups if resource in item.resources), None)
+            if group is not None:
+                self._search(one, group, numbers, resource, requests)
+            elif value:
+                one.reasons, one.mode = [f"resource {resource} unavailable in ClusterQueue"], Mode.NO_FIT
+            if one.mode is Mode.NO_FIT:
+                one.flavors = {}
+                return
 
     def _counted(self, pod_set: SnapshotPodSet) -> SnapshotPodSet:
         """The pod set with its pods as a request where the queue has a quota of them."""
@@ -302,6 +312,7 @@ class FlavorAssigner:
         number = numbers[0]
         tried_before = self._workload.tried[number] if number < len(self._workload.tried) else {}
         first = tried_before.get(resource, -1) + 1
+        pod_sets = [self._workload.pod_sets[each] for each in numbers]
         nominated = {self._only.pod_sets[at].flavors.get(resource) for at in numbers} if self._only else set()
         best: FlavorAttempt | None = None
         reasons: list[str] = []
@@ -312,7 +323,7 @@ class FlavorAssigner:
                     f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}"
                 )
                 continue
-            tried = self._try(flavor, wanted, [self._workload.pod_sets[each] for each in numbers], group)
+            tried = self._try(flavor, wanted, pod_sets, group)
             one.attempts.append(tried)
             reasons += tried.reasons
             if not self._try_next(tried.mode, tried.level):
@@ -342,10 +353,10 @@ class FlavorAssigner:
         self, flavor: str, wanted: dict[str, int], pod_sets: Sequence[SnapshotPodSet], group: ResourceGroup
     ) -> FlavorAttempt:
         tried = FlavorAttempt(flavor, Mode.FIT, group=group)
-        why = next(filter(None, (self._why_unsuitable(flavor, each, group) for each in pod_sets)), "")
-        if why:
-            tried.mode, tried.reasons = Mode.NO_FIT, [why]
-            return tried
+        for pod_set in pod_sets:
+            if why := self._why_unsuitable(flavor, pod_set, group):
+                tried.mode, tried.reasons = Mode.NO_FIT, [why]
+                return tried
         tried.obstacle = Obstacle.WaitingForQuota
         for resource, value in sorted(wanted.items()):
             mode, height, text = self._fit_quota(tried, (flavor, resource), value)
@@ -354,7 +365,7 @@ class FlavorAssigner:
             if mode is Mode.NO_FIT:
                 tried.mode, tried.level = mode, height
                 break
-            if self._worth(mode, height) < self._rank(tried):
+            if (height or mode is not Mode.FIT) and self._worth(mode, height) < self._rank(tried):
                 tried.mode, tried.level = mode, height
         tried.reasons.sort()
         return tried

@@ -163,6 +163,9 @@ def assign_together(
     Pod sets of one group are placed together. `failed`: the nodes of which the first is to be replaced.
     """
     listed = list(wanted)
+    if len(listed) == 1 and not failed:
+        places, why = assign_topology(*listed[0], empty=empty)
+        return ([], why) if why else ([places], "")
     found: list[list[Place]] = [[] for _ in listed]
     by_node: _Taken = {}  # flavors may share nodes
     by_tree: dict[TopologyTree, _Taken] = {}
