@@ -29,7 +29,7 @@ ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test
 
 CHECKS := format lint types contracts
 
-.PHONY: demo check $(CHECKS) test fast slow alone nightly connections advisories versions docs pictures corpus cases rulers size fuzz lab lab-test \
+.PHONY: demo check $(CHECKS) test fast slow alone nightly advisories versions docs pictures corpus cases rulers size fuzz lab lab-test \
     rehearsal rehearsal-if-changed bench wheel release-dry-run site clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
@@ -70,9 +70,6 @@ advisories: .venv/.ready  ## known vulnerabilities of the locked packages, where
 
 size: .venv/.ready  ## lines of each package, beside their bounds in tests/architecture/size.toml
 	@$(PYTHON) -m tests.architecture
-
-connections: .venv/.compiled  ## every address that the fast tests reach, in every process and library; needs strace
-	$(PYTHON) -m tests.strangers $(PYTHON) $(TESTS) -m "$(FAST)" $(BESIDE)
 
 versions: .venv/.ready  ## the same tests on every other Python of this machine (PYTHONS="python3.13 …")
 	@minor() { "$$1" -c 'import sys; print(*sys.version_info[:2], sep=".")'; }; \

@@ -21,7 +21,7 @@ GROUPS = {
     "ci": ("test", "slow", "lab-test", "rehearsal-if-changed", "fuzz SECONDS_EACH=2 SEED=20261122"),
     "nightly": (
         "test", "alone", "slow", "versions", "lab-test", "rehearsal", "fuzz SECONDS_EACH=15",
-        "bench PARTS='parsers panels panes launch practice commands'", "connections", "advisories",
+        "bench PARTS='parsers panels panes launch practice commands'", "advisories",
     ),
 }  # fmt: skip
 
