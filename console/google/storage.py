@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from console.logs.follow import LogService
 
 
-LATEST_MARKER = (
-    "latest_checkpointed_iteration.txt"  # the file by which Megatron says which checkpoint is the last whole one
-)
+LATEST_MARKER = "latest_checkpointed_iteration.txt"
+"""The file by which Megatron says which checkpoint is the last whole one."""
 TENSORBOARD = "tensorboard"  # the folder of a result tree that TensorBoard is to be pointed at
 
 

@@ -14,9 +14,8 @@ CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80
 _SHORT, _MIDDLE = 126, 127
 _LARGEST_CONTROL = 125
-_LONG = (
-    4096  # bytes from which on the compiled function is worth its import, which the first key of a shell does not need
-)
+_LONG = 4096
+"""Bytes from which on the compiled function is worth its import, which the first key of a shell does not need."""
 
 
 class FrameSink(Protocol):

@@ -227,9 +227,8 @@ _SUFFICIENT_ROLES = {
     ),
 }
 ALL_USERS = frozenset({"allUsers", "allAuthenticatedUsers"})
-_IMPERSONATION_ANNOTATION = (
-    "iam.gke.io/gcp-service-account"  # annotation of a ServiceAccount whose pods act as an account of Google's
-)
+_IMPERSONATION_ANNOTATION = "iam.gke.io/gcp-service-account"
+"""Annotation of a ServiceAccount whose pods act as an account of Google's."""
 
 
 async def check_bucket_access(context: CheckContext) -> CheckVerdict:

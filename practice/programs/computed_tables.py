@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 FROM_RANKS = 5
 """GPUs from which a table is worked out; of up to four there is a recording."""
-SLOW_NETWORK_FACTOR = (
-    0.33  # what a slow network leaves of the bandwidth: two machines stay under the line they have to pass
-)
+SLOW_NETWORK_FACTOR = 0.33
+"""What a slow network leaves of the bandwidth: two machines stay under the line they have to pass."""
 _SCATTER, _MOST = 0.008, 0.02  # usual and largest share by which tests, and rows of a test, differ
 _FIRST_PID, _FIRST_BUS = 2100, 4
 

@@ -26,9 +26,8 @@ from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_p
 from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.raw_connection import RawConnection, connect, open_connection
 
-POD_POLL_SECONDS = (
-    60.0  # seconds between two looks at the pod while all is well; a broken connection brings the next forward
-)
+POD_POLL_SECONDS = 60.0
+"""Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
 WAITING_POLL_SECONDS = 3.0
 SLEEP_DETECTED_SECONDS = 15.0  # seconds by which the clock runs ahead if the machine has slept
 TICK_SECONDS = 5.0
