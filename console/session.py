@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from console.attach.files.container_copies import FileCopies
     from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
-    from console.attach.tunnel.published import Tunnel
     from console.checkpoints.reader import CheckpointReader
     from console.checkpoints.saved import SavedState
     from console.google.services import GoogleServices
@@ -249,10 +248,6 @@ class Session:
         from console.hang.own_jobs import OwnJobs
 
         return OwnJobs(self.watch, lambda: self.launch.runs, lambda: self.inspector, self.diagnoses)
-
-    def opened_tunnels(self) -> list[Tunnel]:
-        """Tunnels that end with this process."""
-        return self.tunnels.opened_here() if "tunnels" in vars(self) else []
 
     @cached_property
     def tunnels(self) -> Tunnels:

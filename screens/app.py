@@ -217,7 +217,7 @@ class ConsoleApp(SessionApp):
         self.follow_store()
 
     async def action_quit(self) -> None:
-        own = [each for each in self._session.opened_tunnels() if each.listeners] if self._session else []
+        own = [each for each in self._session.tunnels.opened_here() if each.listeners] if self._session else []
         if own and not isinstance(self.screen, Confirm):
             self._ask_to_quit([f"{each.address}: {ports_cell(each)}" for each in own])
         else:

@@ -418,6 +418,9 @@ class FakeTunnels:
         self.tunnels.append(made)
         return made, []
 
+    def opened_here(self) -> list[Tunnel]:
+        return [each for each in self.tunnels if not each.kept]
+
     async def list_tunnels(self) -> tuple[Tunnel, ...]:
         return tuple(self.tunnels)
 
@@ -681,9 +684,6 @@ class FakeSession:
 
     async def me(self) -> str:
         return self.mine
-
-    def opened_tunnels(self) -> list[Tunnel]:
-        return [each for each in self.tunnels.tunnels if not each.kept]
 
     def whose(self, owner: str) -> str:
         return "you" if owner == self.mine else owner

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.app import App
 from textual.screen import Screen
 
@@ -70,6 +71,7 @@ def replaced(path: Path) -> Iterator[int]:
             yield number
 
 
+@pytest.mark.slow(reason="parses every test module")
 def test_behaviour_of_ours_is_handed_in_and_not_patched() -> None:
     files = [*(ROOT / "tests").glob("**/*.py"), *ROOT.glob("parts/*/tests/**/*.py")]
     found = [f"{file.relative_to(ROOT)}:{line}" for file in files if file != Path(__file__) for line in replaced(file)]

@@ -35,6 +35,7 @@ from tests.lab.processes import Processes, children, free_ports
 from tests.lab.sshd import SshServer
 from tests.programs import find, missing
 
+ATTEMPTS, PORT_TAKEN = 3, "address already in use"
 FIXED = (Path("/etc/kueue/metrics/certs"), Path("/visibility"))
 """Compiled into Kueue: it reads its certificates here when it does not manage them itself."""
 
@@ -54,6 +55,12 @@ class Lab:
         self.pools = pools
         self._kwok_user = kwok_user
         self.say = say
+        self.tools: Tools | None = None
+        self._logs: PodLogs | None = None
+        self.ssh: SshServer | None = None
+        self._choose_place()
+
+    def _choose_place(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="a4-lab-"))
         self.pki = self.folder / "pki"
         self.kubeconfig = self.folder / "kubeconfig"
@@ -63,16 +70,18 @@ class Lab:
         """Working directory of every exec."""
         self.ports = Ports(*free_ports(Ports.COUNT))
         self.processes = Processes(self.folder / "logs")
-        self.tools: Tools | None = None
-        self._logs: PodLogs | None = None
-        self.ssh: SshServer | None = None
 
     def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self.start()
+                break
+            except BaseException as error:
+                self.stop()
+                if attempt == ATTEMPTS or not isinstance(error, LabError) or PORT_TAKEN not in str(error):
+                    raise
+                self.say(f"a port was taken meanwhile; attempt {attempt + 1} of {ATTEMPTS}")
+                self._choose_place()
         return self
 
     def __exit__(

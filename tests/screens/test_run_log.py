@@ -57,9 +57,10 @@ async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, i
         assert not app.screen.query_one(NcclPanel).display
         session = app.session
         assert isinstance(session, FakeSession)
-        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
+        session.mine = session.fleet.jobsets["default", "llama"].owner
+        session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
         app.tick()
-        await until(pilot, lambda: "llama-70b" in toasts(app))  # its log is of another run
+        await until(pilot, lambda: "llama" in toasts(app))  # its log is of another run
         assert "llama-70b" not in text_of(app.screen.query_one(LogView).query_one(".log-foot"))
         assert [len(track) for track in app.screen.query_one(TrainingPanel).tracks] == [29]
         await pilot.press("l")

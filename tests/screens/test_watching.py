@@ -258,7 +258,7 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
         line = with_diagnoses(cast("Any", session), line)
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
         pane = " ".join(pane.split())
-        cost = "Rank 9 (pod 1, GPU 1) on n1 costs 7 % of each step (host)"
+        cost = "Rank 9 (pod 1, GPU 1) on n1 costs about 7 % of each step (host)"
         assert f"⚠ running the others wait for one rank in each step ▲ {cost} (measured at " in pane
         assert f"→ {session.inspector.slow_report.advice[0]}" in pane
         assert "a4 hang nccl-0412 --rank 9 --record 10" in pane

@@ -28,6 +28,7 @@ from trainlog import Frame, ThreadStack, format_ranges
 
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
 MIN_SAMPLES = 40
+MAX_STACKS = 40_000  # different ones of a pod: 8 ranks have 16,000 in 20 s at 100 samples a second
 EXPLAINS = 0.5  # of the share that the others wait: what takes less is not the cause
 MOST_THERE = 1 / 3  # of the time of the slow rank at a line: how long another one is there at most
 CERTAIN, CERTAIN_OF_LINES = 2.0, 3.0
@@ -54,7 +55,10 @@ class _PodSamples(msgspec.Struct):
 
 def parse_samples(output: bytes) -> list[RankSamples]:
     """What a pod printed; UnreadableAnswer if it is no such answer."""
-    return decode_answer(output, _PodSamples, "What py-spy told in the pod").ranks
+    ranks = decode_answer(output, _PodSamples, "What py-spy told in the pod").ranks
+    if (stacks := sum(len(each.stacks) for each in ranks)) > MAX_STACKS:
+        raise UnreadableAnswer(f"py-spy told {stacks:,} stacks in the pod, of which {MAX_STACKS:,} are read.")
+    return ranks
 
 
 def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples], str]:
