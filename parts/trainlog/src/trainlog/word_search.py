@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-_WINDOW = 1 << 13  # bytes that are searched at once: every second one may be a match
+_WINDOW, _WIDEST = 1 << 13, 1 << 16  # bytes that are searched at once, of which every second one may be a match
 _PIECE, _UNSEEN = 1 << 8, 1 << 10  # bytes that are searched for a first word, and those behind it that are not
 
 
@@ -55,9 +55,10 @@ class WordSearch:
             while at >= 0:
                 end = _add_line(found, block, at, size)
                 at = block.find(letter, end)
-        at = 0 if self._search else size
+        at, window = 0 if self._search else size, _WINDOW
         while at < size:
-            at = max(self._search_window(found, block, at), at + _WINDOW)
+            known = self._search_window(found, block, at, window)
+            at, window = max(known, at + window), _WINDOW if known else min(2 * window, _WIDEST)
         return found
 
     def find_spans(self, text: bytes, before: int, behind: int) -> list[tuple[int, int]]:
@@ -80,11 +81,11 @@ class WordSearch:
             spans.append((begin, at + behind))
         return spans
 
-    def _search_window(self, found: dict[int, int], block: bytes, at: int) -> int:
-        """Search the window at that offset; returns up to where the lines are known."""
+    def _search_window(self, found: dict[int, int], block: bytes, at: int, window: int) -> int:
+        """Search the window at that offset; returns up to where the lines are known, 0 if it holds no word."""
         assert self._search is not None
         size, known = len(block), 0
-        piece = block[at : at + _WINDOW + self._further]
+        piece = block[at : at + window + self._further]
         for _, start, _ in self._search.find_matches_as_indexes(piece.lower() if self._fold else piece):
             if at + start >= known:
                 known = _add_line(found, block, at + start, size)
@@ -149,7 +150,3 @@ def iter_spans(
             end = found[start]
             yield start, end
             at = end + 1
-
-
-def find_line_end(block: bytes, at: int) -> int:
-    return block.find(b"\n", at) + 1 or len(block)

@@ -48,7 +48,7 @@ from trainlog.training.reader import (
 from trainlog.training.steps import PackedSteps, ProgressBar, Step
 from trainlog.training.values import StepReport, finite_total, parse_count
 from trainlog.unparsed import UnparsedCounter, UnparsedLines
-from trainlog.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans
+from trainlog.word_search import ANSI, LineBlocks, WordSearch, iter_spans
 
 _ITERATION = lazy_pattern(r"\biteration\s+\d")
 _STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
@@ -61,7 +61,7 @@ def looks_like_megatron(text: str) -> bool:
     return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
 
 
-_PIECE = 1 << 13  # bytes that are tried at once
+_PIECE, _MOST = 1 << 13, 1 << 16  # bytes that are tried at once: more where those before said nothing
 _TOGETHER = 4  # similar lines that are worth columns
 _LAYOUTS = 16  # that are known at once
 LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
@@ -91,7 +91,7 @@ class TrainingParser:
     ) -> None:
         """`make_run`: begins a run; `is_short`: of so few lines that learning their form costs more than parsing."""
         self._blocks = LineBlocks(LONGEST, returns=True)
-        self._is_short = is_short
+        self._is_short, self._reach = is_short, _PIECE
         self._own, self._make_run = own, make_run
         self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
         self._runs: list[RunReader] = []
@@ -136,7 +136,7 @@ class TrainingParser:
             block = block.replace(b"^M", b" \n")
         self._puzzle.begin_block(self._blocks.raw, line)
         while at < len(block):
-            end = find_line_end(block, at + _PIECE)
+            end = block.find(b"\n", at + self._reach) + 1 or len(block)
             self._parse_piece(block[at:end], at)
             at = end
         self._puzzle.end_block()
@@ -159,6 +159,7 @@ class TrainingParser:
             self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
             return
         found, at = self._lines.find_lines(piece), 0
+        self._reach = _PIECE if found else min(2 * self._reach, _MOST)
         similar = find_similar(layouts, piece, sorted(found) if layouts else ())
         unpacked: dict[LineLayout, list[Step]] = {}
         for layout, group in groupby(sorted(found), lambda start: similar[start][0] if start in similar else None):
