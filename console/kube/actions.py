@@ -162,10 +162,12 @@ async def list_objects(
     while True:
         asked = {**(params or {}), **({"continue": token} if token else {})}
         page = reader.read_page(await client.request("GET", path, doing=f"list {what}", params=asked, accept=accept))
-        for why in page.unreadable.values():
-            raise Unreadable(f"The list of {what} cannot be read: {why}.")
-        for each in page.items:
-            yield each
+        for item in page.items:
+            try:
+                decoded = reader.decode(item)
+            except Unreadable as error:
+                raise Unreadable(f"The list of {what} cannot be read: {error.message}.") from error
+            yield decoded
         token = page.next
         if not token:
             return

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from console.decoding import UNREADABLE
 from console.errors import Unreadable
@@ -36,12 +39,11 @@ class LineSchema(ApiSchema):
 
 
 class ListPage(Struct, Generic[W], frozen=True):
-    """One page of a list, decoded but not yet built into models."""
+    """One page of a list; `build_models` decodes the objects that are still bytes."""
 
-    items: list[W]
+    items: Sequence[W | msgspec.Raw]
     next: str  # token of the next page; empty on the last
     version: str  # resourceVersion to watch from
-    unreadable: Mapping[Key, str] = field(default_factory=dict)  # objects that could not be decoded, and why
     remaining: int | None = None  # objects on the pages after it, as far as the server says so
 
 
@@ -84,40 +86,39 @@ class KindReader(Generic[W, M]):
         return msgspec.json.Decoder(ListSchema[self._schema])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
     def read_page(self, body: bytes) -> ListPage[W]:
-        """Decode a list response; Unreadable if it is not a list."""
+        """Decode a list response, of a long one only where its objects are; Unreadable if it is not a list."""
+        with suppress(*UNREADABLE):
+            if len(body) <= AT_ONCE:
+                return _page(self._list_decoder.decode(body))
         try:
-            listed = self._list_decoder.decode(body)
-        except UNREADABLE:
-            return self._page_piecewise(body)
-        meta = listed.metadata or ListMetaSchema()
-        return ListPage(listed.items or [], meta.next or "", meta.resource_version or "", remaining=meta.remaining)
-
-    def _page_piecewise(self, body: bytes) -> ListPage[W]:
-        try:
-            listed = msgspec.json.decode(body, type=ListSchema[msgspec.Raw])
+            return _page(msgspec.json.decode(body, type=ListSchema[msgspec.Raw]))
         except UNREADABLE as error:
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
-        items, unreadable = [], {}
-        for raw in listed.items or ():
-            try:
-                items.append(self._object_decoder.decode(raw))
-            except UNREADABLE as error:
-                unreadable[_key(raw)] = str(error)
-        meta = listed.metadata or ListMetaSchema()
-        return ListPage(items, meta.next or "", meta.resource_version or "", unreadable, meta.remaining)
 
-    def build_models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
-        """Models by key, and for each object that could not be built the reason."""
-        made, unreadable, parse = {}, {}, self._parse
-        for decoded in items:
-            key = object_key(decoded.metadata)
-            if not key[1]:
-                unreadable[key] = _NAMELESS
-                continue
+    def decode(self, item: W | msgspec.Raw) -> W:
+        """An object of a page; Unreadable if it is none of this kind."""
+        if not isinstance(item, msgspec.Raw):
+            return item
+        try:
+            return self._object_decoder.decode(item)
+        except UNREADABLE as error:
+            raise Unreadable(str(error)) from error
+
+    def build_models(
+        self, items: Iterable[W | msgspec.Raw], seconds: float = math.inf
+    ) -> tuple[dict[Key, M], dict[Key, str]]:
+        """Models by key, and for each object that could not be built the reason; of an iterator what takes so long."""
+        made, unreadable, parse, ends = {}, {}, self._parse, time.monotonic() + seconds
+        for item in items:
             try:
+                decoded = self.decode(item)
+                if not (key := object_key(decoded.metadata))[1]:
+                    raise Unreadable(_NAMELESS)
                 made[key] = parse(decoded)
             except Unreadable as error:
-                unreadable[key] = error.message
+                unreadable[_key(item) if isinstance(item, msgspec.Raw) else key] = error.message
+            if time.monotonic() > ends:
+                break
         return made, unreadable
 
     def read_object(self, body: bytes, what: str) -> M:
@@ -147,6 +148,7 @@ class KindReader(Generic[W, M]):
             return WatchEvent(kind, key, version, unreadable=str(error))
 
 
+AT_ONCE = 8 << 20  # bytes of a page that is decoded in one step; 500 pods have some 5 MB
 PEEK = 1 << 12  # bytes of a page in which its metadata are looked for
 
 
@@ -160,6 +162,11 @@ def next_token(body: bytes) -> str:
     except UNREADABLE:
         return ""
     return (meta.next or "") if meta else ""
+
+
+def _page(listed: ListSchema[Any]) -> ListPage[Any]:
+    meta = listed.metadata or ListMetaSchema()
+    return ListPage(listed.items or [], meta.next or "", meta.resource_version or "", meta.remaining)
 
 
 def _key(raw: msgspec.Raw) -> Key:

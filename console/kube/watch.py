@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -22,7 +23,7 @@ from console.kube.failures import StatusSchema, error_from_status
 from console.kube.http import HttpRequest
 from console.kube.kinds import JOBSET, KUEUE, Kind, WatchEvent, next_token
 from console.kube.snapshot import WatchState
-from console.yielding import WorkSlices
+from console.yielding import SLICE_SECONDS, WorkSlices, key_expected
 
 if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client
@@ -35,7 +36,6 @@ PAGE = 500
 SELECTED_PAGE = 2000
 """Of a command, which draws nothing before all have come; servers do not count what a selector finds, see UNCOUNTED."""
 SEND_TURNS = 3  # of the event loop, in which a request leaves
-BATCH = 100  # models made between two turns of the event loop
 SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 WATCH_SECONDS = (240, 480)  # least and most seconds after which the server is asked to end a watch
 
@@ -98,7 +98,7 @@ UNCOUNTED = 100  # pages of a list without a count, which every server since Kub
 MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first page announced
 REST_PER_SECOND = 3.0  # seconds of rest after a second of work on changes: they are drawn, too
 MAX_BURST = 0.25  # seconds that work on changes may take until it is taken to have no end
-MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
+MAX_OF_LINE = 4 << 20  # bytes of a watch event, decoded in one step: etcd keeps objects of 1.5 MiB
 
 
 async def follow(
@@ -165,7 +165,7 @@ class _Length:
 
     def add(self, page: ListPage[Any], size: int, token: str) -> str:
         """Count a page of `size` bytes requested with that token; returns why to give up, else empty."""
-        found = len(page.items) + len(page.unreadable)
+        found = len(page.items)
         self._pages += 1
         self._objects += found
         self._bytes += size
@@ -176,8 +176,8 @@ class _Length:
         if page.next == token or not found:
             return "a page " + ("is followed by itself" if found else "without objects is followed by another")
         if page.remaining is None:
-            many = self._pages >= UNCOUNTED
-            return f"{self._objects:,} objects so far, and not said how many are to come" if many else ""
+            why = f"{self._objects:,} objects so far, and not said how many are to come"
+            return why if self._pages >= UNCOUNTED else ""
         whole = self._objects + page.remaining
         self._announced = whole if self._announced is None else self._announced
         if whole > MAX_OBJECTS:
@@ -192,7 +192,7 @@ async def _list(
     """Yield the whole list with its resourceVersion; the next page is fetched while this one is decoded."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
-    length = _Length()
+    length, slices = _Length(), WorkSlices()
     token = version = ""
     fetching: asyncio.Task[bytes] | None = asyncio.ensure_future(source.page(""))
     try:
@@ -202,6 +202,7 @@ async def _list(
             fetching = asyncio.ensure_future(source.page(ahead)) if ahead else None
             for _ in range(SEND_TURNS if ahead else 0):
                 await asyncio.sleep(0)
+            slices.begin()
             page = reader.read_page(body)
             if why := length.add(page, len(body), token):
                 raise Unreadable(f"The list of {source.of} does not end: {why}.")
@@ -211,14 +212,14 @@ async def _list(
                 if fetching:
                     fetching.cancel()
                 fetching = asyncio.ensure_future(source.page(token)) if token else None
-            unreadable.update(page.unreadable)
-            for start in range(0, len(page.items), BATCH):
-                made, odd = reader.build_models(page.items[start : start + BATCH])
+            left = iter(page.items)
+            while length_hint(left):
+                made, odd = reader.build_models(left, SLICE_SECONDS)
                 everything.update(made)
                 unreadable.update(odd)
-                if by_page and (page.next or start + BATCH < len(page.items)):
+                if by_page and (page.next or length_hint(left)):
                     yield "", FirstListPage(made)
-                await asyncio.sleep(0)
+                await (slices.pause() if key_expected() else asyncio.sleep(0))
             del page
     finally:
         if fetching:

@@ -14,7 +14,7 @@ from msgspec import field
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.kube.arrivals import Arrivals
 from console.kube.backoff import Backoff
-from console.kube.kinds import next_token
+from console.kube.kinds import AT_ONCE, next_token
 from console.kube.watch import (
     Changed,
     Disconnected,
@@ -119,11 +119,14 @@ async def test_the_first_list_fills_page_by_page_and_then_lines_follow() -> None
     assert script.versions == ["5"]
 
 
-async def test_the_next_page_is_fetched_while_one_is_read() -> None:
-    script = Script([page("a", version=5, token="t1"), page("b", version=5)], [])
-    async with aclosing(follow(script, PODS)) as changes:
-        await first(1, changes)
-        await eventually(lambda: script.tokens == ["", "t1"])
+@pytest.mark.parametrize("more", [0, AT_ONCE])
+async def test_a_list_of_few_objects_that_take_long_is_built_in_slices(more: int) -> None:
+    """What takes time is no count of objects; of a page of so many bytes more each object is decoded alone."""
+    heavy = {"containers": [{"name": f"c{each}"} for each in range(4000)]}
+    items = [pod("p0", kept="x" * more), *(pod(f"p{each}", spec=heavy) for each in range(1, 30))]
+    parts = await told(Script([json.dumps({"items": items}).encode()], []), 2)
+    assert [type(each) for each in parts] == [FirstListPage, FirstListPage]
+    assert len(parts[0].objects) < 15
 
 
 async def test_the_next_page_is_asked_for_before_this_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ def recorded(plural: str, version: str = "") -> dict[tuple[str, str], Any]:
     page = reader.read_page((FOLDER / f"{plural}{'-' + version if version else ''}.json").read_bytes())
     models, odd = reader.build_models(page.items)
     assert not odd
-    assert not page.unreadable
     return models
 
 
