@@ -61,6 +61,12 @@ class WordSearch:
             at, window = max(known, at + window), _WINDOW if known else min(2 * window, _WIDEST)
         return found
 
+    def find_word(self, text: bytes, number: int) -> int:
+        """Where the word of that number begins, counted from 0; the length of a text with fewer; not of letters."""
+        assert self._search is not None
+        found = self._search.find_matches_as_indexes(text.lower() if self._fold else text) if len(text) > number else ()
+        return found[number][1] if len(found) > number else len(text)
+
     def find_spans(self, text: bytes, before: int, behind: int) -> list[tuple[int, int]]:
         """The parts of a text, in order and apart, that hold all words, each with that much around it; not of letters.
 
