@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from console.errors import BadKubeconfig
 from console.folders import atomic_write, make_private
-from console.kube.safe_yaml import load_yaml
+from console.kube.safe_yaml import MOST_CHARACTERS, load_yaml, safe_loader
 from console.kube.snapshot import ContextName
 from console.kube.target import Cluster, Masked, Target, User
 
@@ -118,24 +118,26 @@ def _absolute(entry: Any, folder: Path) -> Any:
 
 def _read(path: Path) -> _File:
     try:
-        text = path.read_text(encoding="utf-8")
+        data = _load(path)[1]
+        return msgspec.convert(data if data is not None else {}, _File, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _REPAIR) from None
+
+
+def _load(path: Path) -> tuple[str, Any]:
+    """Text and data of a kubeconfig. It may hold secrets: only place and kind of a mistake are repeated, no text."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+        return text, load_yaml(text)
     except OSError as error:
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _REPAIR) from error
     except UnicodeDecodeError as error:
         raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _REPAIR) from error
-    try:
-        data = load_yaml(text)
-        # A broken file may hold secrets, so only the place and the kind of the mistake are repeated, never its text.
-        return msgspec.convert(data if data is not None else {}, _File, strict=False)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+    except yaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "syntax error"
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        why = f"The kubeconfig {path} is not valid YAML: {place}{error.problem or 'syntax error'}."
-        raise BadKubeconfig(why, _REPAIR) from None
-    except yaml.YAMLError:
-        raise BadKubeconfig(f"The kubeconfig {path} is not valid YAML.", _REPAIR) from None
-    except msgspec.ValidationError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _REPAIR) from None
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be read as YAML: {place}{problem}.", _REPAIR) from None
 
 
 def _in_cluster(folder: Path) -> Kubeconfig:
@@ -210,12 +212,13 @@ def default_path() -> Path:
 def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
     """Add or replace the entry in one step, for the owner only; whether it replaced one. Blocking. BadKubeconfig."""
     path = path.expanduser().resolve()  # a link stays a link
-    text, config = _existing(path)
-    replaced = False
+    text, config = _load(path) if path.exists() else ("", None)
+    config = {"apiVersion": "v1", "kind": "Config"} if config is None else config
+    if not isinstance(config, dict):
+        raise BadKubeconfig(f"The file {path} is not a kubeconfig; it was not changed.", "Name another file.")
+    parts: dict[str, tuple[int | None, dict[str, Any]]] = {}  # by list: the place of what it replaces, and itself
     for plural, part in entry.sections().items():
-        listed = config.setdefault(plural, [])
-        if listed is None:
-            listed = config[plural] = []
+        listed = config[plural] = config.get(plural) or []
         if not isinstance(listed, list):
             raise BadKubeconfig(f"In the kubeconfig {path}, {plural} is not a list.", "Fix it, or name another file.")
         at = next(
@@ -224,10 +227,10 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
         if at is None:
             listed.insert(0, part)
         else:
-            replaced = True
-            listed[at] = _with_old_namespace(plural, listed[at], part)
+            listed[at] = part = _with_old_namespace(plural, listed[at], part)
+        parts[plural] = at, part
     config["current-context"] = config.get("current-context") or entry.name
-    edited = _insert_entry(text, entry)
+    edited = _insert_entry(text, entry.name, parts)
     same = edited is not None and load_yaml(edited) == config
     try:
         make_private(path.parent)
@@ -235,47 +238,46 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
     except OSError as error:
         hint = "Name another file."
         raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", hint) from None
-    return replaced
+    return any(at is not None for at, _ in parts.values())
 
 
 def _dump_yaml(config: Any) -> str:
     return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def _insert_entry(text: str, entry: KubeconfigEntry) -> str | None:
+def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[str, Any]]]) -> str | None:
     """The file's text with the entry added and everything else unchanged; None if the text has an unusual layout."""
     if not text.strip():
         return None
     cuts: list[tuple[int, int, str]] = []
-    root = yaml.compose(text)
+    root = yaml.compose(text, Loader=safe_loader())
     keys = {key.value: value for key, value in root.value} if isinstance(root, yaml.MappingNode) else {}
-    for plural, part in entry.sections().items():
+    for plural, (at, part) in parts.items():
         found = keys.get(plural)
         if not isinstance(found, yaml.SequenceNode) or found.flow_style or not found.value:
             return None
-        cuts.append(_cut(text, found, plural, part))
+        cuts.append(_cut(text, found, at, part))
     if "current-context" not in keys:
-        cuts.append((len(text), len(text), ("" if text.endswith("\n") else "\n") + f"current-context: {entry.name}\n"))
+        cuts.append((len(text), len(text), ("" if text.endswith("\n") else "\n") + f"current-context: {name}\n"))
     elif not keys["current-context"].value:
         node = keys["current-context"]
-        cuts.append((node.start_mark.index, node.end_mark.index, entry.name))
+        cuts.append((node.start_mark.index, node.end_mark.index, name))
     for start, end, new in sorted(cuts, reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
-def _cut(text: str, listed: yaml.SequenceNode, plural: str, part: dict[str, Any]) -> tuple[int, int, str]:
-    """Which range of the text to replace, and by what: the entry of that name, else a new one before the first."""
+def _cut(text: str, listed: yaml.SequenceNode, at: int | None, part: dict[str, Any]) -> tuple[int, int, str]:
+    """Which range of the text to replace, and by what: the entry at that place, else a new one before the first."""
     column = listed.start_mark.column
-    for node in listed.value:
-        old = load_yaml(yaml.serialize(node))
-        if isinstance(old, dict) and old.get("name") == part["name"]:
-            start, end = node.start_mark.index, node.end_mark.index
-            lines = text[start:end].rstrip().split("\n")
-            while len(lines) > 1 and not lines[-1].split("#")[0].strip():
-                lines.pop()
-            new = _dump_yaml(_with_old_namespace(plural, old, part)).rstrip()
-            return start, start + len("\n".join(lines)), new.replace("\n", "\n" + " " * node.start_mark.column)
+    if at is not None:
+        node = listed.value[at]
+        start, end = node.start_mark.index, node.end_mark.index
+        lines = text[start:end].rstrip().split("\n")
+        while len(lines) > 1 and not lines[-1].split("#")[0].strip():
+            lines.pop()
+        new = _dump_yaml(part).rstrip()
+        return start, start + len("\n".join(lines)), new.replace("\n", "\n" + " " * node.start_mark.column)
     start = listed.start_mark.index
     margin = " " * column
     return start, start, _dump_yaml([part]).rstrip().replace("\n", "\n" + margin) + "\n" + margin
@@ -287,24 +289,3 @@ def _with_old_namespace(plural: str, old: dict[str, Any], new: dict[str, Any]) -
     if plural == "contexts" and isinstance(inside, dict):
         return {**old, "context": {**inside, **new["context"]}}
     return new
-
-
-def _existing(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of the file and its parsed content; both empty if there is no file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        config = load_yaml(text)
-    except FileNotFoundError:
-        text, config = "", None
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {why}.", "Name another file.") from None
-    except yaml.YAMLError:
-        # The text may hold secrets, so none of it is repeated.
-        hint = "Fix it, or name another file."
-        raise BadKubeconfig(f"The kubeconfig {path} is not valid YAML; it was not changed.", hint) from None
-    if config is None:
-        config = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
-    if not isinstance(config, dict):
-        raise BadKubeconfig(f"The file {path} is not a kubeconfig; it was not changed.", "Name another file.")
-    return text, config

@@ -1,13 +1,12 @@
-"""Loads YAML typed by a person safely: no aliases, and limited nesting."""
+"""Loads YAML of others safely: limited entries, also with all references written out, and limited nesting."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 DEEPEST = 40  # levels of lists and maps within each other: far more than anything we read needs
 _DEEP_IN_C = 400  # levels that libyaml takes on the smallest stack; it ends the process on too many
-_INDENTED = re.compile(rf"^[ \-?]{{{_DEEP_IN_C // 2}}}", re.MULTILINE)
+MOST_CHARACTERS, MOST_ENTRIES = 16 << 20, 200_000  # of 4,000 contexts of a kubeconfig; seconds of work at most
 
 
 class NotPlainError(ValueError):
@@ -18,47 +17,64 @@ class NotPlainError(ValueError):
         self.why, self.line = why, line
 
 
-def load_yaml(text: str) -> Any:
-    """Parse YAML; every failure is a YAMLError, also for nesting too deep, invalid dates, numbers and booleans."""
+def safe_loader() -> Any:
     import yaml  # 40 ms that most commands do without
 
-    if text.count("[") + text.count("{") > _DEEP_IN_C or _INDENTED.search(text):
-        _refuse_depth(text)
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one
+
+
+def load_yaml(text: str, deepest: int = _DEEP_IN_C, *, plain: bool = False) -> Any:
+    """Parse YAML; every failure is a YAMLError, also for too much or too deep, invalid dates, numbers and booleans."""
+    import yaml
+
+    if len(text) > MOST_CHARACTERS:
+        raise yaml.MarkedYAMLError(problem=f"it has more than {MOST_CHARACTERS >> 20} million characters")
+    _refuse_cost(text, deepest, plain)
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # in C where there is one
+        return yaml.load(text, Loader=safe_loader())
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise yaml.YAMLError(f"a value does not match its tag ({type(error).__name__})") from error
 
 
-def _refuse_depth(text: str) -> None:
-    """Raise YAMLError for nesting that is too deep; it reads parser events and does not recurse."""
+def _refuse_cost(text: str, deepest: int, plain: bool) -> None:
+    """Raise YAMLError for too many entries, with all references written out, for too deep ones, and what is not plain.
+
+    It reads parser events and does not recurse.
+    """
     import yaml
 
-    depth = 0
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEP_IN_C:
-            raise yaml.YAMLError("it is nested too deep")
+    size, sizes = 0, dict[str | None, int]()  # entries up to here, and those of each anchor
+    begun: list[tuple[str | None, int]] = []  # what is not closed yet: its anchor, and entries before it
+    for event in yaml.parse(text, Loader=safe_loader()):
+        problem = ""
+        if isinstance(event, yaml.AliasEvent):
+            size += sizes.get(event.anchor, 0)
+            problem = "references (&name, *name) are not allowed" if plain else ""
+        elif isinstance(event, yaml.NodeEvent):
+            if isinstance(event, yaml.CollectionStartEvent):
+                begun.append((event.anchor, size))
+            sizes[event.anchor], size = 1, size + 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = begun.pop()
+            sizes[anchor] = size - before
+        if len(begun) > deepest:
+            problem = "it is nested too deep"
+        if size > MOST_ENTRIES:
+            problem = f"it has more than {MOST_ENTRIES:,} entries"
+        if problem:
+            mark: Any = event.start_mark
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
 def load_without_references(text: str) -> Any:
     """Parse YAML; NotPlainError for invalid YAML and for anchors and aliases, which can expand to gigabytes."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    depth = 0
     if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise NotPlainError(f"the character U+{ord(found[0]):04X} is not allowed", line)
     try:
-        for event in yaml.parse(text, Loader=loader):
-            line = event.start_mark.line + 1 if event.start_mark else 0
-            if isinstance(event, yaml.AliasEvent):
-                raise NotPlainError("references (&name, *name) are not allowed", line)
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise NotPlainError("it is nested too deep", line)
-        return load_yaml(text)
+        return load_yaml(text, DEEPEST, plain=True)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise NotPlainError(getattr(error, "problem", None) or str(error), mark.line + 1 if mark else 0) from error

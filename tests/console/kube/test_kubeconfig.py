@@ -54,7 +54,7 @@ def test_the_current_context_and_another(tmp_path: Path) -> None:
     "value", ["2026-13-41", "9999-12-31T23:59:60Z", "!!int x", "!!bool x", "!!timestamp x", "9" * 5000, "[" * 3000]
 )
 def test_a_value_that_cannot_be_made_is_refused(tmp_path: Path, value: str) -> None:
-    assert "not valid YAML" in refused(write(tmp_path / "config", f"{GOOD}preferences: {value}\n")).message
+    assert "cannot be read as YAML" in refused(write(tmp_path / "config", f"{GOOD}preferences: {value}\n")).message
 
 
 def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("users: [{name: u, user: {token: hunter2}}\nclusters: - x", "is not valid YAML: line 2, column"),
+        ("users: [{name: u, user: {token: hunter2}}\nclusters: - x", "cannot be read as YAML: line 2, column"),
         (
             "users:\n- {name: u, user: {token: [hunter2]}}",
             "has unexpected contents: Expected `str | null`, got `array`",
@@ -104,7 +104,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("just words", "has unexpected contents"),
         ("contexts: [{context: {}}]", "missing required field `name`"),
         ("", "names no current context"),
-        ("a:\n\tb: c", "is not valid YAML"),
+        ("a:\n\tb: c", "cannot be read as YAML"),
+        pytest.param("users:\n" + "- a: b\n" * 70_000, "column 6: it has more than 200,000 entries.", id="many"),
         (b"\xff\xfe\x00token: hunter2", "is not a text file."),
     ],
 )
