@@ -51,21 +51,30 @@ install_sshd() {
     fi
 }
 
+torch_version() {
+    python3 -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || echo 0
+}
+
 # Processes that mpirun starts through sshd do not inherit the container's environment: they source this file. It may
 # hold secrets.
 write_environment() {
     local file="$root/tmp/export_init_env.sh"
     local own="NCCL_SOCKET_IFNAME NCCL_TUNER_CONFIG_PATH NCCL_DEBUG${A4_NCCL_OWN:+ $A4_NCCL_OWN}"
     rm -f "$file"
-    (umask 077 && export -p | grep -vE '^declare -x (_|PWD|OLDPWD|SHLVL|TERM)(=|$)' >"$file")
+    # Not by declare, which means a function's own variables where a function reads the file.
+    (umask 077 && export -p | grep -vE '^declare -x (_|PWD|OLDPWD|SHLVL|TERM)(=|$)' | sed 's/^declare -x /export /' >"$file")
     if [[ -n "${NCCL_INIT_SCRIPT:-}" && -e "$root$NCCL_INIT_SCRIPT" ]]; then
         {
             echo "source '$root$NCCL_INIT_SCRIPT'"
             # What the chart and the person chose comes after what the script of gIB sets.
-            export -p | grep -E "^declare -x (${own// /|})=" || true
+            export -p | grep -E "^declare -x (${own// /|})=" | sed 's/^declare -x /export /' || true
             # gIB's NCCL knows neither.
             echo "unset NCCL_NVLS_ENABLE TORCH_NCCL_USE_COMM_NONBLOCKING"
         } >>"$file"
+    fi
+    # From 2.9 on each rank would warn of the older name.
+    if [[ -n "${TORCH_FR_BUFFER_SIZE:-}" ]] && printf '2.9\n%s\n' "$(torch_version)" | sort -CV; then
+        echo "unset TORCH_NCCL_TRACE_BUFFER_SIZE" >>"$file"
     fi
     echo "export A4_ENVIRONMENT=here" >>"$file"
 }

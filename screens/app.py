@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import structs
 from textual import events, work
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -73,6 +73,11 @@ def keep_known(known: Fleet, fresh: Fleet) -> Fleet:
         for kind, link in known.links.items()
     }
     return replace(known, at=fresh.at, links=links)
+
+
+def live_pages(app: App[Any]) -> list[LiveScreen]:
+    """The pages that are open in this mode; others take what has changed once they are shown."""
+    return [each for each in app.screen_stack if isinstance(each, LiveScreen) and each.is_mounted]
 
 
 def _session_class() -> type[Session]:
@@ -151,6 +156,8 @@ class ConsoleApp(SessionApp):
             if loaded.config.panes.size != self.loaded.config.panes.size:
                 self.pane_size = loaded.config.panes.size
             self._take_config(loaded)
+            for page in live_pages(self):
+                page.take_config()
             self.tell_config_problems()
 
     @work(group="config", exclusive=True)
@@ -251,6 +258,17 @@ class ConsoleApp(SessionApp):
     def _draw_ages(self) -> None:
         if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
             self.screen.tick()
+
+    # Told from here: Textual keeps a watcher of a value of the app, with its closed page, until the value changes.
+
+    def watch_fleet(self) -> None:
+        super().watch_fleet()
+        for page in live_pages(self):
+            page.take_fleet()
+
+    def watch_trouble(self) -> None:
+        for page in live_pages(self):
+            page.take_trouble()
 
     def action_theme(self) -> None:
         """Switch between a light and a dark theme, one of which is the person's."""

@@ -19,7 +19,7 @@ from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
 from textual.widgets._toast import ToastHolder, ToastRack
 
-from console.config import ListConfig
+from console.config import ListConfig, LoadedConfig
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
@@ -140,6 +140,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     under_more = False  # whether it was opened as one of the pages that are no tab, whatever was shown before
     _own_keys: Sequence[str] = ()  # of the person's own commands; nothing else here has them
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
+    _config_taken: LoadedConfig | None = None
     _offered: object = None  # what the keys that can be used depended on when they were shown
     _rested_at = 0.0
     _drawing_due = False
@@ -173,13 +174,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
     # life
 
     def on_mount(self) -> None:
-        self.watch(self.app, "fleet", self._fleet_changed, init=False)
-        self.watch(self.app, "trouble", self._trouble_changed, init=False)
-        self.watch(self.app, "loaded", self._config_changed)
+        self.take_config()
         self.bindings_updated_signal.subscribe(self, lambda _: self._show_keys())
         self._show_title()
         self.show_fleet(self.app.fleet)
-        self._trouble_changed()
+        self.take_trouble()
 
     def renew_keys(self, offered: object) -> None:
         """Show which keys can be used if that has changed: `offered` is what they depend on."""
@@ -195,13 +194,16 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
         if self.is_mounted:
             if self._drawing_is_slow:
-                self._fleet_changed()
+                self.take_fleet()
             else:
                 self.draw_fleet()
-            self._trouble_changed()
+            self.take_trouble()
+            if self._config_taken is not self.app.loaded:
+                self.take_config()
             self._show_keys()
 
-    def _fleet_changed(self) -> None:
+    def take_fleet(self) -> None:
+        """Draw the latest snapshot when keys allow it; a hidden page does so once it is shown."""
         if self.is_current and not self._drawing_due:
             self._draw_between_keys(self._latest_drawing())
 
@@ -263,8 +265,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 
-    def _config_changed(self) -> None:
-        config = self.app.loaded.config
+    def take_config(self) -> None:
+        self._config_taken = self.app.loaded
+        config = self._config_taken.config
         for table in self.query(ResourceTable):
             if table.LIST:
                 table.configure(config.lists.get(table.LIST, ListConfig()))
@@ -299,7 +302,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
         namespace = self.app.only_namespace or (session.namespace if session else "")
         return {"context": session.context if session else "", "namespace": namespace}
 
-    def _trouble_changed(self) -> None:
+    def take_trouble(self) -> None:
         error = self.app.trouble
         notice = error_notice(error, error.hint or "ctrl+r tries again.") if error else None
         for table in self.query(ResourceTable):

@@ -31,8 +31,8 @@ class AskingScreen(LiveScreen):
         self.summary.runs = ASKING
         self.read()
 
-    def _trouble_changed(self) -> None:
-        super()._trouble_changed()
+    def take_trouble(self) -> None:
+        super().take_trouble()
         if self.app.trouble and not self.app.connected:
             self.summary.runs = ()
 
@@ -54,10 +54,10 @@ class InGoogleScreen(LiveScreen):
         """Read the page's data again, in a worker."""
         return None
 
-    def _trouble_changed(self) -> None:
+    def take_trouble(self) -> None:
         was, self._without = self._without, self.app.without_cluster
         if not self._without:
-            super()._trouble_changed()
+            super().take_trouble()
             return
         self._show_title()
         if was is False:

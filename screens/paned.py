@@ -91,8 +91,8 @@ class PanedScreen(LiveScreen):
     def on_resize(self, event: events.Resize) -> None:
         self._place_pane(event.size.width, event.size.height)
 
-    def _config_changed(self) -> None:
-        super()._config_changed()
+    def take_config(self) -> None:
+        super().take_config()
         self._place_pane(self.size.width, self.size.height)
 
     def _place_pane(self, width: int, height: int) -> None:

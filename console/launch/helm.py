@@ -116,6 +116,7 @@ KINDS = {  # kinds that the chart makes, and their API groups, in the order in w
 _VERSIONS = {"JobSet": "jobset.x-k8s.io/v1alpha2", "ResourceClaimTemplate": "resource.k8s.io/v1"}  # not v1
 _HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
 POLICY = "helm.sh/resource-policy"
+MAX_MANIFEST = 1 << 20  # characters of a release of this chart, which has a fifth of that
 RECIPE_LABEL = "a4.console/recipe"
 
 
@@ -396,6 +397,8 @@ def _read_own_objects(config: Config, name: str, namespace: str) -> tuple[str, .
     manifest = str((found.get("summary") or {}).get("manifest") or config.status(name)["manifest"])
     documents = [part for part in _HELM_SPLITS.split(manifest) if part.strip()]
     strange = ["hooks"] if found.get("hooks") else []
+    if len(manifest) > MAX_MANIFEST:
+        strange, documents = [f"a manifest of {len(manifest) >> 20} MiB"], []
     strange += [words for text in documents if (words := _find_foreign_part(text, name, namespace))]
     if strange:
         raise ReleaseFailed(

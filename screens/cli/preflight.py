@@ -76,7 +76,7 @@ async def _looked(
 
 
 def _same_command(options: PreflightOptions) -> str:
-    """The same command line with its namespace, recipe and values, to run again."""
+    """The same command with its recipe and values, to run again; `print_hint` adds the cluster and the namespace."""
     words = ["a4", "preflight", *filter(None, [options.recipe])]
     for name, values in (
         ("-f", options.values),

@@ -107,6 +107,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any], str], None]] = {
         f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n{LABELS}"
         "data:\n  a: |\n    helm.sh/resource-policy: keep\n",
     ),
+    "a megabyte": lambda release, name: _add(release, "# a\n" * (1 << 18)),
     "a hook": lambda release, name: release.__setitem__("hooks", [HOOK]),
 }
 LABELS = "  labels:\n    app.kubernetes.io/name: a4\n    app.kubernetes.io/instance: train\n"

@@ -33,12 +33,12 @@ from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
-from console.launch.helm import _find_foreign_part
+from console.launch.helm import MAX_MANIFEST, _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.releases import _is_small
 from console.launch.set_values import SetValues
 from console.launch.yaml_read import YamlSyntaxError, parse_text
-from console.logs.line_splitter import split_timestamps
+from console.logs.line_splitter import LONGEST_LINE, split_timestamps
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
@@ -392,6 +392,7 @@ class Target:
     longest: int = 8 << 20  # bytes of an input: as many as a pod may print
 
 
+AT_ONCE = 1 << 18  # bytes that a connection reads at once
 OWN = 200_000  # bytes of what a person writes, or what only the practice cluster reads
 KUBECONFIG = """
 current-context: c
@@ -419,14 +420,14 @@ TARGETS: dict[str, Target] = {
     "snapshots": Target(_snapshots, _together()),
     "watch lines": Target(_lines, [*EVENTS, STATUS.encode()]),
     "logs": Target(_logs, fixtures("*.txt", 2000) + fixtures("h200/*.txt", 2000)),
-    "redaction": Target(_redacted, texts(*SECRETS)),
+    "redaction": Target(_redacted, texts(*SECRETS), longest=LONGEST_LINE),
     "text width": Target(_width, texts(*PAYLOADS.values(), "plain words", "日本語 🙂")),
     "exec answers": Target(_answers, [*fixtures("h200/hang_rank*.json", 4000), STATUS.encode()]),
     "copy listings": Target(
         _copy, texts(TREE, "0" * 64 + "  ./a\n", "\\" + "0" * 64 + "  ./a\\nb\n"), grammar_files.tree
     ),
     "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE)),
-    "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x")),
+    "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x"), longest=MAX_MANIFEST),
     "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG), longest=OWN),
     "hang answers": Target(
         _hang, [*fixtures("h200/hang_rank*.json", 4000), grammar.hang(random.Random(1))], grammar.hang
@@ -445,11 +446,13 @@ TARGETS: dict[str, Target] = {
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
-    "frames": Target(_frames, [websocket.frame(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"]),
+    "frames": Target(
+        _frames, [websocket.frame(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"], longest=AT_ONCE
+    ),
     "SPDY frames": Target(_spdy, SPDY, longest=OWN),
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG), longest=OWN),
     "helm lines": Target(_helm, texts(HELM), longest=OWN),
-    "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb")),
+    "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb"), longest=LONGEST_LINE),
     "image names": Target(
         partial(_text, ImageReference.of), texts("us-docker.pkg.dev/p/r/i:1", "gcr.io/a/b@sha256:0", "a")
     ),

@@ -74,6 +74,11 @@ def test_a_users_name_is_a_name(attack: str) -> None:
         parse_probe("pod-0", said(user=USERS[attack]))
 
 
+def test_a_pod_without_end_of_keys_is_left_alone() -> None:
+    with pytest.raises(Unreadable, match=" KiB of keys"):
+        parse_probe("pod-0", said() + "authorized " + "s " * (1 << 19))
+
+
 @pytest.mark.parametrize("attack", FOLDERS)
 def test_a_folder_is_a_whole_path(attack: str) -> None:
     with pytest.raises(Unreadable, match="not a valid path"):

@@ -162,6 +162,21 @@ def test_every_shell_finds_the_environment_of_the_job(pod: Sandbox) -> None:
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
+@pytest.mark.parametrize(
+    ("torch", "has_older_name"), [("2.8.1", True), ("", True), ("2.9.0a0+145a3a.nv25.10", False), ("2.11.0", False)]
+)
+def test_the_flight_recorder_is_set_by_the_name_that_pytorch_has(
+    pod: Sandbox, torch: str, has_older_name: bool
+) -> None:
+    pod.nodes = 1
+    pod.environment |= {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}
+    pod.program(pod.root / "bin/python3", f"#!/bin/bash\n[[ -n '{torch}' ]] && echo '{torch}'\n")
+    assert pod.run("prepare.sh")[0] == 0
+    given = set(pod.text("root/.ssh/environment").splitlines())
+    assert "TORCH_FR_BUFFER_SIZE=2000" in given
+    assert ("TORCH_NCCL_TRACE_BUFFER_SIZE=2000" in given) is has_older_name
+
+
 def test_missing_gpus_are_said(pod: Sandbox) -> None:
     pod.nodes = 1
     pod.environment["GPUS_PER_NODE"] = "16"

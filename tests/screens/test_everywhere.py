@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from screens.columns.jobs import progress_words
 from screens.config import known_names
 from screens.dialogs.question import Confirm
 from screens.pages.alarms import AlarmsScreen
+from screens.pages.job import JobScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
@@ -324,3 +326,18 @@ async def test_messages_that_were_closed_leave_no_line_empty() -> None:
         for number in range(2):
             app.close_alarms(f"▲ job-{number}: stall")
         await until(pilot, lambda: lines() == [1])
+
+
+@pytest.mark.slow(reason="many keys in a whole app")
+async def test_a_page_that_was_closed_is_freed_while_nothing_changes() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("3")
+        for _ in range(3):
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, JobScreen))
+            await pilot.press("escape")
+            await until(pilot, lambda: not isinstance(app.screen, JobScreen))
+        gc.unfreeze()  # else no look finds what was there at the last
+        await until(
+            pilot, lambda: gc.collect() >= 0 and not any(isinstance(each, JobScreen) for each in gc.get_objects())
+        )
