@@ -37,23 +37,22 @@ class ResultsPrinter:
         """Print what is new; a step whose number may still be corrected waits, unless `ended`."""
         tests = reading.growing_tests
         for at in range(self._first, len(tests)):
-            test = tests[at]
-            printed = self._rows.get(at, 0)
-            over = (test.finished or test.error) and at not in self._done
-            begins = at not in self._rows and (test.rows or over)
+            test, printed = tests[at], self._rows.get(at, 0)
+            rows, over = len(test.rows), (test.finished or test.error) and at not in self._done
+            begins = at not in self._rows and (rows or over)
             known = test.to_test(with_rows=False) if begins or over else NcclTest()
-            if begins:
-                self._print(_test_title(known))
-            if len(test.rows) > printed:
-                if not printed:
-                    self._print(_ROW_TITLES)
+            lines = [_test_title(known)] if begins else []
+            if rows > printed:
+                lines += [] if printed else [_ROW_TITLES]
                 for piece in test.rows.chunks(printed):
-                    self._print("\n".join(_rows(piece)))
-            if test.rows or over:
-                self._rows[at] = len(test.rows)
+                    lines += _rows(piece)
+            if rows or over:
+                self._rows[at] = rows
             if over:
                 self._done.add(at)
-                self._print(_test_end(known, len(test.rows)))
+                lines.append(_test_end(known, rows))
+            if lines:
+                self._print("\n".join(lines))
         while self._first < len(tests) - _MIXED and self._first in self._done:
             self._first += 1
         for at, run in enumerate(reading.training):

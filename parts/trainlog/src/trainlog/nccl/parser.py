@@ -57,23 +57,29 @@ _SAYS = (  # what stands in such a line, which is found ten times as fast; how i
     ("_perf", _COMMAND, "command"),
 )
 _ERRORS = ("error", "res")  # with one of these as its last column
-_MUTE = 64  # comments that are remembered
+_REMEMBERED = 64  # comments, by their bytes
+_Words = tuple[str, str, tuple[str | None, ...], str]  # what a line says, the word that tells it, all such, the line
+_UNIQUE = ("Avg", "failure", "Test timeout", "\x1b")
+_NEW: _Words = ("", "", (), "")  # of a comment that is not remembered
 _TODAYS = Units()
 
 
 @lru_cache(maxsize=256)  # tests of one job print the same
-def _find_words(text: str) -> tuple[str, tuple[str | None, ...]] | None:
-    """What a line says of its test, and the groups of how it says it; None if nothing."""
+def _find_words(text: str) -> _Words | None:
+    """What a line says of its test; None if nothing."""
     for word, pattern, what in _SAYS:
         if word in text and (found := pattern.search(text)):
-            return None if what == "command" and "#" in text else (what, found.groups())
+            groups = found.groups()
+            word = next((each for each in groups if each), "")
+            return None if what == "command" and "#" in text else (what, word, groups, text)
     return None
 
 
-def _says_nothing(comment: str) -> bool:
-    """Whether this line changes no test, whatever came before; what was torn may be continued by any."""
-    others = ("failure", "Test timeout", "\x1b")
-    return not (comment.lstrip("# \t")[:1].isdigit() or _find_words(comment) or any(map(comment.__contains__, others)))
+def _is_same_again(comment: str) -> bool:
+    """Whether other tests print this line too, and it says the same in each; what was torn may be continued by any."""
+    if comment.lstrip("# \t")[:1].isdigit() or any(map(comment.__contains__, _UNIQUE)):
+        return False
+    return (words := _find_words(comment)) is None or words[0] in {"version", "program", "settings", "table", "bounds"}
 
 
 class GrowingTest(Struct, eq=False):
@@ -127,8 +133,8 @@ class ProcessParser:
         if failure:
             return self.add_failure(failure.group().strip())
         if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
-            return self._parse_words(text)
-        return self._parse_table_line(text) or self._parse_words(text)
+            return self.add_words(_find_words(text))
+        return self._parse_table_line(text) or self.add_words(_find_words(text))
 
     def add_failure(self, text: str) -> GrowingTest:
         """Record a failure: of the current test, else of the last one, else of one that printed nothing else."""
@@ -198,11 +204,11 @@ class ProcessParser:
                 return run
         return self.open[0] if self.open else self._new_test()
 
-    def _parse_words(self, text: str) -> GrowingTest | None:
-        if (words := _find_words(text)) is None:
+    def add_words(self, words: _Words | None) -> GrowingTest | None:
+        """Take what a line says; returns the changed test."""
+        if words is None:
             return None
-        what, found = words
-        word = next((each for each in found if each), "")
+        what, word, found, text = words
         match what:
             case "version" | "program" | "settings":
                 return self._set_announced(what, word)
@@ -262,7 +268,9 @@ class ProcessParser:
         return self._finish_test(run)
 
     def _test_for_footer(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
-        """The test that a footer belongs to: the first that has rows and no footer."""
+        """The test that a footer belongs to: the only one, else the first that has rows and no footer."""
+        if len(self.open) == 1:
+            return self.open[0]
         printed = [each for each in self.open if each.rows] or self.open
         return next((each for each in printed if fits(each)), None) or (printed or [self._new_test()])[0]
 
@@ -314,7 +322,7 @@ class NcclParser:
         self._look = 0  # lines among which the rest of a row is still looked for
         self._busy = False  # whether a table is open
         self._reach, self._patience = _LEAST, 1
-        self._mute: set[bytes] = set()  # comments that say nothing, such as titles
+        self._comments: dict[bytes, _Words | None] = {}  # what those say that are the same in many tests
         self._puzzle = UnparsedCounter()
 
     @property
@@ -389,16 +397,21 @@ class NcclParser:
         """Parse the consecutive comment lines (starting with `#`) at `at`; returns their end."""
         is_changed, size = False, len(block)
         while at < size and block[at] == _MARK:
-            self._puzzle.set_offset(at)
-            end = block.index(b"\n", at)
-            raw, at = block[at : min(end, at + LONGEST)], end + 1
-            if raw in self._mute and not self._look:
+            start, end = at, block.index(b"\n", at)
+            raw, at = block[at:end][:LONGEST], end + 1
+            words = self._comments.get(raw, _NEW) if not self._look else _NEW
+            if words is None:
                 continue
-            if run := self._parse_line(raw):
+            if words is not _NEW and (stream := self._streams.get("")) and stream.torn is None:
+                run = stream.add_words(words)
+            else:
+                self._puzzle.set_offset(start)
+                run = self._parse_line(raw)
+                if len(self._comments) < _REMEMBERED and _is_same_again(text := raw.decode("utf-8", "replace")):
+                    self._comments[raw] = _find_words(text.rstrip("\r"))
+            if run:
                 changed[run] = None
                 is_changed = True
-            elif len(self._mute) < _MUTE and _says_nothing(raw.decode("utf-8", "replace")):
-                self._mute.add(raw)
         if is_changed:
             self._busy = any(stream.open for stream in self._streams.values())
             self._reach = _LEAST

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from itertools import chain, repeat
 from math import isfinite, log2
 from typing import Any, TypeVar, overload
@@ -188,7 +189,8 @@ _ROW = re.compile(
     rb"(sum|prod|max|min|avg|none)"
     rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURES + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
 )
-_NO_ROW = re.compile(rb"\n(?![ \t]*\d+[ \t]+\d+[ \t]+[a-z])")  # before a line that cannot be one
+_NUMBERS = re.compile(rb"[ \t]*\d+[ \t]+\d+[ \t]+[a-z]")  # how each row begins
+_NO_ROW = re.compile(rb"\n(?!" + _NUMBERS.pattern + rb")")  # before a line that cannot be one
 _END = b"|"  # what is put at the end of each row, to see that all have as many words
 _WIDTH = 14
 _COUNTS, _FIGURE_COLUMNS, _WRONG = (0, 1), (5, 6, 7, 9, 10, 11), (8, 12)
@@ -198,7 +200,7 @@ _UNLETTERED = b"0123456789. \t\n"  # what numbers and the blanks between them co
 
 def parse_rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
     """Parse consecutive plain rows at `at`: (end, rows); None for the rows if there are none."""
-    if _ROW.match(block, at) is None:
+    if _NUMBERS.match(block, at) is None:
         return at, None
     found = _NO_ROW.search(block, at, at + _PIECE)
     end = found.end() if found else block.rfind(b"\n", at, at + _PIECE) + 1
@@ -206,7 +208,7 @@ def parse_rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
     rows = _pack_rows(columns) if columns else None
     if rows is None:
         end, columns = _match_rows(block, at)
-        rows = _pack_rows(columns)
+        rows = _pack_rows(columns) if columns else None
     return (end, rows) if rows else (at, None)
 
 
@@ -234,21 +236,15 @@ def _match_rows(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
 
 def _pack_rows(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
     """Convert the columns to packed rows; None if a value has the wrong type."""
-    kind, redop, root, *wrong = (columns[at] for at in _WORDED)
+    worded = [columns[at] for at in _WORDED]
     try:
-        counts = array("q", list(map(int, chain.from_iterable(columns[at] for at in _COUNTS))))
-        figures = array("d", list(map(float, chain.from_iterable(columns[at] for at in _FIGURE_COLUMNS))))
-        words = [
-            _convert_column(kind, _TYPES.__getitem__),
-            _convert_column(redop, _REDOPS.__getitem__),
-            _convert_column(root, _parse_int),
-        ]
-        words += [
-            _convert_column(column, lambda word: None if word == b"N/A" else _parse_int(word)) for column in wrong
-        ]
+        counts = array("q", [*map(int, columns[0]), *map(int, columns[1])])
+        figures = array("d", list(map(float, chain.from_iterable(map(columns.__getitem__, _FIGURE_COLUMNS)))))
+        alike = {*zip(*worded, strict=True)}
+        words = _convert_alike(*alike) if len(alike) == 1 else [*map(_convert_column, worded, _CONVERT)]
     except (KeyError, ValueError, OverflowError):
         return None
-    return PackedRows(len(kind), counts, figures, words) if isfinite(sum(figures)) else None
+    return PackedRows(len(worded[0]), counts, figures, words) if isfinite(sum(figures)) else None
 
 
 def _parse_int(word: bytes) -> int:
@@ -257,12 +253,21 @@ def _parse_int(word: bytes) -> int:
     return int(word)
 
 
-def _convert_column(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:
+_CONVERT: tuple[Callable[[bytes], object], ...] = (
+    *(_TYPES.__getitem__, _REDOPS.__getitem__, _parse_int),
+    *(len(_WRONG) * (lambda word: None if word == b"N/A" else _parse_int(word),)),
+)
+
+
+@lru_cache(maxsize=256)  # few ways to run a test
+def _convert_alike(row: tuple[bytes, ...]) -> tuple[tuple[object], ...]:
+    return tuple((convert(word),) for convert, word in zip(_CONVERT, row, strict=True))
+
+
+def _convert_column(column: Sequence[bytes], convert: Callable[[bytes], object]) -> tuple[object, ...]:
     """The converted values of a column, each distinct text converted once; one value if all are equal."""
-    if column.count(column[0]) == len(column):
-        return (read(column[0]),)
-    known = {each: read(each) for each in set(column)}
-    return tuple(map(known.__getitem__, column))
+    known = {each: convert(each) for each in set(column)}
+    return tuple(known.values() if len(known) == 1 else map(known.__getitem__, column))
 
 
 _MIB, _GIB = 2**20, 2**30

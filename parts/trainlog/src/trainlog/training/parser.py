@@ -312,7 +312,7 @@ class TrainingParser:
         ):
             self._sure = True
             self._puzzle.add_unparsed(text)
-        elif not self._runs and _LOSS.search(text):
+        elif not self._runs and "loss" in text.lower() and _LOSS.search(text):
             self._puzzle.add_unparsed(text)
 
     def _reporter_of(self, text: str, at: int) -> str:

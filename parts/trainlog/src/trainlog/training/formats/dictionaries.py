@@ -54,7 +54,9 @@ ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 def find_dictionary_start(text: str, at: int = 0) -> int | None:
     """The offset of a training step's dictionary in this line, from `at` on; None if there is none."""
-    if _LOSS.search(text, at) is None and ("_loss" not in text or ENDED in text or not _NUMBERED_LOSS.search(text, at)):
+    if "loss" not in text or (
+        _LOSS.search(text, at) is None and ("_loss" not in text or ENDED in text or not _NUMBERED_LOSS.search(text, at))
+    ):
         return None
     found = _OPEN.search(text, at)
     return found.start() if found else None

@@ -43,7 +43,7 @@ _VERL_RATE = lazy_pattern(r"(?:actor|train)/lr(?:\((1e-\d)\))?")  # in a unit, p
 
 def parse_torchtitan(text: str) -> StepReport | None:
     """Torchtitan: `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  tflops: 31  mfu: 3.1%`."""
-    found = _TITAN.search(text)
+    found = _TITAN.search(text) if "loss:" in text else None
     if found is None or "validate step:" in text:
         return None
     loss = parse_number(found.group(2))
