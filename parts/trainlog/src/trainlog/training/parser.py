@@ -7,8 +7,10 @@ at once, which costs half a microsecond to two a line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import filterfalse, groupby
+from typing import Literal
 
 from trainlog.patterns import lazy_pattern
 from trainlog.plain_lines import strip_terminal_codes
@@ -18,11 +20,12 @@ from trainlog.training.formats.megatron import parse_bars, parse_megatron, parse
 from trainlog.training.formats.programs import (
     GATE,
     begins_next_verl_step,
+    find_plain_bars,
     find_verl_start,
     iter_drawn_bars,
+    make_plain_bar,
     parse_keras,
     parse_known_program,
-    parse_plain_bar,
     parse_verl,
 )
 from trainlog.training.formats.unknown_programs import (
@@ -153,22 +156,28 @@ class TrainingParser:
 
     def _parse_piece(self, piece: bytes, offset: int) -> None:
         """Parse some lines: together those that are like earlier ones, the others each by itself."""
-        layouts = [] if self.has_open_report() or self._timed is not None else self._layouts
+        layouts = [] if self._has_begun() else self._layouts
         rows = layouts[0].match_all(piece) if layouts and not self._follows_bars(layouts[0]) else []
         if rows and (steps := layouts[0].parse_rows(rows)):
             self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
             return
         found, at = self._lines.find_lines(piece), 0
         self._reach = _PIECE if found else min(2 * self._reach, _MOST)
-        similar = find_similar(layouts, piece, sorted(found) if layouts else ())
+        starts = sorted(found)
+        bars = find_plain_bars(piece, starts) if b"%|" in piece and not self._own else {}
+        similar = find_similar(layouts, piece, filterfalse(bars.__contains__, starts)) if layouts else {}
+        kinds: dict[int, LineLayout | Literal["bar"]] = {start: layout for start, (layout, _, _) in similar.items()}
+        kinds |= dict.fromkeys(bars, "bar")
         unpacked: dict[LineLayout, list[Step]] = {}
-        for layout, group in groupby(sorted(found), lambda start: similar[start][0] if start in similar else None):
+        is_open = self._has_begun()
+        for layout, group in groupby(starts, kinds.get):
             lines = [*group]
             end = found[lines[-1]] + 1
-            if layout is None and len(lines) == 1 and self._take_plain_bar(piece[lines[0] : end - 1]):
-                pass
-            elif layout is None or self._timed is not None or self.has_open_report() or self._follows_bars(layout):
+            if layout is None or is_open or (layout != "bar" and self._follows_bars(layout)):
                 self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
+                is_open = self._has_begun()
+            elif layout == "bar":
+                self._take_bars([bars[start] for start in lines])
             elif len(lines) < _TOGETHER and not layout.draws_bar:
                 _, steps, first = similar[lines[0]]
                 if layout not in unpacked:
@@ -184,10 +193,8 @@ class TrainingParser:
     def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> None:
         """Parse each of these lines by itself, and all between `at` and `stop` while a report is open."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
-            line = piece[start : min(end, start + LONGEST)]
-            if not self._take_plain_bar(line):
-                self._puzzle.set_offset(offset + start)
-                self._parse_raw_line(line)
+            self._puzzle.set_offset(offset + start)
+            self._parse_raw_line(piece[start : min(end, start + LONGEST)])
 
     def _follows_bars(self, layout: LineLayout) -> bool:
         """Whether each bar of these lines matters to a run whose steps are numbered by bars."""
@@ -249,6 +256,10 @@ class TrainingParser:
     def has_open_report(self) -> bool:
         """Whether a report of several lines is incomplete."""
         return bool(self._parts or self._metrics or self._block or self._wrapped)
+
+    def _has_begun(self) -> bool:
+        """Whether something is incomplete that the next line may go on with."""
+        return self._timed is not None or self.has_open_report()
 
     def _parse_raw_line(self, raw: bytes) -> None:
         self._parse_text(strip_terminal_codes(raw), raw)
@@ -443,19 +454,25 @@ class TrainingParser:
         for bar in iter_drawn_bars(text) if "it/s" in text or "s/it" in text else ():
             self._take_bar(bar)
 
-    def _take_plain_bar(self, line: bytes) -> bool:
-        """Whether the line is a bar and nothing else, and is taken."""
-        if self._own or self.has_open_report() or (bar := parse_plain_bar(line)) is None:
-            return False
-        self._take_bar(bar)
-        return True
+    def _take_bars(self, bars: list[re.Match[bytes]]) -> None:
+        """Take bars that follow each other: those behind a report until its number is certain, and the last one."""
+        run, at = self._open.get("dict"), 0
+        while at < len(bars) and run is not None and run.guessing:
+            self._take_bar(make_plain_bar(bars[at]))
+            at += 1
+        while at < len(bars) and not self._take_bar(make_plain_bar(bars.pop())):
+            pass
 
-    def _take_bar(self, bar: ProgressBar) -> None:
+    def _take_bar(self, bar: ProgressBar) -> bool:
+        """Take a bar; returns whether it is that of the run's steps."""
         run = self._open.get("dict")
-        if bar.total == (self._planned or (run.total if run is not None and not run.finished else None) or bar.total):
-            self._bar = bar
-            if run is not None and run.renumber_by_bar(bar):
-                self._changed = True
+        total = self._planned or (run.total if run is not None and not run.finished else None)
+        if total and bar.total != total:
+            return False
+        self._bar = bar
+        if run is not None and run.guessing and run.renumber_by_bar(bar):
+            self._changed = True
+        return True
 
     def _merge_timing(self, timed: Step) -> None:
         """Merge Megatron-Bridge's timing line (rank 0) with the iteration line of the last rank, in any order."""

@@ -40,7 +40,7 @@ class RunReader:
     _warm_from: int | None = field(default=None, compare=False)
     several: bool = field(default=False, compare=False)  # several reporters that no label tells apart
     _guessed: ProgressBar | None = field(default=None, compare=False)  # until the next bar tells better
-    _guessing: bool = field(default=False, compare=False)
+    guessing: bool = field(default=False, compare=False)  # whether the next bar may correct the last number
     _number_before: int | None = field(default=None, compare=False)  # the one known before the guess
     number: int | None = field(default=None, compare=False)  # the last one known of a step
     _an_epoch: tuple[float, float] = field(default=(0.0, math.inf), compare=False)  # steps in one, by the bars so far
@@ -49,7 +49,7 @@ class RunReader:
     @property
     def is_number_uncertain(self) -> bool:
         """Whether the next bar may correct the last step's number, as bars lag behind fast steps."""
-        bar = self._guessed if self._guessing else None
+        bar = self._guessed if self.guessing else None
         return bar is not None and (bar.step <= WARM_UP_STEPS or _may_skip_steps(bar))
 
     @property
@@ -60,7 +60,7 @@ class RunReader:
     @property
     def total(self) -> int | None:
         """Steps of the whole run, as last reported."""
-        return self.steps[-1].total or None if self.steps else None
+        return (last.total or None) if (last := self.steps.last) is not None else None
 
     def may_contain_step(self, number: int) -> bool:
         """Whether a report of that step may belong to this run: it exists already or would be the next."""
@@ -135,24 +135,28 @@ class RunReader:
         if (numbers := more.columns.get("step")) is not None:
             self._latest[label] = self.number = numbers[-1]
         else:
-            self._guessed, self._guessing = bar, True
+            self._guessed, self.guessing = bar, True
         self.steps.extend(more)
 
     def add_unnumbered(self, step: Step, bar: ProgressBar | None) -> None:
         """Add a report without a step number; the bar before it may give it, the one after it is more exact."""
-        last = self.steps[-1] if self.steps else None
+        last = self.steps.last
         if last is not None and _is_same_step(last, step):
             self.steps[-1] = merge_reports(last, step)
             return
-        self.confirm_number()
+        if self.guessing:
+            self.confirm_number()
         self._number_before = self.number
         fresh = bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)
-        self.add_step(step._replace(step=bar.step, total=bar.total) if bar and fresh and self._in_phase else step, "")
-        self._guessed, self._guessing = bar, True
+        if bar is not None and fresh and self._in_phase:
+            self.add_step(step._replace(step=bar.step, total=bar.total), "")
+        else:
+            self._append(step)
+        self._guessed, self.guessing = bar, True
 
     def renumber_by_bar(self, bar: ProgressBar) -> bool:
         """Number the last report by a bar that follows it; returns whether that changed it."""
-        if not self._guessing:
+        if not self.guessing:
             return False
         before = self._guessed
         late = before is not None and (
@@ -163,7 +167,7 @@ class RunReader:
         )
         if late or not self._in_phase:
             return self.confirm_number()
-        self._guessing = False
+        self.guessing = False
         if bar.step > (self.number or 0):
             self._renumber(bar.step, bar.total)
         self._compare_with_bar()
@@ -171,8 +175,8 @@ class RunReader:
 
     def confirm_number(self) -> bool:
         """Keep the last report's number, as no bar corrected it; with fast steps it becomes unknown."""
-        bar = self._guessed if self._guessing else None
-        self._guessing = False
+        bar = self._guessed if self.guessing else None
+        self.guessing = False
         if bar is None or self.steps[-1].step is None:
             return False
         if _may_skip_steps(bar):

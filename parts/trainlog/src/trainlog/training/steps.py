@@ -165,8 +165,7 @@ class PackedSteps:
     def __iter__(self) -> Iterator[Step]:
         others: Iterable[dict[str, float]] = ({} for _ in range(self.size))
         if self.extra:
-            names = tuple(self.extra)
-            others = (dict(zip(names, each, strict=True)) for each in zip(*self.extra.values(), strict=True))
+            others = map(dict, map(partial(zip, tuple(self.extra)), zip(*self.extra.values(), strict=True)))
         fields = [self._field_column(name) for name in Step._fields[:-1]]
         return map(_MADE, zip(*fields, others, strict=False))
 
@@ -321,6 +320,10 @@ class Steps(Sequence[Step]):
             if found:
                 break
         return self._starts[-1] + at
+
+    @property
+    def last(self) -> Step | None:
+        return self._tail[-1] if self._tail else self[-1] if self._chunks else None
 
     def take_changed(self) -> int:
         """The place of the first step that is new or another since the last call."""

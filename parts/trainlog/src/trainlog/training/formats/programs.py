@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from trainlog.patterns import lazy_pattern
@@ -314,8 +314,8 @@ def parse_known_program(text: str) -> StepReport | None:
 
 _TQDM = lazy_pattern(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
 _PLAIN_BAR = lazy_pattern(
-    rb"\s*\d{1,3}%\|[^|A-Za-z=]{0,1200}\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[\d:?]{1,30}"
-    rb", *([\d.?]{1,12})(it/s|s/it)\]\s*"
+    rb"(?m)[^\S\n]*\d{1,3}%\|[^|A-Za-z=\n]{0,1200}\| *(\d{1,12})/(\d{1,15}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<"
+    rb"[\d:?]{1,30}, *(\d{1,9}\.\d{1,3})(it/s|s/it)\][^\S\n]*$"
 )
 GATE = tuple(dict.fromkeys((*_COMMON, *(each.gate or each.word for each in FORMATS))))
 """One of these stands in every line of the formats; no other line is looked at."""
@@ -340,18 +340,20 @@ def _parse_bar_at(text: str, start: int) -> ProgressBar | None:
     name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
     if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINS.search(name):
         return None
-    return _make_bar(*found.groups())
-
-
-def parse_plain_bar(line: bytes) -> ProgressBar | None:
-    """The bar in a line that holds nothing else."""
-    found = _PLAIN_BAR.fullmatch(line)
-    return _make_bar(*map(bytes.decode, found.groups())) if found else None
-
-
-def _make_bar(at: str, total: str, clock: str, rate: str, unit: str) -> ProgressBar:
+    at, total, clock, rate, unit = found.groups()
     speed = parse_positive(rate)
     return ProgressBar(int(at), int(total), parse_seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
+
+
+def find_plain_bars(piece: bytes, starts: Iterable[int]) -> dict[int, re.Match[bytes]]:
+    """Which of the lines that begin there hold a bar and nothing else."""
+    return {start: found for start in starts if (found := _PLAIN_BAR.match(piece, start))}
+
+
+def make_plain_bar(found: re.Match[bytes]) -> ProgressBar:
+    at, total, hours, minutes, seconds, rate, unit = found.groups()
+    elapsed, speed = 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds), float(rate) or None
+    return ProgressBar(int(at), int(total), elapsed, 1 / speed if speed and unit == b"it/s" else speed)
 
 
 _LONGEST = 2000  # characters of a line that are looked at
