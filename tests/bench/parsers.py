@@ -41,7 +41,7 @@ RATIOS = {  # of those whose lines are read one by one: reports of several lines
     "bars of fairseq on one line": 8, "torchtune behind labels": 4, "the other bar of Lightning": 6, "levanter": 6,
     "timm": 5, "Keras": 9.5, "ColossalAI": 7.5, "a table in a notebook": 8, "litgpt": 4.5, "old litgpt": 5,
 }  # fmt: skip
-SLOWER = {"HF 4 between bars": 7.0}
+SLOWER = {"HF 4 between bars": 9.0}
 """MB/s of logs in which each line may change what another said, text and JSON."""
 _STEP = re.compile(
     r"((?i:step|iter(?:ation)?|updates)[\s:=\[\"']{0,9}(?=\d+(?![\d.]))|\|(?=\d+\|Loss)|[|\[] *(?=\d+/\d+[ ,\]]))(\d+)"

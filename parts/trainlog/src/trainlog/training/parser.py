@@ -19,8 +19,8 @@ from trainlog.training.formats.dictionaries import MultilineReport, NotebookTabl
 from trainlog.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
 from trainlog.training.formats.programs import (
     GATE,
+    PLAIN_BAR,
     begins_next_verl_step,
-    find_plain_bars,
     find_verl_start,
     iter_drawn_bars,
     make_plain_bar,
@@ -55,15 +55,8 @@ from trainlog.word_search import ANSI, LineBlocks, WordSearch, iter_spans
 
 _ITERATION = lazy_pattern(r"\biteration\s+\d")
 _STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
-_LOSS = lazy_pattern(r"(?i)\b(?:[a-z]{1,12}[ _])?loss\b[\s:=]{1,4}\S")
 _OTHER = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
 """What is no step of training."""
-
-
-def looks_like_megatron(text: str) -> bool:
-    return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
-
-
 _PIECE, _MOST = 1 << 13, 1 << 16  # bytes that are tried at once: more where those before said nothing
 _TOGETHER = 4  # similar lines that are worth columns
 _LAYOUTS = 16  # that are known at once
@@ -164,7 +157,9 @@ class TrainingParser:
         found, at = self._lines.find_lines(piece), 0
         self._reach = _PIECE if found else min(2 * self._reach, _MOST)
         starts = sorted(found)
-        bars = find_plain_bars(piece, starts) if b"%|" in piece and not self._own else {}
+        bars = {}
+        if b"%|" in piece and not self._own:
+            bars = {start: bar for start in starts if (bar := PLAIN_BAR.match(piece, start))}
         similar = find_similar(layouts, piece, filterfalse(bars.__contains__, starts)) if layouts else {}
         kinds: dict[int, LineLayout | Literal["bar"]] = {start: layout for start, (layout, _, _) in similar.items()}
         kinds |= dict.fromkeys(bars, "bar")
@@ -194,7 +189,8 @@ class TrainingParser:
         """Parse each of these lines by itself, and all between `at` and `stop` while a report is open."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
             self._puzzle.set_offset(offset + start)
-            self._parse_raw_line(piece[start : min(end, start + LONGEST)])
+            line = piece[start : min(end, start + LONGEST)]
+            self._parse_text(strip_terminal_codes(line), line)
 
     def _follows_bars(self, layout: LineLayout) -> bool:
         """Whether each bar of these lines matters to a run whose steps are numbered by bars."""
@@ -232,7 +228,7 @@ class TrainingParser:
     def close(self) -> bool:
         """Parse an unterminated last line; returns whether any run changed."""
         if rest := self._blocks.flush():
-            self._parse_raw_line(rest)
+            self._parse_text(strip_terminal_codes(rest), rest)
         self._close_open_report()
         run = self._open.get("megatron")
         if self._timed is not None and (run is None or run.number is None):
@@ -260,9 +256,6 @@ class TrainingParser:
     def _has_begun(self) -> bool:
         """Whether something is incomplete that the next line may go on with."""
         return self._timed is not None or self.has_open_report()
-
-    def _parse_raw_line(self, raw: bytes) -> None:
-        self._parse_text(strip_terminal_codes(raw), raw)
 
     def _parse_text(self, text: str, raw: bytes | None) -> None:
         """Parse a line; `raw`: its bytes, if similar lines may follow that can be parsed together."""
@@ -315,12 +308,10 @@ class TrainingParser:
                 self._find_layout(raw, lambda line: parse_bars(line) or [*filter(None, [parse_known_program(line)])])
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [self._begin_report(text)]
-        elif looks_like_megatron(text) or (
-            any(run.is_known_format for run in self._open.values())
-            and _STEP.search(text)
-            and _LOSS.search(text)
-            and not _OTHER.search(text)
-        ):
+        elif (
+            ("loss" in text and text.count("|") > 1 and _ITERATION.search(text))
+            or (any(run.is_known_format for run in self._open.values()) and _STEP.search(text) and _LOSS.search(text))
+        ) and not _OTHER.search(text):
             self._sure = True
             self._puzzle.add_unparsed(text)
         elif not self._runs and "loss" in text.lower() and _LOSS.search(text):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from trainlog.patterns import lazy_pattern
@@ -313,7 +313,7 @@ def parse_known_program(text: str) -> StepReport | None:
 # progress alone, for every line of every rank
 
 _TQDM = lazy_pattern(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
-_PLAIN_BAR = lazy_pattern(
+PLAIN_BAR = lazy_pattern(  # a line that holds nothing else
     rb"(?m)[^\S\n]*\d{1,3}%\|[^|A-Za-z=\n]{0,1200}\| *(\d{1,12})/(\d{1,15}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<"
     rb"[\d:?]{1,30}, *(\d{1,9}\.\d{1,3})(it/s|s/it)\][^\S\n]*$"
 )
@@ -343,11 +343,6 @@ def _parse_bar_at(text: str, start: int) -> ProgressBar | None:
     at, total, clock, rate, unit = found.groups()
     speed = parse_positive(rate)
     return ProgressBar(int(at), int(total), parse_seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
-
-
-def find_plain_bars(piece: bytes, starts: Iterable[int]) -> dict[int, re.Match[bytes]]:
-    """Which of the lines that begin there hold a bar and nothing else."""
-    return {start: found for start in starts if (found := _PLAIN_BAR.match(piece, start))}
 
 
 def make_plain_bar(found: re.Match[bytes]) -> ProgressBar:
