@@ -300,6 +300,7 @@ class HttpConnections:
                 answer = await self._send_and_wait(request, who, doing)
         except Unreachable:
             self.mark_suspect()
+            self.login.forget_certificates()
             self._reached.clear()
             raise
         self._reached.set()

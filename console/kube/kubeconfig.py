@@ -236,8 +236,7 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
         make_private(path.parent)
         atomic_write(path, (edited if edited and same else _dump_yaml(config)).encode())
     except OSError as error:
-        hint = "Name another file."
-        raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", hint) from None
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", _REPAIR) from None
     return any(at is not None for at, _ in parts.values())
 
 
@@ -269,7 +268,6 @@ def _insert_entry(text: str, name: str, parts: dict[str, tuple[int | None, dict[
 
 def _cut(text: str, listed: yaml.SequenceNode, at: int | None, part: dict[str, Any]) -> tuple[int, int, str]:
     """Which range of the text to replace, and by what: the entry at that place, else a new one before the first."""
-    column = listed.start_mark.column
     if at is not None:
         node = listed.value[at]
         start, end = node.start_mark.index, node.end_mark.index
@@ -279,7 +277,7 @@ def _cut(text: str, listed: yaml.SequenceNode, at: int | None, part: dict[str, A
         new = _dump_yaml(part).rstrip()
         return start, start + len("\n".join(lines)), new.replace("\n", "\n" + " " * node.start_mark.column)
     start = listed.start_mark.index
-    margin = " " * column
+    margin = " " * listed.start_mark.column
     return start, start, _dump_yaml([part]).rstrip().replace("\n", "\n" + margin) + "\n" + margin
 
 

@@ -323,7 +323,11 @@ class Login:
         self._expires = now + max(lives, RENEW_BEFORE + ASK_AT_MOST_EVERY)
         if given.certificate and given.certificate + given.key != self._certificate:
             self._certificate = Secret(given.certificate + given.key)
-            self._tls = self._certificates = None
+            self.forget_certificates()
+
+    def forget_certificates(self) -> None:
+        """Have them read anew for the next connection: their files may be others by now."""
+        self._tls = self._certificates = None
 
     def _read_certificates(self) -> Certificates:
         cluster = self.target.cluster

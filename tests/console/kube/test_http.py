@@ -97,19 +97,6 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
         assert await plain(client) == await going_on(client) == VERSION
 
 
-async def test_a_refused_token_is_renewed_once() -> None:
-    tokens = iter(["old", "new", "newer"])
-
-    async def source() -> tuple[str, float]:
-        return next(tokens), float("inf")
-
-    async with ApiServer(secure=True) as server:
-        server.tokens = {"new"}
-        async with server.client(User(source=source)) as client:
-            assert await going_on(client) == VERSION
-        assert [each.headers["Authorization"] for each in server.asked(PATH)][-2:] == ["Bearer old", "Bearer new"]
-
-
 @pytest.mark.parametrize("token", ["two\r\nX-Evil: 1", "two\nlines", "schlüssel"])
 async def test_a_token_that_is_no_header_is_not_sent(token: str) -> None:
     async with ApiServer(secure=True) as server:

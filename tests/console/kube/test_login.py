@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from rich.pretty import pretty_repr
 
 from console.errors import BadKubeconfig, NotLoggedIn
@@ -22,6 +18,7 @@ from console.kube.login import REREAD_AFTER, Login
 from console.kube.target import Cluster, Target, User
 from console.kube.watch import Changed, Disconnected, HttpSource, follow
 from tests.apiserver import ApiServer, eventually, gathered, named
+from tests.certificates import make_certificate
 from tests.console.kube.objects.recorded import kind
 
 
@@ -129,6 +126,37 @@ async def test_a_token_that_ends_while_a_watch_goes_on_is_renewed_when_that_is_m
         assert not [each for each in changes if isinstance(each, Disconnected)]
 
 
+@pytest.mark.parametrize("renewed", [True, False], ids=["the authority's file is another", "it was somebody else"])
+async def test_a_server_with_another_certificate_is_asked_nothing_until_it_is_known(
+    tmp_path: Path, renewed: bool
+) -> None:
+    path, folder = "/api/v1/pods", tmp_path / "other"
+    folder.mkdir()
+    (tls, authority), (other_tls, other_authority) = (make_certificate(each, days=1) for each in (tmp_path, folder))
+    before, after = ApiServer(tls), ApiServer(other_tls)
+    await before.start()
+    async with (
+        before.client(certificate_authority=str(authority)) as client,
+        gathered(
+            follow(HttpSource(client, path, "pods"), kind("pods").reader, Backoff(first=0.05, most=0.1))
+        ) as changes,
+    ):
+        await eventually(lambda: before.watched(path))
+        await before.stop()
+        after.port = before.port
+        await after.start()
+        await eventually(lambda: "is not from the authority" in str(changes[-1]))
+        assert not after.requests
+        if renewed:
+            authority.write_bytes(other_authority.read_bytes())
+        else:
+            await after.stop()
+            await before.start()
+        (after if renewed else before).put(path, named("late"))
+        await eventually(lambda: isinstance(changes[-1], Changed))
+    await (after if renewed else before).stop()
+
+
 async def test_a_program_is_told_the_cluster_and_kept_off_the_terminal(tmp_path: Path) -> None:
     body = """
 info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
@@ -213,39 +241,20 @@ async def test_a_token_that_stays_refused_is_said(tmp_path: Path) -> None:
             assert len(server.requests) <= 2
 
 
-def certificate(until: datetime) -> tuple[str, str]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "anna")])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(until - timedelta(days=2))
-        .not_valid_after(until)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    encode = base64.b64encode
-    return encode(made.public_bytes(serialization.Encoding.PEM)).decode(), encode(private).decode()
-
-
-async def test_an_expired_client_certificate_is_said_in_words() -> None:
-    pair = certificate(datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
-    user = User(client_certificate_data=pair[0], client_key_data=pair[1])
+async def test_an_expired_client_certificate_is_said_in_words(tmp_path: Path) -> None:
+    _, expired = make_certificate(tmp_path, days=-1)
+    user = User(client_certificate=str(expired), client_key=str(tmp_path / "pair.pem"))
     async with ApiServer() as server, server.client(user) as client:
         server.tokens = set()
-        with pytest.raises(NotLoggedIn, match='certificate of user "anna" expired on 2026-01-02 03:04 UTC'):
+        day = datetime.now(UTC) - timedelta(days=1)
+        with pytest.raises(NotLoggedIn, match=rf'certificate of user "anna" expired on {day:%Y-%m-%d} \d\d:\d\d UTC'):
             await client.request("GET", "/version", doing="ask")
 
 
-async def test_certificates_are_loaded_and_broken_ones_named() -> None:
-    pair = certificate(datetime.now(UTC) + timedelta(days=1))
-    found = await login(User(client_certificate_data=pair[0], client_key_data=pair[1])).tls()
-    assert found is not None
+async def test_certificates_are_loaded_and_broken_ones_named(tmp_path: Path) -> None:
+    make_certificate(tmp_path, days=1)
+    pair = base64.b64encode((tmp_path / "pair.pem").read_bytes()).decode()
+    assert await login(User(client_certificate_data=pair, client_key_data=pair)).tls() is not None
     with pytest.raises(BadKubeconfig, match="is not valid base64"):
         await login(User(), certificate_authority_data="???!").tls()
     for cut in (b"no certificate", b"-----BEGIN CERTIFICATE-----\n"):
