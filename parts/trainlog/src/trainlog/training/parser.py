@@ -149,7 +149,8 @@ class TrainingParser:
 
     def _parse_piece(self, piece: bytes, offset: int) -> None:
         """Parse some lines: together those that are like earlier ones, the others each by itself."""
-        layouts = [] if self._has_begun() else self._layouts
+        is_open = self._timed is not None or self.has_open_report()
+        layouts = [] if is_open else self._layouts
         rows = layouts[0].match_all(piece) if layouts and not self._follows_bars(layouts[0]) else []
         if rows and (steps := layouts[0].parse_rows(rows)):
             self._add_similar(layouts[0], steps, 0, len(rows), piece[piece.rfind(b"\n", 0, -1) + 1 :])
@@ -164,13 +165,11 @@ class TrainingParser:
         kinds: dict[int, LineLayout | Literal["bar"]] = {start: layout for start, (layout, _, _) in similar.items()}
         kinds |= dict.fromkeys(bars, "bar")
         unpacked: dict[LineLayout, list[Step]] = {}
-        is_open = self._has_begun()
         for layout, group in groupby(starts, kinds.get):
             lines = [*group]
             end = found[lines[-1]] + 1
             if layout is None or is_open or (layout != "bar" and self._follows_bars(layout)):
-                self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
-                is_open = self._has_begun()
+                is_open = self._parse_lines(piece, {start: found[start] for start in lines}, at, end, offset)
             elif layout == "bar":
                 self._take_bars([bars[start] for start in lines])
             elif len(lines) < _TOGETHER and not layout.draws_bar:
@@ -185,12 +184,12 @@ class TrainingParser:
             at = end
         self._parse_lines(piece, {}, at, len(piece), offset)
 
-    def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> None:
-        """Parse each of these lines by itself, and all between `at` and `stop` while a report is open."""
+    def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> bool:
+        """Parse each of these lines, and all from `at` to `stop` while a report is open; returns whether one still is."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
             self._puzzle.set_offset(offset + start)
-            line = piece[start : min(end, start + LONGEST)]
-            self._parse_text(strip_terminal_codes(line), line)
+            self._parse_raw_line(piece[start : min(end, start + LONGEST)])
+        return self._timed is not None or self.has_open_report()
 
     def _follows_bars(self, layout: LineLayout) -> bool:
         """Whether each bar of these lines matters to a run whose steps are numbered by bars."""
@@ -228,7 +227,7 @@ class TrainingParser:
     def close(self) -> bool:
         """Parse an unterminated last line; returns whether any run changed."""
         if rest := self._blocks.flush():
-            self._parse_text(strip_terminal_codes(rest), rest)
+            self._parse_raw_line(rest)
         self._close_open_report()
         run = self._open.get("megatron")
         if self._timed is not None and (run is None or run.number is None):
@@ -253,9 +252,8 @@ class TrainingParser:
         """Whether a report of several lines is incomplete."""
         return bool(self._parts or self._metrics or self._block or self._wrapped)
 
-    def _has_begun(self) -> bool:
-        """Whether something is incomplete that the next line may go on with."""
-        return self._timed is not None or self.has_open_report()
+    def _parse_raw_line(self, raw: bytes) -> None:
+        self._parse_text(strip_terminal_codes(raw), raw)
 
     def _parse_text(self, text: str, raw: bytes | None) -> None:
         """Parse a line; `raw`: its bytes, if similar lines may follow that can be parsed together."""
