@@ -185,7 +185,7 @@ class TrainingParser:
         self._parse_lines(piece, {}, at, len(piece), offset)
 
     def _parse_lines(self, piece: bytes, found: dict[int, int], at: int, stop: int, offset: int) -> bool:
-        """Parse each of these lines, and all from `at` to `stop` while a report is open; returns whether one still is."""
+        """Parse these lines, and all from `at` to `stop` while a report is open; returns whether one still is."""
         for start, end in iter_spans(found, piece, self.has_open_report, at, stop):
             self._puzzle.set_offset(offset + start)
             self._parse_raw_line(piece[start : min(end, start + LONGEST)])
