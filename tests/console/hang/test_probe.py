@@ -30,6 +30,17 @@ def test_the_master_s_port_is_reached_or_it_is_said_why_not() -> None:
     assert probe.check_master([{"env": {"MASTER_ADDR": "a", "MASTER_PORT": "none"}}]) is None
 
 
+def test_a_process_of_another_proc_may_have_the_number_of_the_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert os.getpid() not in probe.read_all_processes()
+    monkeypatch.setattr(probe, "PROC", str(tmp_path))
+    place = tmp_path / str(os.getpid())
+    place.mkdir()
+    (place / "cmdline").write_bytes(b"python\0train.py\0")
+    assert list(probe.read_all_processes()) == [os.getpid()]
+
+
 def test_rdma_devices_with_the_state_of_their_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A4_RDMA", str(tmp_path))
     assert probe.read_rdma_state() == []

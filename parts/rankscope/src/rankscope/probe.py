@@ -100,8 +100,9 @@ def read_number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
 
 
 def read_all_processes() -> dict[int, dict[str, Any]]:
-    pids = [int(name) for name in os.listdir(PROC) if name.isdigit()]
-    return {pid: found for pid in pids if pid != os.getpid() for found in [read_process(pid)] if found}
+    own = os.path.basename(os.path.realpath(os.path.join(PROC, "self")))
+    every = (read_process(int(name)) for name in os.listdir(PROC) if name.isdigit() and name != own)
+    return {each["pid"]: each for each in every if each}
 
 
 def program_name(each: dict[str, Any]) -> str:
