@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
@@ -209,7 +210,9 @@ class RunHistory:
                 raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error
 
     def _run(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
-        connection = self._connection or self._open()
+        if (connection := self._connection) is None:
+            connection = self._open()
+            weakref.finalize(self, connection.close)  # by itself, Python warns of one in a circle of objects
         if writes and not self._writable:
             return otherwise
         with _transaction(connection, writes):
@@ -277,9 +280,6 @@ class RunHistory:
                 connection.execute("UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'")
             connection.execute(f"PRAGMA user_version = {VERSION}")
         return connection
-
-    def __del__(self) -> None:
-        self._close()
 
     def _close(self, for_good: bool = False) -> None:
         with self._lock:  # a thread that still works on the file is waited for

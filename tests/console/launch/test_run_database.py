@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import sqlite3
 import stat
@@ -329,3 +330,13 @@ def test_the_usual_place_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     for unset in ("", "not/absolute"):
         monkeypatch.setenv("XDG_STATE_HOME", unset)
         assert default_path() == tmp_path / "home" / ".local" / "state" / "a4" / "history.db"
+
+
+async def test_the_file_of_a_history_in_a_circle_is_closed(tmp_path: Path) -> None:
+    """Python 3.13 warns of a connection that it closes itself, which fails any test."""
+    for number in range(20):
+        history = RunHistory(tmp_path / f"{number}.db")
+        vars(history)["circle"] = history
+        await history.add_run(RUN)
+        del history
+    gc.collect()
