@@ -198,7 +198,7 @@ async def _run_through_gateway(
 async def _run_gateway(
     run: Exec, gateway: Rank, length: int, data: bytes, limit: float, feed: Callable[[bytes], None]
 ) -> tuple[int, str]:
-    """Run the gateway's script: its exit code, and why it failed."""
+    """Run the script, the first `length` bytes of `data`, for `limit` seconds: its exit code, and why it failed."""
     from console.kube.exec import BEGINS, limit_output
 
     assert gateway.pod is not None
@@ -250,7 +250,7 @@ class _FrameReader:
             self._begun, self._rest = True, rest
         at = 0
         while (end := self._rest.find(b"\n", at, at + _MAX_HEADER)) >= 0:
-            number, channel, length = self._header(bytes(self._rest[at:end]))
+            number, channel, length = self._parse_frame_header(bytes(self._rest[at:end]))
             if len(self._rest) < end + 1 + length:
                 break
             self._read_frame(number, channel, bytes(self._rest[end + 1 : end + 1 + length]))
@@ -263,7 +263,7 @@ class _FrameReader:
     def _unreadable(self) -> Unreadable:
         return Unreadable(f"What pod {self._gateway} prints of the other pods cannot be parsed.")
 
-    def _header(self, line: bytes) -> tuple[int, int, int]:
+    def _parse_frame_header(self, line: bytes) -> tuple[int, int, int]:
         try:
             number, channel, length = map(int, line.split(b" "))
         except ValueError as error:

@@ -419,7 +419,7 @@ class JobInspector:
         return every
 
     async def _how_it_ended(self, namespace: str, name: str, rank: Rank) -> str:
-        """How a job whose pod was asked has ended since; empty where it has not.
+        """How a job whose pod was asked has ended since, waited for up to END_TOLD seconds; empty where it has not.
 
         A command in a pod breaks off before the cluster tells that the pod has ended.
         """

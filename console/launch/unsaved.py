@@ -66,7 +66,7 @@ class UnsavedWork:
         return [f"{name}: {unsaved}" for (_, name), unsaved in zip(jobs, found, strict=True) if unsaved]
 
     async def add_losses(self, found: WhatIf) -> WhatIf:
-        """Say of each job that runs and would be ended what it would lose."""
+        """The same consequences, with what each job that would be ended would lose."""
 
         async def with_loss(each: Consequence) -> Consequence:
             lost = await self.find_unsaved(each.namespace, each.job) if each.ends_work else ""

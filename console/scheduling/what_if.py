@@ -150,7 +150,7 @@ class _Comparison:
             for cluster in (self._now, self._then)
         )
         self._again = {each.key for each in self._moved} | (self._preempted_by.keys() - anyway.keys())
-        self._note_limits(flavors)
+        self._note_caveats(flavors)
 
     def result(self) -> WhatIf:
         both = self._now, self._then
@@ -290,7 +290,7 @@ class _Comparison:
             self._new.append(workload)
             self._then.submit(workload)
 
-    def _note_limits(self, flavors: Iterable[str]) -> None:
+    def _note_caveats(self, flavors: Iterable[str]) -> None:
         if self._drained:
             plain = [name for name in flavors if name not in self._then.snapshot.trees]
             if plain:

@@ -167,7 +167,7 @@ def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
     waits = why(workload, fleet) if workload else None
     if waits and waits.category not in _BEFORE_PODS:
         return waits
-    return replace(_suspended(jobset, fleet) if jobset.suspended else _of_pods(jobset, fleet), need=jobset.gpus)
+    return replace(_suspended(jobset, fleet) if jobset.suspended else _pods_wait(jobset, fleet), need=jobset.gpus)
 
 
 def _failed(jobset: JobSet, fleet: Fleet) -> Why:
@@ -268,7 +268,7 @@ _TROUBLES = (
 _ABSENT = _Trouble(Category.STARTING, lambda *_: "not created yet", "are pending")
 
 
-def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
+def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
     found = ranks(jobset, fleet)
     there, absent = [rank for rank in found if rank.pod], [rank for rank in found if not rank.pod]
     if absent and (refused := refused_pods(jobset, fleet)) is not None:

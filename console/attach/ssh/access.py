@@ -211,7 +211,7 @@ class SshAccess:
     @staticmethod
     async def remove_all() -> tuple[str, ...]:
         """Remove everything that a4 wrote for ssh except its own key pair; returns a sentence per change."""
-        return await asyncio.to_thread(config.remove_everything)
+        return await asyncio.to_thread(config.remove_ssh_entries)
 
     @staticmethod
     async def list_hosts() -> tuple[SshHost, ...]:

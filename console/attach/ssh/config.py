@@ -261,7 +261,7 @@ def proxy_command(entry: SshHostEntry, rank: int) -> list[str]:
     return [*argv, entry.job, str(rank)]
 
 
-def remove_everything() -> tuple[str, ...]:
+def remove_ssh_entries() -> tuple[str, ...]:
     """Remove a4's ssh entries and Include line, but not its key pair; returns a sentence per change. Blocking."""
     places = SshPaths.locate()
     done = []

@@ -24,8 +24,8 @@ from console.google.api.object_parts import Endpoint, read_parts
 from console.google.gcs_place import Bucket, GcsPlace, StoredObject
 
 TIMEOUT = 30.0  # seconds of silence that one request may last
-RETRY = DEFAULT_RETRY.with_timeout(60.0)
-LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY}
+RETRY_POLICY = DEFAULT_RETRY.with_timeout(60.0)
+LIMITS: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY_POLICY}
 PAGE_SIZE, MAX_PAGES = 1000, 2000  # objects in one answer, and answers of one list
 MAX_SIZE = 1 << 50  # bytes of an object; Cloud Storage takes 5 TiB
 AnswerT = TypeVar("AnswerT")

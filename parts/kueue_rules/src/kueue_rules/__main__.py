@@ -14,7 +14,7 @@ from kueue_rules.scenario import ScenarioError, format_duration, read_scenario
 from kueue_rules.simulation import QueueResult, SimulationResult, simulate
 
 LARGEST = 1 << 20  # bytes of a scenario
-MOST_NAMES = 5  # of jobs that never start
+MAX_NAMED_JOBS = 5  # of jobs that never start
 _BARS = " ▁▂▃▄▅▆▇█"
 _TITLES = (
     "QUEUE",
@@ -99,8 +99,8 @@ def _lines(result: SimulationResult) -> list[str]:
         columns = zip(cells, widths[1:], strict=True)
         lines.append("  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in columns)]))
     if result.never:
-        more = f" and {len(result.never) - MOST_NAMES} more" if len(result.never) > MOST_NAMES else ""
-        lines += ["", f"Not started by the end: {', '.join(result.never[:MOST_NAMES])}{more}."]
+        more = f" and {len(result.never) - MAX_NAMED_JOBS} more" if len(result.never) > MAX_NAMED_JOBS else ""
+        lines += ["", f"Not started by the end: {', '.join(result.never[:MAX_NAMED_JOBS])}{more}."]
     return lines
 
 

@@ -168,7 +168,7 @@ def entry(group: Dict[str, Any], seq: int, kind: Any, state: str) -> Dict[str, A
 
 
 def first_trouble(place: int, collectives: List[Any]) -> List[Dict[str, Any]]:
-    """The first collective of a group in which the analyser finds something: those after it only follow from it."""
+    """The first collective in which the analyser finds something, or none; `place`: the index of their group."""
     for each in collectives:
         missing = sorted(getattr(each, "missing_ranks", None) or ())
         others = getattr(each, "mismatch_collectives", None) or {}

@@ -129,7 +129,7 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 
 
 def locate_thread(thread: ThreadStack) -> StackLocation:
-    """Where a thread is: its innermost call that is unambiguous, else the innermost that is recognised at all."""
+    """Where a thread is: its innermost call that is unambiguous, else recognised; of a wait for data, its own code."""
     for frame in thread.frames:
         if (found := _match_frame(frame)) is not None:
             own = find_own_code(thread.frames) if found[0] is Activity.DATA else frame

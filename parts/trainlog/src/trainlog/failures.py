@@ -87,7 +87,7 @@ _ON_SIGNAL = lazy_pattern(r"on\s+signal (\d{1,3})")
 _DETECTED = lazy_pattern(
     r"(mpirun|mpiexec|prterun|orterun)\S* detected that one or more processes exited with non-zero status"
 )
-_PROCESS = lazy_pattern(r"Process name: +\[(?:\[\d{1,9},\d{1,9}\]|[^\s\[\]]{1,300}@\d{1,9}),(\d{1,9})\]")
+_MPI_PROCESS_NAME = lazy_pattern(r"Process name: +\[(?:\[\d{1,9},\d{1,9}\]|[^\s\[\]]{1,300}@\d{1,9}),(\d{1,9})\]")
 _CODE = lazy_pattern(r"Exit code: +(-?\d{1,9})")
 _SIGNALLED = lazy_pattern(r"SignalException: Process \d{1,12} got signal: (\d{1,3})")
 _ELASTIC = lazy_pattern(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6})")
@@ -315,7 +315,7 @@ class FailureParser:
             member["text"] += f" {text.strip()}"
             return _ON_SIGNAL.search(member["text"]) is not None
         report.members = [member]
-        for name, pattern in (("rank", _PROCESS), ("exitcode", _CODE)):
+        for name, pattern in (("rank", _MPI_PROCESS_NAME), ("exitcode", _CODE)):
             if found := pattern.search(text):
                 member[name] = found.group(1)
         return "exitcode" in member

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.attach.ssh import config
-from console.attach.ssh.config import PodKeys, SshHostEntry, remove_everything, save_entry
+from console.attach.ssh.config import PodKeys, SshHostEntry, remove_ssh_entries, save_entry
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.surroundings import find_foreign_options, find_listeners
 from console.errors import BadInput
@@ -75,7 +75,7 @@ def test_the_config_is_byte_identical_after_undo(places: SshPaths, name: str) ->
     written(places, CONFIGS[name])
     assert places.user_config.read_bytes() != CONFIGS[name]
     assert not config.add_include(places), "a second time there is nothing to add"
-    assert any("was restored" in each for each in remove_everything())
+    assert any("was restored" in each for each in remove_ssh_entries())
     assert places.user_config.read_bytes() == CONFIGS[name]
     assert stat.S_IMODE(places.user_config.stat().st_mode) == 0o640
     assert list(places.user.iterdir()) == [places.user_config]
@@ -240,14 +240,14 @@ def test_files_are_for_this_account_alone(places: SshPaths) -> None:
 
 def test_a_folder_that_was_missing_is_missing_again(places: SshPaths) -> None:
     written(places, None)
-    remove_everything()
+    remove_ssh_entries()
     assert not places.user.exists()
 
 
 def test_a_key_pair_of_ours_outlives_the_undo(places: SshPaths) -> None:
     written(places, None)
     places.own_key.write_text("key")
-    assert any(str(places.own_key) in each for each in remove_everything())
+    assert any(str(places.own_key) in each for each in remove_ssh_entries())
     assert places.own_key.read_text() == "key"
     assert not places.config.exists()
 
@@ -275,7 +275,7 @@ def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         save_entry(places, entry())
     config.add_include(places)
     assert read_by_ssh(places, "a4-train-0")["user"] == "root"
-    remove_everything()
+    remove_ssh_entries()
     assert list((tmp_path / "real").iterdir()) == []
 
 

@@ -325,7 +325,7 @@ _TRAINS = lazy_pattern(
 
 
 def iter_drawn_bars(text: str) -> Iterator[ProgressBar]:
-    """Yield the bars in a line, several where a collector joined the frames of one; none that a name stands before."""
+    """Yield the bars in a line, several where a collector joined the frames of one; a named one only of a training."""
     start = text.find("%|")
     while start >= 0:
         if bar := _parse_bar_at(text, start):
