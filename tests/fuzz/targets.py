@@ -40,6 +40,7 @@ from console.launch.set_values import SetValues
 from console.launch.yaml_read import YamlSyntaxError, parse_text
 from console.logs.line_splitter import LONGEST_LINE, split_timestamps
 from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
+from console.metrics.gpu_reader import MAX_OF_REPORT
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.quota_accounts import queue_account
@@ -443,7 +444,7 @@ TARGETS: dict[str, Target] = {
     "checkpoints": Target(_folder, [grammar_files.folder(random.Random(1))], grammar_files.folder),
     "RAS": Target(_ras, fixtures("h200/hang_ras*.txt"), grammar_files.ras),
     "RAS in pods": Target(_ras_in_pod, fixtures("h200/hang_ras*.txt"), grammar_files.ras_json),
-    "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
+    "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000), longest=MAX_OF_REPORT),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
     "frames": Target(
