@@ -20,8 +20,9 @@ from console.settings import YOU
 from screens.columns.jobs import JobLine
 from screens.columns.live import find_diagnoses, live_line
 from screens.session_app import SessionApp
+from screens.widgets.line import cut_sentence
 from screens.widgets.log.view import LogView, StatusNote
-from screens.wording import duration
+from screens.wording import Span, duration
 
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
@@ -153,7 +154,7 @@ def notify_starts(app: SessionApp, starts: StartNotifier) -> None:
 
 
 def notify_new_alarms(app: SessionApp, bell: AlarmNotifier) -> None:
-    """Watch running jobs; of alarms only a new one of one's own job is shown."""
+    """Watch running jobs; of alarms only a new one of one's own job is shown, the title counts all."""
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return
     alarms = app.session.alarms
@@ -193,7 +194,8 @@ def _show(app: SessionApp, alarms: list[Alarm]) -> None:
         title = f"{GLYPH} {each.job}: {each.kind.label}"
         app.close_alarms(title)  # a stall that has been inspected since replaces its earlier message
         if below is None:
-            app.notify(f"{title}  {each.text}", severity="warning", timeout=SHOWN)
+            line = cut_sentence([Span(f"{title}  {each.text}")], app.size.width - 6)
+            app.notify("".join(run.text for run in line), severity="warning", timeout=SHOWN)
         else:
             below.tell_alarm(StatusNote(f"{title}: {each.text}", title.replace(":", "")), SHOWN)
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from textual import events, on
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import Command, CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import FuzzySearch
 from textual.screen import Screen
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from console.launch.recipes import Recipe
     from console.launch.run_record import RunRecord
 
+RECENT = 6
+"""Commands that were chosen last, which stand first."""
+NAME = 34  # columns of a command's name
+GO = "Go to "
 HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 
 
@@ -286,3 +290,25 @@ class Palette(CommandPalette):
         found = self.query_one(CommandList)
         if found.option_count and found.highlighted is None:
             found.highlighted = 0
+
+    def _refresh_command_list(self, command_list: CommandList, commands: list[Command], clear_current: bool) -> None:
+        """One line a command: group, name and what it does; before a letter is typed, those chosen last first."""
+        used = cast(SessionApp, self.app).recent_commands
+        for each in commands:
+            name, *more = cast(Content, each.prompt).split("\n")
+            if more:
+                kind = more[0].plain if " " not in more[0].plain else "page" if name.plain.startswith(GO) else "key"
+                told = more[0] if kind != more[0].plain else Content("")
+                name = name.pad_right(max(2, NAME - len(name)))
+                each._set_prompt(Content.assemble((f"{kind:<7}", "$ink-faint not bold"), name, told))
+        if not self.query_one(Input).value:
+            commands = sorted(
+                commands, key=lambda each: used.index(name) if (name := each.hit.text) in used else RECENT
+            )
+        super()._refresh_command_list(command_list, commands, clear_current)
+
+    @on(CommandList.OptionSelected)
+    def _remember(self, event: CommandList.OptionSelected) -> None:
+        name = cast(Command, event.option).hit.text or ""
+        used = cast(SessionApp, self.app).recent_commands
+        used[:] = [name, *(each for each in used if each != name)][:RECENT]

@@ -12,13 +12,13 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from console.config import PaneSize
+from console.kube.arrivals import CLOCK
 from screens.base import LiveScreen
 from screens.widgets.pane import Lines, Pane
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
-RIGHT = 130  # columns of a terminal from which on the pane is right of the list
 LEAST = 8  # lines that rows have to leave to a pane below them, for it to have these
 LARGE = 62  # percent of the columns that a large pane has at least
 SIZES = get_args(PaneSize)
@@ -31,7 +31,8 @@ class PanedScreen(LiveScreen):
     PanedScreen {
         #split { height: 1fr; }
         #list { width: 1fr; height: 1fr; }
-        #pane { display: none; }
+        #pane, #under { display: none; }
+        #under { height: 1fr; border-top: solid $ink-faint; }
         &.-right #split { layout: horizontal; }
         &.-right #pane { display: block; border-left: solid $ink-faint; }
         &.-below #pane { display: block; border-top: solid $ink-faint; }
@@ -40,10 +41,13 @@ class PanedScreen(LiveScreen):
     }
     """
     BELOW: ClassVar[int] = 30  # lines of a terminal from which on the pane is below the list
+    RIGHT: ClassVar[int] = 130  # columns of a terminal from which on it is right of it
+    TAKES: ClassVar[bool] = True  # whether a pane below a long list takes lines of it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off"),
     ]
     pane = getters.query_one("#pane", Pane)
+    under = getters.query_one("#under", Pane)
 
     def beside_pane(self, *parts: Widget) -> ComposeResult:
         for part in parts:
@@ -52,6 +56,7 @@ class PanedScreen(LiveScreen):
         with Container(id="split"):
             with Container(id="list"):
                 yield from parts
+                yield Pane(self.under_lines, id="under", classes="of-snapshot")
             yield Pane(self.pane_lines, id="pane", classes="of-snapshot")
 
     @abstractmethod
@@ -66,20 +71,24 @@ class PanedScreen(LiveScreen):
         super().tick()
         self.renew_pane()
 
+    def under_lines(self, width: int, height: int, now: float) -> Lines:
+        """What stands below a list that leaves room beside its pane."""
+        return []
+
     def renew_pane(self) -> None:
-        """Draw the pane again; below a list it gets the lines that the rows leave."""
-        if self.has_class("-below") and not self.has_class("-large"):
-            parts = self.query_one("#list").children
-            rows = sum(
-                part.styles.margin.height + (part.lines_wanted if isinstance(part, ResourceTable) else 1)
-                for part in parts
-                if part.display
-            )
-            left = self.query_one("#split").size.height - max(rows, LEAST)
-            self.pane.styles.height = left if left >= LEAST else self.app.loaded.config.panes.below
-        else:
-            self.pane.styles.height = None
-        self.pane.renew()
+        """Draw the panes again; below a list they get the lines that the rows leave."""
+        under = self.under
+        *_, last = parts = [part for part in self.query_one("#list").children if part.display and part is not under]
+        rows = sum(part.styles.margin.height + getattr(part, "lines_wanted", 1) for part in parts)
+        left = self.query_one("#split").size.height - max(rows, LEAST)
+        below = self.has_class("-below") and not self.has_class("-large")
+        usual = self.app.loaded.config.panes.below if self.TAKES else 0
+        self.pane.styles.height = (left if left >= LEAST else usual) if below else None
+        roomy = self.has_class("-right") and left > LEAST
+        under.display = roomy and bool(self.under_lines(self.size.width, left, CLOCK.now()))
+        last.styles.height = getattr(last, "lines_wanted", 1) if under.display else None
+        for pane in (self.pane, under):
+            pane.renew()
         self.pane.set_class(not self.pane.lines, "-bare")
 
     def on_mount(self) -> None:
@@ -97,7 +106,7 @@ class PanedScreen(LiveScreen):
 
     def _place_pane(self, width: int, height: int) -> None:
         size = self.app.pane_size
-        place = "-right" if width >= RIGHT else "-below" if height >= self.BELOW or size == "large" else ""
+        place = "-right" if width >= self.RIGHT else "-below" if height >= self.BELOW or size == "large" else ""
         for each in ("-right", "-below"):
             self.set_class(each == place and size != "off", each)
         self.set_class(size == "large", "-large")
@@ -163,8 +172,14 @@ class ReasonScreen(PanedScreen):
 
     def offers(self) -> dict[str, object]:
         self._why_offered = self._has_more
-        return super().offers() | {"why": self._why_offered}
+        return super().offers() | {"why": self._why_offered or self.pane_shown}
 
     def action_why(self) -> None:
-        self.toggle_class("-whole")
-        self.refresh_bindings()
+        """Show all of the reason: below the list, or in the pane, which is large for it."""
+        if self.pane_shown:
+            self.app.pane_size = "usual" if self.app.pane_size == "large" else "large"
+            self._place_pane(self.size.width, self.size.height)
+            self.call_after_refresh(self.renew_pane)
+        else:
+            self.toggle_class("-whole")
+            self.refresh_bindings()

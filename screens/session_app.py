@@ -55,6 +55,7 @@ class SessionApp(KeyOrderedApp):
         """What the form of the launch screen is to begin from, until it has taken it."""
         self.pane_size = pane_size  # of the panes beside lists, see `screens.paned`
         self._job_styles = JobColors()
+        self.recent_commands: list[str] = []  # chosen in the palette, the last one first
         self.outbox = Outbox()
 
     def close_alarms(self, title: str) -> None:

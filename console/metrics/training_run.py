@@ -178,12 +178,9 @@ class RunEventFinder:
                 at for at in range(len(times) - 1, -1, -1) if max(times[max(0, at - 3) : at], default=0.0) < middle
             )
             since, printed, _ = self._took[at]
-            what = (
-                f"tokens/s down from {1 / usual:,.4g} to {1 / now:,.4g}"
-                if self._by_tokens
-                else f"step time up from {usual:.3g} s to {now:.3g} s"
-            )
-            words = f"{what} since {since:,.0f}"
+            by_step = f"{usual:.3g} to {now:.3g} s a step"
+            change = f"{1 / usual:,.4g} to {1 / now:,.4g} tokens/s" if self._by_tokens else by_step
+            words = f"{100 - 100 * usual / now:.0f} % slower since {since:,.0f} ({change})"
             self._slow.append(Slowdown(words, printed, middle))
             self._add_event(RunEventKind.SLOWER, since, printed, words)
 

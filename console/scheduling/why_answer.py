@@ -127,3 +127,11 @@ class Why(Struct, frozen=True):
     room: int = -1  # pods that the best place of the level they must share has room for; -1: not known
     position: int = 0  # in its ClusterQueue; 1 is tried first, 0 stands in no queue
     ahead: tuple[str, ...] = ()  # names of the jobs that are tried before it
+
+    @property
+    def brief(self) -> str:
+        """The same for a column: what is missing, and whose end would make room."""
+        if not self.short_by or self.category is Category.EXCEEDS:
+            return self.sentence
+        names = " + ".join(each.name for each in self.unblocks or self.holders[:1])
+        return f"{self.short_by:,} GPU{'s' if self.short_by > 1 else ''} short{f' · {names}' if names else ''}"

@@ -19,35 +19,31 @@ if TYPE_CHECKING:
     from console.kube.objects.event import Event
 
 
-def head(
-    line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
-) -> list[Span]:
-    """State and figures of a job in one line; `short` leaves out the priority."""
+def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float = 0.0) -> list[Span]:
+    """State, name and figures of a job in one line; what is as usual is not said."""
     if line is None:
         glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
         return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
     jobset = line.jobset
-    runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else runs_of(state_cell(line))
     at = line.fleet.at if gone else max(now, line.fleet.at)
+    runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else runs_of(state_cell(line))
+    runs += [Span("  "), Span(jobset.name, "strong"), Span(f" in {jobset.namespace}".replace(" ", "\u00a0"), "dim")]
+    left = wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""
     parts: list[tuple[str, Cell]] = [
-        ("", [Span(f"{jobset.namespace}/", "dim"), Span(jobset.name, "strong")]),
-        ("", jobset.recipe or "JobSet"),
-        ("pods", ranks_cell(line)),
-        ("GPUs", str(jobset.gpus)),
-        ("attempt", attempt_cell(line)),
+        ("", line.owner),
+        ("GPUs", str(jobset.gpus or "")),
+        ("pods", "" if line.up == jobset.ranks or jobset.state is JobState.SUCCEEDED else ranks_cell(line)),
         ("queue", jobset.queue or "none"),
+        ("attempt", attempt_cell(line) if jobset.restarts else ""),
+        ("", jobset.recipe),
         ("priority", jobset.priority_class),
-        ("owner", line.owner),
-        ("age", wording.age(at - jobset.created) if jobset.created else ""),
-        ("removed in", wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""),
+        ("", wording.age(at - jobset.created) if jobset.created else ""),
+        ("removed in", left),
     ]
     for label, cell in parts:
-        if short and label == "priority":
-            continue
-        values = runs_of(cell)
-        if any(run.text for run in values):
-            # The spaces inside a part do not break, so a label stays with its value.
-            runs += [Span("  "), Span(f"{label}\u00a0" if label else "", "dim"), *values]
+        values = [run for run in runs_of(cell, "dim") if run.text]
+        # The spaces inside a part do not break, so a label stays with its value.
+        runs += [Span("  ·\u00a0", "faint"), Span(f"{label}\u00a0" if label else "", "dim"), *values] if values else []
     return runs
 
 

@@ -183,15 +183,14 @@ def reasons(line: JobLine) -> tuple[str, str]:
     return sentence, wording.quotation(line.why, sentence, line.jobset.failure)
 
 
-_PLACES = re.compile(r" \((?:pod|GPU)[^)]*\)")  # of ranks, for which a column has no room
+_DETAILS = re.compile(r" \([^()]*\)")  # such as places of ranks, which stand in the pane and on the page
 
 
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
     slow = line.reported_slow_rank
-    found = slow.short if slow is not None else _PLACES.sub("", health.verdict)
-    words = wording.sentence(found or health.words)
+    words = wording.sentence(slow.short if slow is not None else _DETAILS.sub("", health.verdict or health.words))
     sick = Span(words, "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         progress = line.job_progress
@@ -210,8 +209,9 @@ def last_cell(line: JobLine) -> Cell:
         return Span(words, "bad" if state is JobState.FAILED else "waits")
     if health.level in {HealthLevel.BAD, HealthLevel.LATE}:
         return sick
-    if sentence := wording.sentence(health.words or line.why.sentence):
-        return Span(sentence, line.style)
+    waits = state is JobState.PENDING and line.why.brief
+    if told := wording.sentence(waits or health.words or line.why.sentence):
+        return Span(told, line.style)
     figures = progress_words(line.job_progress) if line.job_progress else []
     return figures if any(each.text for each in figures) else Span(place_words(line), "dim")
 
@@ -410,7 +410,7 @@ JOBS: ListLayout[JobLine] = ListLayout(
                lambda line: health_json(line.health), width=12, sort=lambda line: line.jobset.state),
         Column("PODS", ranks_cell, "pods",
                "ready or succeeded, of all; in JSON: pod_index, group, pod, node, phase, status, exit_code, restarts",
-               _pods_json, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
+               _pods_json, least=5, right=True, drop=4, sort=lambda line: line.jobset.ranks, down=True),
         fact("ranks", "the same by an older name, with rank for pod_index",
              lambda line: [{"rank": each["pod_index"], **each} for each in _pods_json(line)]),
         Column("GPUS", lambda line: Span(f"{line.jobset.gpus or ''}", line.style), "gpus", "GPUs of all its pods",
@@ -442,6 +442,6 @@ JOBS: ListLayout[JobLine] = ListLayout(
              lambda line: line.jobset.removed_at or None),
         fact("finished", "when it ended, seconds since the epoch; null while it has not",
              lambda line: line.jobset.finished_at or None),
-        since("AGE", lambda line: line.jobset.created, *CREATED),
+        since("AGE", lambda line: line.jobset.created, *CREATED, drop=3),
     ),
 )  # fmt: skip

@@ -140,7 +140,7 @@ def _reason(line: WorkloadLine) -> Cell:
             glyph, word = health_runs(line.health)
             return [glyph, Span(f"{word.text} {_nodes_text(line.workload)}".rstrip(), word.style)]
         return [Span("● ", "ok"), Span(f"running {_nodes_text(line.workload)}".rstrip(), "dim")]
-    sentence = wording.sentence(line.why.sentence)
+    sentence = wording.sentence(line.why.brief)
     glyph = wording.job_glyph(state)
     return [Span(f"{glyph.text} ", glyph.style), Span(sentence or str(state))]
 

@@ -17,7 +17,7 @@ from console.metrics.export import export_tracks
 from console.metrics.health import NO_STEPS
 from console.metrics.job_measures import JobMeasures
 from screens import wording
-from screens.columns.job_header import training_waits
+from screens.columns.job_header import explanation, training_waits
 from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
@@ -78,6 +78,7 @@ class TrainingTab(JobTab):
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         health = line.health if line is not None else None
+        self.panel.known = "".join(run.text for run in explanation(line, gone=False)) if line is not None else ""
         self.panel.late = health if health is not None and health.state in NO_STEPS else None
         self.panel.over = health_runs(health)[0] if health is not None and (health.over or health.kept) else None
         self._update_summary()

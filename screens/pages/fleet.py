@@ -13,16 +13,21 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from console.google.node_pools import merge_google_pools
 from console.kube.arrivals import CLOCK
+from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import ranks
 from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
+from screens.alarm_notices import line_of
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
+from screens.paned import PanedScreen
 from screens.widgets.floor_map import PARTLY, FloorMap, Zoom
+from screens.widgets.job_pane import entry, job_entry
 from screens.widgets.line import CutLines, as_last_known
+from screens.widgets.pane import Lines
 from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span, count
+from screens.wording import IDLE, OK, Span, count, short_node
 
 
 class PoolTable(ResourceTable[Pool]):
@@ -59,10 +64,15 @@ class FloorKey(CutLines):
     DEFAULT_CSS = "FloorKey { height: 2; }"
 
 
-class FleetScreen(PoolsScreen):
+ROOMY = 230  # cells of the terminal for each host from which on the map has room beside a pane
+
+
+class FleetScreen(PanedScreen, PoolsScreen):
     CSS_PATH = "fleet.tcss"
     KINDS = ("nodes", "pods")
     OPENS = "pool"
+    RIGHT = 150
+    TAKES = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
         Binding("a", "google", "All pools", id="fleet.google",
@@ -80,8 +90,40 @@ class FleetScreen(PoolsScreen):
 
     def body(self) -> ComposeResult:
         yield PoolTable()
-        yield FloorMap()
+        yield from self.beside_pane(FloorMap())
         yield FloorKey()
+
+    def _place_pane(self, width: int, height: int) -> None:
+        """Right of the map only where the map shows as much beside it as it would alone."""
+        super()._place_pane(width if self._hosts <= width * height // ROOMY else 0, height)
+
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        """Hosts with something wrong, the jobs on the hosts, and those that wait for GPUs."""
+        fleet, found = self.app.fleet, list[Lines]()
+        odd: Lines = []
+        for host in (host for pool in self._floors for host in pool.floor.hosts):
+            state = node_state(host.node, now)
+            names = dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder)
+            held = [Span(f"holds {', '.join(names)}", "dim")] if names else []
+            odd += (
+                entry([Span(short_node(host.node.name), "strong")], [*state, *held], "", width)
+                if state[0] != OK
+                else []
+            )
+        found.append([[Span("hosts to look at", "head")], *odd, []] if odd else [])
+        jobs = sorted((job for job in fleet.jobsets.values() if not job.finished), key=lambda job: job.place_in_lists)
+        for title, waits in (("jobs on these hosts", False), ("wait for GPUs", True)):
+            these = [job for job in jobs if (job.state is JobState.PENDING) is waits][:height]
+            lines = [
+                each
+                for job in these
+                for each in job_entry(line_of(self.app, job, fleet), self._mark_of(job), now, width)
+            ]
+            found.append([[Span(title, "head")], *lines, []] if lines else [])
+        return [line for lines in found for line in lines]
+
+    def _mark_of(self, job: JobSet) -> Span:
+        return IDLE if job.state is JobState.PENDING else Span(self.map.glyph(job.uid), self.app.job_style(job.uid))
 
     def show_fleet(self, fleet: Fleet) -> None:
         seen = self.session.google.node_pools.last_snapshot if self.pools is None and self.app.connected else None
@@ -102,6 +144,10 @@ class FleetScreen(PoolsScreen):
         headings = [as_last_known(heading(pool)) if stale else heading(pool) for pool in self._floors]
         floors = [pool.floor for pool in self._floors]
         self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_style)
+        if self._hosts != (hosts := sum(len(floor.hosts) for floor in floors)):
+            self._hosts = hosts
+            self._place_pane(self.size.width, self.size.height)
+        self.renew_pane()
 
     _asking = False
     _offered: Mapping[str, object] = {}  # keys that come and go, as they were shown last time
@@ -153,6 +199,7 @@ class FleetScreen(PoolsScreen):
             self.workers.cancel_group(self, "google")
 
     _floors: Sequence[Pool] = ()
+    _hosts = 0
     _holders: Sequence[tuple[Holder, int]] = ()
 
     @on(ResourceTable.Highlighted)
@@ -167,8 +214,9 @@ class FleetScreen(PoolsScreen):
         if self.offers() != self._offered:
             self._offered = self.offers()
             self.refresh_bindings()
-        jobs = self._legend(self._holders, self.size.width - 4)
-        self.key.lines = (tuple(jobs), tuple(self._pool_details()))
+        jobs = [] if self.has_class("-right") else [tuple(self._legend(self._holders, self.size.width - 4))]
+        self.key.styles.height = 1 + len(jobs)
+        self.key.lines = (*jobs, tuple(self._pool_details()))
 
     def _legend(self, holders: Sequence[tuple[Holder, int]], width: int) -> list[Span]:
         """One line with the GPU holders and their owners, most GPUs first; those that do not fit are counted."""

@@ -9,6 +9,7 @@ from msgspec import structs
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
 from console.kube.arrivals import CLOCK
@@ -90,8 +91,10 @@ class JobScreen(LiveScreen):
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="head", classes="of-snapshot")
-        yield SentenceLine(id="explanation", classes="of-snapshot")
-        yield SentenceLine(id="saved", classes="of-snapshot")
+        with Container(id="facts"):
+            for name, title in (("explanation", "why"), ("saved", "if it ended now")):
+                yield (box := SentenceLine(id=name, classes="of-snapshot"))
+                box.border_title = title
         yield TabStrip()
         jobset = self.app.fleet.jobsets.get(self.key)
         self._first_tab = self._first_tab or first_tab(jobset)
@@ -166,9 +169,8 @@ class JobScreen(LiveScreen):
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
-        short = self.size.width < 125
         known = gone and bool(self._line or self._ended)
-        self.header.runs = tuple(head(self._line, self.key, gone=known, short=short, now=CLOCK.now()))
+        self.header.runs = tuple(head(self._line, self.key, gone=known, now=CLOCK.now()))
 
     def _show_saved(self) -> None:
         """Show what is saved and would be lost; no line for a job that trains nothing."""
@@ -214,6 +216,7 @@ class JobScreen(LiveScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 28, "-low")
+        self.set_class(event.size.width >= 100 and event.size.height >= 32, "-boxed")
 
     # tabs
 

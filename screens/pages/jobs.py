@@ -24,7 +24,7 @@ from screens.dialogs.attach import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
 from screens.paned import ReasonScreen
-from screens.widgets.job_pane import job_lines
+from screens.widgets.job_pane import job_lines, tail_lines
 from screens.widgets.pane import Lines
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -129,7 +129,12 @@ class JobsScreen(ReasonScreen):
         if line is None:
             return []
         measures = self.session.measures.find_followed(line.jobset.key) if self.app.connected else None
-        return job_lines(line, measures, width, height, now, self.app.whose)
+        return job_lines(line, measures, width, height, now, self.app.whose, tail=not self.under.display)
+
+    def under_lines(self, width: int, height: int, now: float) -> Lines:
+        line = self.table.row
+        measures = self.session.measures.find_followed(line.jobset.key) if line and self.app.connected else None
+        return tail_lines(line, measures, width, height, now) if line is not None else []
 
     @on(ResourceTable.Highlighted)
     def _tell_reason(self) -> None:

@@ -30,7 +30,7 @@ from screens.columns.queues import (
     workload_lines,
 )
 from screens.paned import ReasonScreen
-from screens.widgets.job_pane import job_lines, start_lines, waiting_lines
+from screens.widgets.job_pane import job_entry, job_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.row_painter import Notice
@@ -134,6 +134,11 @@ class QueuesScreen(ReasonScreen):
         starts = start_lines(row.start, width, now)
         waits = waiting_lines(row.why, width, self.app.whose, start_known=bool(row.start and row.start.at))
         return [[Span(name_of(row.workload), "strong")], *folded_runs(spans, width), [], *starts, *waits]
+
+    def under_lines(self, width: int, height: int, now: float) -> Lines:
+        """The jobs that hold quota, and how far they are."""
+        every = [job_entry(job, wording.job_glyph(job.jobset.state), now, width, state=False) for job in self._jobs]
+        return [[Span("hold quota", "head")], *(line for each in every for line in each)] if every else []
 
     def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
         """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""

@@ -20,8 +20,9 @@ from textual.widgets import Input, Static
 
 from console.kube.arrivals import CLOCK
 from console.kube.snapshot import WatchState, WatchStatus
+from console.metrics.alarm import GLYPH
 from screens.columns.live import freshness_runs
-from screens.widgets.line import Styled, cut_name, fit_runs
+from screens.widgets.line import Styled, cut_name, cut_sentence, fit_runs
 from screens.wording import Span
 
 
@@ -38,6 +39,7 @@ class Title:
     unverified: bool = False  # whether the API server's certificate is not checked
     links: tuple[WatchStatus, ...] = ()
     trouble: str = ""
+    alarms: int = 0  # jobs that have one
 
 
 class TabShape(NamedTuple):
@@ -130,11 +132,13 @@ class TitleBar(Styled):
             runs += [Span("  TLS unverified", "bad")]
         if title.read_only and width >= 80:
             runs += [Span("  read-only", "waits")]
+        if title.alarms:
+            runs.append(Span(f"  {GLYPH} {title.alarms}", "bad"))
         fresh = freshness_runs(title.links, CLOCK.now(), trouble=title.trouble)
         if brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word
-            fresh = [fresh[0], Span(fresh[1].text[: max(13, width // 3)], fresh[1].style)]
+            fresh = [fresh[0], *cut_sentence(fresh[1:2], max(13, width // 3))]
         return [*runs, Span("  "), *fresh, Span(" ")]
 
 

@@ -46,16 +46,13 @@ class Shape(NamedTuple):
 
     zoom: Zoom
     names: bool = False  # of the hosts, or of the subblocks where a mark is a host
-    rows: int = 1  # lines of a host: its GPUs, its job, an empty one
+    rows: int = 1  # lines of a host: its GPUs, its job, its last bandwidth, an empty one
 
 
 SHAPES = (
-    *(Shape(Zoom.GPUS, names=True, rows=rows) for rows in (3, 2, 1)),
-    Shape(Zoom.GPUS),
-    Shape(Zoom.HOSTS, names=True),
-    Shape(Zoom.HOSTS),
-    Shape(Zoom.SUBBLOCKS),
-)
+    *(Shape(Zoom.GPUS, names=True, rows=rows) for rows in (4, 3, 2, 1)), Shape(Zoom.GPUS),
+    Shape(Zoom.HOSTS, names=True), Shape(Zoom.HOSTS), Shape(Zoom.SUBBLOCKS),
+)  # fmt: skip
 """From the one that takes most room to the one that takes least."""
 
 
@@ -198,6 +195,11 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._arrange()
         self.repaint_changed()  # a snapshot changes few marks of a large floor
 
+    @property
+    def lines_wanted(self) -> int:
+        """Lines that the whole map takes as it would be drawn with room for each host's name and job."""
+        return sum(1 if line.heading else 3 for line in self._fold(SHAPES[1])) if self.size.width else 1
+
     def move_to(self, floor: int) -> None:
         """Scroll to the floor with that index and put the cursor on its first host."""
         headings = [y for y, line in enumerate(self._lines) if line.heading]
@@ -293,7 +295,8 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def _fitting(self, zoom: Zoom | None) -> tuple[Shape, list[FloorLine]]:
         """The first shape of that zoom, or of any, with which the whole map is seen; if none is, one that scrolls."""
-        shapes = [shape for shape in SHAPES if zoom in (None, shape.zoom)]
+        scanned = any(host.node.last_busbw for _, floor in self._floors for host in floor.hosts)
+        shapes = [shape for shape in SHAPES if zoom in (None, shape.zoom) and shape.rows < 4 + scanned]
         folded: dict[tuple[Zoom, bool], list[FloorLine]] = {}
         for shape in shapes:
             key = shape.zoom, shape.names
@@ -376,10 +379,11 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
 
     def _host(self, host: Host, part: int, width: int) -> list[Segment]:
         plain = self.rich_style.background_style
-        here = self.has_focus and part != 2 and host.node.name == self._cursor
+        here = self.has_focus and part < max(2, self._shape.rows - 1) and host.node.name == self._cursor
         back = self.over(self.ground("cursor") if here else plain)
         if part:
-            runs = [Span(host_caption(host) if part == 1 else "", "dim")]
+            scan = f"{host.node.last_busbw:,.0f} GB/s" if self._shape.rows > 3 and host.node.last_busbw else ""
+            runs = [Span(host_caption(host), "text") if part == 1 else Span(scan if part == 2 else "", "dim")]
         else:
             runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
             pips = groupby(self.pip(pip, host) for pip in host.pips)  # fewer runs: a thousand hosts are redrawn at once

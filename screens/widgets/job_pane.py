@@ -21,12 +21,22 @@ from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
 from screens import wording
 from screens.columns.job_header import events_of
-from screens.columns.jobs import JobLine, attempt_cell, place_words, progress_words, reasons, start_words, state_cell
+from screens.columns.jobs import (
+    JobLine,
+    attempt_cell,
+    last_cell,
+    place_words,
+    progress_cell,
+    progress_words,
+    reasons,
+    start_words,
+    state_cell,
+)
 from screens.sanitize import one_line
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, PlotFrame
 from screens.widgets.charts.training_plot import TrainingChartData, View, draw_chart
-from screens.widgets.line import wrap
-from screens.widgets.pane import Lines, event_lines
+from screens.widgets.line import cut_sentence, wrap
+from screens.widgets.pane import WIDE, Lines, event_lines
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, runs_of
@@ -40,7 +50,8 @@ if TYPE_CHECKING:
 LOSS = STEP_METRICS[0]
 LAST_LEAST = 6
 """Lines that a curve leaves for the last lines of the log, which tell what came since."""
-CURVE_LEAST, CURVE_MOST = 4, 12
+CURVE_LEAST, CURVE_MOST = 4, 20
+NAME = 24  # columns of a job's name where what is to be known of it stands beside it
 PODS_MOST = 3
 """Lines of pods; of more only numbers are shown."""
 NODES_MOST = 4
@@ -48,9 +59,19 @@ NODES_MOST = 4
 
 
 def job_lines(
-    job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float, whose: Callable[[str], str] = str
+    job: JobLine,
+    measures: JobMeasures | None,
+    width: int,
+    height: int,
+    now: float,
+    whose: Callable[[str], str] = str,
+    *,
+    tail: bool = True,
 ) -> Lines:
-    """The pane's text in that many columns and lines, most important first; `whose` formats an owner."""
+    """The pane's text in that many columns and lines, most important first; `whose` formats an owner.
+
+    `tail`: with the last lines of its log, or its events.
+    """
     found = [_title(job, width, now)]
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
@@ -74,11 +95,32 @@ def job_lines(
         found += start_lines(job.start, width, now)
         found += waiting_lines(job.why, width, whose, start_known=job.start is not None and job.start.at > 0)
     else:
-        found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST, now)
-    room = height - len(found)
-    return found + (
-        _last_lines(measures, width, room) or event_lines(events_of(job).values(), now, width, min(12, room))
-    )
+        found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST * tail, now)
+    return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
+
+
+def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
+    return _last_lines(measures, width, room) or event_lines(events_of(job).values(), now, width, min(20, room))
+
+
+def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool = True) -> Lines:
+    """A job among others: its name, `state` and reason, how far it is, and whose it is."""
+    jobset = job.jobset
+    told = [*runs_of(state_cell(job)), Span("  ")] if state else []
+    told += [*runs_of(last_cell(job)), Span("  "), *runs_of(progress_cell(job))]
+    about = " · ".join(filter(None, (job.owner, f"{jobset.gpus} GPUs", wording.age(now - jobset.created))))
+    return entry([mark, Span(f" {jobset.name}", "strong")], told, about, width)
+
+
+def entry(name: list[Span], told: list[Span], about: str, width: int) -> Lines:
+    """A thing in a pane: its name, how it is, and at the right whose it is; in a narrow one in two lines."""
+    end = Span(about, "dim")
+    if width < WIDE:
+        gap = Span(" " * max(2, width - cell_width(name) - cell_width(end)))
+        return [[*name, gap, end] if about else name, [Span("  "), *cut_sentence(told, width - 2)]]
+    first = [*name, Span(" " * max(2, NAME - cell_width(name)))]
+    told = cut_sentence(told, width - cell_width(first) - cell_width(end) - 2)
+    return [[*first, *told, Span(" " * (width - cell_width([*first, *told, end]))), end]]
 
 
 def _title(job: JobLine, width: int, now: float) -> list[Span]:
@@ -288,7 +330,7 @@ def _cost(job: JobLine, now: float) -> list[Span]:
 
 def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
     """The last log lines of the pod that prints the steps, those shortened; the newest is wrapped at the bottom."""
-    texts = measures.last_lines(12) if measures is not None and room > 2 else []
+    texts = measures.last_lines(max(12, room)) if measures is not None and room > 2 else []
     if not texts:
         return []
     *before, newest = [shorten_iteration_line(text) or redact(text) for text in texts]

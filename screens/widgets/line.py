@@ -7,6 +7,7 @@ colours, so a terminal without colours loses nothing.
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -62,6 +63,50 @@ def beginning(text: str, width: int) -> str:
         if width < 0:
             return text[:at]
     return text
+
+
+_PHRASE = re.compile(r"(?=; |, | \(|  | · | (?:after|since|because|until|while) )")
+_OPEN = re.compile(
+    r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|of|on|or|since|than|"
+    r"that|the|this|to|until|was|which|while|with"
+)
+"""Words after which a sentence does not end: a number, whose unit comes next, what is within brackets, and such."""
+
+
+def phrase_ends(text: str) -> list[int]:
+    """Where a sentence may end so that what stands before says something by itself: never inside of brackets."""
+    return [
+        at
+        for found in _PHRASE.finditer(text)
+        if (at := found.start()) and text.count("(", 0, at) == text.count(")", 0, at)
+    ]
+
+
+def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
+    """The beginning of a text that has no room: whole phrases, else whole words; no number is cut or loses its unit."""
+    clean = [Span(one_line(run.text), run.style) for run in runs]
+    text = "".join(run.text for run in clean)
+    if cell_len(text) <= width:
+        return clean
+    end = max((at for at in phrase_ends(text) if cell_len(text[:at]) <= width), default=0)
+    if 3 * end < width:
+        words = beginning(text, width - 1).split(" ")[:-1]
+        after, first = text[len(" ".join([*words, ""])) :], " ".join(words[:1])
+        while words and (after[:1].isdigit() or _OPEN.fullmatch(words[-1])):
+            after = words.pop()
+        end = max(end, len(" ".join(words) or first))
+    if not end and text[:1].isalpha():
+        return [Span(f"{beginning(text, width - 1)}…", clean[0].style)]  # one word, which is no number
+    mark = "" if cell_len(text[:end]) > width - 2 else " …" if end else "…"
+    return [*_beginning_of(clean, end), *([Span(mark, "dim")] if mark else [])]
+
+
+def _beginning_of(runs: Iterable[Span], letters: int) -> list[Span]:
+    kept: list[Span] = []
+    for text, style in runs:
+        kept += [Span(text[:letters], style)] if letters > 0 else []
+        letters -= len(text)
+    return kept
 
 
 def fit_runs(
@@ -355,4 +400,5 @@ class CutLines(Styled):
 
     def render_line(self, y: int) -> Strip:
         runs = self.lines[y] if y < len(self.lines) else ()
-        return line([Span("  "), *runs], self.size.width, self.over(self.rich_style.background_style))
+        shown = [Span("  "), *cut_sentence(runs, self.size.width - 2)]
+        return line(shown, self.size.width, self.over(self.rich_style.background_style))

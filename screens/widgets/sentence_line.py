@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.line import SnapshotText, as_last_known, joined, line
+from screens.widgets.line import SnapshotText, as_last_known, cut_sentence, joined, line
 from screens.wording import Span
 
 
@@ -114,4 +114,5 @@ class SummaryLine(Heading):
     DEFAULT_CSS = "SummaryLine { height: 1; }"
 
     def render_line(self, y: int) -> Strip:
-        return line([Span("  "), *self.spans], self.size.width, self.over(self.rich_style.background_style))
+        runs = [Span("  "), *cut_sentence(self.spans, self.size.width - 2)]
+        return line(runs, self.size.width, self.over(self.rich_style.background_style))

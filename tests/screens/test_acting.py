@@ -415,7 +415,7 @@ async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:
     session = FakeSession(scene())
     uid = session.fleet.jobsets[KEY].uid
     slower = JobProgress(
-        step=400, cost=3.74, slower="step time up from 2.77 s to 3.74 s since 300", slower_since=1000.0
+        step=400, cost=3.74, slower="26 % slower since 300 (2.77 to 3.74 s a step)", slower_since=1000.0
     )
     session.measures.progress_reader.known[uid] = slower
     async with console(session, size=(160, 45)) as (app, pilot, _):

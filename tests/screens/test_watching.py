@@ -47,6 +47,7 @@ from screens.dialogs.question import Confirm
 from screens.job_tabs.hang import HangTab
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
+from screens.widgets.bars import TitleBar
 from screens.widgets.job_pane import job_lines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
@@ -466,17 +467,19 @@ async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
 @pytest.mark.parametrize(
     ("owner", "began", "shown"), [("you", 0.0, True), ("mira", 0.0, False), ("", 0.0, False), ("you", -900.0, False)]
 )
-async def test_only_a_new_alarm_of_ones_own_job_is_a_toast(owner: str, began: float, shown: bool) -> None:
+async def test_only_a_new_alarm_of_ones_own_job_is_a_toast_and_all_are_counted(
+    owner: str, began: float, shown: bool
+) -> None:
     async with console() as (app, pilot, session):
+        title = app.screen.query_one(TitleBar)
         jobset = session.fleet.jobsets["default", "nccl-0412"]
         session.show(jobsets={jobset.key: structs.replace(jobset, owner=owner)})
         await until(pilot, lambda: app.fleet is session.fleet)
         alarm = session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
         session.alarms._news[:] = [replace(alarm, began=time.time() + began if began else 0.0)]
         app.tick()
-        await pilot.pause()
-        expected = ["▲ nccl-0412: stall  no step for 76 s"] * shown
-        await until(pilot, lambda: [each.message for each in app._notifications] == expected)
+        await until(pilot, lambda: "▲ 1" in text_of(title))
+        assert [each.message for each in app._notifications] == ["▲ nccl-0412: stall  no step for 76 s"] * shown
 
 
 async def test_a_stall_that_was_inspected_since_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,11 @@ import pytest
 from tests.pictures.frozen import stopped_clock
 from tests.pictures.views import VIEWS
 from tests.snapshots.pages import STATES, TEXTS, Kept, differences
+
+USED = 0.3
+"""Share of the cells of a large screen that are not blank."""
+SENTENCE = 8
+"""Words in a row that nobody says twice by chance."""
 
 
 @pytest.mark.slow(reason="opens every page of a state and waits until each has come to rest")
@@ -24,3 +30,29 @@ def test_nothing_else_is_kept() -> None:
     known = {f"{kept.name}/{name}.txt" for kept in STATES for name in kept.views}
     assert {str(path.relative_to(TEXTS)) for path in TEXTS.glob("*/*")} == known
     assert {name for kept in STATES for name in kept.views} <= {view.name for view in VIEWS}
+
+
+def drawn_lines(state: str, name: str) -> list[str]:
+    return (TEXTS / state / f"{name}.txt").read_text().split("\n\n── colours")[0].split("\n")
+
+
+@pytest.mark.parametrize("name", next(kept.views for kept in STATES if kept.name == "wide"))
+def test_a_large_screen_is_used(name: str) -> None:
+    width, height = next(kept.size for kept in STATES if kept.name == "wide")
+    filled = sum(not letter.isspace() for line in drawn_lines("wide", name) for letter in line)
+    assert filled / (width * height) >= USED
+
+
+@pytest.mark.parametrize(("state", "name"), [(kept.name, name) for kept in STATES for name in kept.views])
+def test_no_page_says_a_sentence_twice(state: str, name: str) -> None:
+    """But one that is of two rows of a table: it begins in the same column."""
+    begins: dict[tuple[str, ...], int] = {}
+    twice = set()
+    for line in drawn_lines(state, name):
+        words = list(re.finditer(r"\S+", line))
+        for at in range(len(words) - SENTENCE + 1):
+            said = tuple(word[0].strip(".,;:()") for word in words[at : at + SENTENCE])
+            if sum(word.isalpha() for word in said) >= SENTENCE // 2:
+                column = begins.setdefault(said, words[at].start())
+                twice |= {" ".join(said)} if column != words[at].start() else set()
+    assert not twice

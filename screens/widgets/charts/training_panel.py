@@ -38,7 +38,8 @@ from screens.wording import Span
 from trainlog import STEP_METRICS, StepMetric
 
 BAR = 14
-TOLD = 4  # kinds of marks that are named
+TOLD = 4  # kinds of marks that are told of
+MARK_LEAST = 12  # letters of a mark's words
 READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
@@ -330,6 +331,7 @@ class TrainingPanel(MeasuresPanel):
     late: reactive[Health | None] = reactive(None)  # of a job that makes no steps
     over: reactive[Span | None] = reactive(None)  # sign of a job that has ended
     reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
+    known: reactive[str] = reactive("")  # what the page above it tells, which is not told again
 
     def __init__(self) -> None:
         super().__init__()
@@ -370,7 +372,7 @@ class TrainingPanel(MeasuresPanel):
         )
 
     watch_late = watch_over = MeasuresPanel.redraw
-    watch_reading = MeasuresPanel.redraw
+    watch_reading = watch_known = MeasuresPanel.redraw
 
     def draw(self) -> None:
         track = self.track
@@ -386,13 +388,14 @@ class TrainingPanel(MeasuresPanel):
             spans = self._read_so_far(track) or summary(
                 track, self.gpu, now=CLOCK.now(), late=late, over=over, short=self.size.width < 100
             )
-            self.sentence.runs = (*self.which("run"), *spans)
-        letters = [
-            Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
-            for at, (name, _) in enumerate(self.earlier)
-        ]
-        self.happened.runs = (*self.not_read(), *marks_words(marks), *letters)
+            self.sentence.runs = (*self.which("run"), *(run for run in spans if self._is_new(run.text.lstrip("; "))))
+        letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
+                   for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
+        self.happened.runs = (*self.not_read(), *marks_words([m for m in marks if self._is_new(m.words)]), *letters)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
+
+    def _is_new(self, words: str) -> bool:
+        return len(words) < MARK_LEAST or words not in self.known
 
     def _read_so_far(self, track: TrainingRun) -> list[Span]:
         """Of a log that was not yet read up to now: the last step read says neither how far it is nor how it is."""

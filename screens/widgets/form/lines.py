@@ -119,7 +119,8 @@ def row_spans(
     runs = [*_title_runs(model, row, columns, here=here), *value, pad]
     left = width - columns.value - room - 2
     note = note_run(model, field, offers, left)
-    return [*runs, Span("  "), Span(fit(note.text, left), note.style)] if note.text and left > 0 else runs
+    end = [Span("▏", "faint"), Span(" ")]
+    return [*runs, *end, Span(fit(note.text, left), note.style)] if note.text and left > 0 else [*runs, *end]
 
 
 def _title_runs(model: FormModel, row: FormRow, columns: Columns, *, here: bool) -> list[Span]:
@@ -127,26 +128,32 @@ def _title_runs(model: FormModel, row: FormRow, columns: Columns, *, here: bool)
     cursor = Span("▸" if here else " ", "accent")
     mark = Span("✗", "bad") if problem else Span("•" if changed else " ", "accent")
     style = "strong" if here or changed else "dim"
-    return [cursor, mark, Span(" "), Span(fit(model.by_path[row.path].title, columns.value - 4), style), Span(" ")]
+    return [
+        cursor,
+        mark,
+        Span(" "),
+        Span(fit(model.by_path[row.path].title, columns.value - 4), style),
+        Span("▕", "faint"),
+    ]
 
 
 def _value_runs(model: FormModel, row: FormRow, field: Field, room: int) -> list[Span]:
     if field.kind in PICKED:
         pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
-        return [Span(run.text, run.style or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
+        return [Span(run.text, run.style or ("strong" if model.is_changed(row.path) else "text")) for run in pieces]
     if row.kind is RowKind.TEXT:
         lines = model.texts[row.path].split("\n")
         if row.number == TALLEST - 1 and len(lines) > TALLEST:
             return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "dim")]
         if not model.texts[row.path]:
-            return [Span(placeholder(model.by_path[row.path]), "dim")]
-        return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
+            return [Span(placeholder(model.by_path[row.path]), "faint")]
+        return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "text")]
     text = model.text_at(row)
     if not text:
-        return [Span(placeholder(field), "dim")]
+        return [Span(placeholder(field), "faint")]
     had = model.defaults[row.path].split("\n")
     differs = text not in had if row.kind is RowKind.ENTRY else model.is_changed(row.path)
-    return cut_name([Span(shown_text(field, text), "strong" if differs else "dim")], room, node=False)
+    return cut_name([Span(shown_text(field, text), "strong" if differs else "text")], room, node=False)
 
 
 def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:

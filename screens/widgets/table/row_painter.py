@@ -13,11 +13,12 @@ from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowKey, RowT
-from screens.widgets.line import Styled, StyleOf, cut_name, fit_runs, joined, line, wrap
+from screens.widgets.line import Styled, StyleOf, cut_name, cut_sentence, fit_runs, joined, line, phrase_ends, wrap
 from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
 SQUEEZED = 12  # columns to which it shrinks before other texts are cut: those tell rows apart
+PHRASE = 25  # columns up to which its first phrase, which is the verdict, has room before other columns have any
 GAP = 2
 ALIKE, EMPTY = 1, 2
 EXTRA = 5  # columns with this `drop` or more are shown only where all others have their full width
@@ -37,13 +38,15 @@ def share(
     room: int,
     whole: Mapping[int, int] | None = None,
     idle: Mapping[int, int] | None = None,
+    phrase: int = 0,
 ) -> list[tuple[Column[RowT], int]]:
     """The columns that fit in `room` with their widths.
 
     `wants` is the widest cell of each; `whole` has those of columns, by number, whose names are shortened for `wants`;
     `idle` those that are EMPTY or say the same of all rows, ALIKE: before any text is cut, they go first.
+    `phrase`: what of a sentence has to have room.
     """
-    kept = _fitting(columns, wants, room, idle or {})
+    kept = _fitting(columns, wants, room, idle or {}, phrase)
     widths = {id(column): min(column.floor, SQUEEZED) if column.fill else column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
     for column, want in sorted(kept, key=_width_order):
@@ -64,7 +67,7 @@ def share(
 
 
 def _fitting(
-    columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, idle: Mapping[int, int]
+    columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, idle: Mapping[int, int], phrase: int
 ) -> list[tuple[Column[RowT], int]]:
     """The columns that are shown in that room, each with the width of its widest cell."""
     kept = list(zip(columns, wants, strict=True))
@@ -72,19 +75,19 @@ def _fitting(
     silent = {id(columns[number]): how for number, how in idle.items() if columns[number].drop}
     while kept:
         last = max(kept, key=lambda pair: (silent.get(id(pair[0]), 0), pair[0].drop))
-        if id(last[0]) in silent:
-            needs = _line_width(kept)
-        elif last[0].drop >= EXTRA:
-            needs = _line_width(kept, SENTENCE)
-        else:
-            needs = sum(column.floor + GAP for column, _ in kept) - GAP
-        if not last[0].drop or needs <= room:
+        sentence = 200 if id(last[0]) in silent else SENTENCE if last[0].drop >= EXTRA else phrase
+        if not last[0].drop or _line_width(kept, sentence) <= room:
             break
         kept.remove(last)
         gone.append(last)
     for pair in reversed(gone):  # what went for a wider one that went as well
         if silent.get(id(pair[0])) != EMPTY and _line_width([*kept, pair]) <= room:
             kept.append(pair)
+    while sum(column.floor + GAP for column, _ in kept) - GAP > room and len(kept) > 1:  # none is cut by the edge
+        narrow = (pair for pair in reversed(kept[1:]) if not pair[0].fill and pair[0].floor < SENTENCE)
+        if (least := next(narrow, None)) is None:
+            break
+        kept.remove(least)
     order = {id(column): number for number, column in enumerate(columns)}
     kept.sort(key=lambda pair: order[id(pair[0])])
     return kept
@@ -135,6 +138,7 @@ class RowPainter(Generic[RowT]):
         self._whole: dict[int, int] = {}  # of columns with names of nodes: how wide those would be in full
         self._alike: dict[int, str] = {}  # of columns that may go: what stands in all cells so far, if it is the same
         self._measured = 0  # how many rows that was
+        self._phrase = 0  # of the first phrase of a column that fills the line, the widest
         self._sampled = False  # whether rows came that were not measured
         self._layout: list[tuple[Column[Any], int]] = []
         self._drawn: dict[RowKey, _DrawnRow[RowT]] = {}
@@ -147,7 +151,7 @@ class RowPainter(Generic[RowT]):
         self._aging = tuple(column for column in columns if column.ages)
         self._wants = [column.floor for column in columns]
         self._whole = {}
-        self._alike, self._measured = {}, 0
+        self._alike, self._measured, self._phrase = {}, 0, 0
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -158,7 +162,7 @@ class RowPainter(Generic[RowT]):
     def columns_now(self) -> list[tuple[Column[Any], int]]:
         if not self._layout:
             room = self._widget.size.width - MARGIN - 1
-            self._layout = share(self.columns, self._wants, room, self._whole, self._idle)
+            self._layout = share(self.columns, self._wants, room, self._whole, self._idle, self._phrase)
         return self._layout
 
     @property
@@ -192,6 +196,10 @@ class RowPainter(Generic[RowT]):
             new = new[:: -(-len(new) // SAMPLE)]
         grew = self._compare(new) if new else False
         for number, column in enumerate(self.columns):
+            if column.fill and self._phrase < PHRASE:
+                texts = ["".join(run.text for run in runs_of(column.cell(row))) for row in new]
+                wide = min(PHRASE, max((next(iter(phrase_ends(f"{text}  ")), 0) for text in texts), default=0))
+                self._phrase, grew = max(wide, self._phrase), grew or wide > self._phrase
             if column.width or not new or self._wants[number] >= column.most:
                 continue
             if column.cut == "node":
@@ -232,7 +240,8 @@ class RowPainter(Generic[RowT]):
             after = max(0, room) if column is layout[-1][0] else GAP
             if known is None or column.ages:
                 runs = runs_of(column.at(row, width), column.style)
-                runs = cut_name(runs, width, node=column.cut == "node") if column.cut != "end" else runs
+                named = column.cut != "end" and len(runs) == 1
+                runs = cut_name(runs, width, node=column.cut == "node") if named else cut_sentence(runs, width)
                 cells.append(fit_runs(runs, width, style_of, right=column.right, after=after))
             else:
                 cells.append(known.cells[number])

@@ -408,7 +408,7 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
         assert time.monotonic() < end
         await rounds(patrol)
     assert track.slowdown is not None
-    assert track.slowdown.words.startswith("step time up from 2 s to 3 s since ")
+    assert track.slowdown.words.startswith("33 % slower since ")
     await rounds(patrol)
     await rounds(patrol)
     assert asked == ([(("default", "a"), 3.0)] if inspect else [])
