@@ -303,7 +303,7 @@ class Palette(CommandPalette):
                 each._set_prompt(Content.assemble((f"{kind:<7}", "$ink-faint not bold"), name, told))
         if not self.query_one(Input).value:
             commands = sorted(
-                commands, key=lambda each: used.index(name) if (name := each.hit.text) in used else RECENT
+                commands, key=lambda each: used.index(text) if (text := each.hit.text) in used else RECENT
             )
         super()._refresh_command_list(command_list, commands, clear_current)
 
