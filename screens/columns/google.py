@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -123,6 +124,7 @@ OPERATIONS: tuple[Column[GkeOperation], ...] = (
 )
 
 
+_IMAGE_PATH = re.compile(r"\b[\w.-]+\.[\w.-]+/(?:[\w.-]+/)*(?=[\w.-]+[:@])")  # before the name that tells images apart
 BUILD_GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT": BAD, "EXPIRED": BAD, "CANCELLED": IDLE}
 """Of builds that are over, by Google's word."""
 
@@ -146,7 +148,8 @@ BUILDS: tuple[Column[Build], ...] = (
     since("BEGAN", lambda build: build.created),
     Column("MACHINE", lambda build: build.machine, least=8, most=16, drop=5, style="dim"),
     Column("BUILD", lambda build: build.id[:8], only=PAGE, width=8, drop=6, style="dim"),
-    Column("WHY", lambda build: Span(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
+    Column("WHY", lambda build: Span(_IMAGE_PATH.sub("", sentence(build.why)), "bad") if build.why else "", fill=True,
+           least=0, drop=2),
 )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def beginning(text: str, width: int) -> str:
 
 _PHRASE = re.compile(r"(?=; |, | \(|  | · | (?:after|since|because|until|while) )")
 _OPEN = re.compile(
-    r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|of|on|or|since|than|"
+    r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|not|of|on|or|since|than|"
     r"that|the|this|to|until|was|which|while|with"
 )
 """Words after which a sentence does not end: a number, whose unit comes next, what is within brackets, and such."""
@@ -90,11 +90,11 @@ def cut_sentence(runs: Iterable[Span], width: int) -> list[Span]:
         return clean
     end = max((at for at in phrase_ends(text) if cell_len(text[:at]) <= width), default=0)
     if 3 * end < width:
-        words = beginning(text, width - 1).split(" ")[:-1]
+        words = beginning(f"{text} ", width).split(" ")[:-1]
         after, first = text[len(" ".join([*words, ""])) :], " ".join(words[:1])
         while words and (after[:1].isdigit() or _OPEN.fullmatch(words[-1])):
             after = words.pop()
-        end = max(end, len(" ".join(words) or first))
+        end = max(end, len((" ".join(words) or first).rstrip(":,;")))
     if not end and text[:1].isalpha():
         return [Span(f"{beginning(text, width - 1)}…", clean[0].style)]  # one word, which is no number
     mark = "" if cell_len(text[:end]) > width - 2 else " …" if end else "…"

@@ -74,7 +74,7 @@ async def test_a_tab_can_be_clicked() -> None:
 async def test_the_title_says_where_one_is_and_how_fresh() -> None:
     async with console(settings=Settings(practice=True)) as (app, pilot, session):
         title = app.screen.query_one(TitleBar)
-        assert "practice cluster" in text_of(title)
+        assert " practice " in text_of(title)
         assert "● live" in text_of(title)
         await pilot.press("enter")
         assert "Fleet › a4-highgpu-8g-a4-pool" in text_of(app.screen.query_one(TitleBar))
@@ -253,7 +253,7 @@ async def test_a_namespace_that_is_not_there_is_refused_and_the_lists_stay() -> 
         assert (app.only_namespace, session.called("switch")) == ("", [])
 
 
-@pytest.mark.parametrize(("practice", "where"), [(True, "practice cluster  "), (False, "test / ")])
+@pytest.mark.parametrize(("practice", "where"), [(True, "practice  "), (False, "test / ")])
 async def test_the_title_names_the_namespace_on_80_columns(practice: bool, where: str) -> None:
     async with console(settings=Settings(practice=practice), size=(80, 24)) as (app, pilot, _):
         for key, tab, namespace in (("1", "1 Fleet", "all namespaces"), ("5", "5 Launch", "default")):
@@ -277,7 +277,7 @@ async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so(
         assert app.screen.query_one(ChoiceTable).shown[0] == ("all namespaces",)
         await pilot.press(*"kube-system", "enter")
         await until(pilot, lambda: {key[0] for key in screen.table.shown} == {"kube-system"})
-        assert "practice cluster  kube-system" in text_of(title)
+        assert "practice  kube-system" in text_of(title)
         await pilot.press("N")
         await until(pilot, lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
         await pilot.press(*"all name", "enter")

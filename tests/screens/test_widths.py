@@ -11,9 +11,11 @@ import pytest
 from msgspec import structs
 from rich.style import Style
 
+from console.google.builds import Build
 from console.kube.objects.meta import Condition
 from console.launch.run_record import Outcome, RunRecord
 from console.scheduling.expected_starts import ExpectedStart
+from screens.columns.google import BUILDS
 from screens.columns.jobs import JOBS, JobLine
 from screens.columns.nodes import NODES, POOLS
 from screens.columns.pods import PODS
@@ -44,7 +46,7 @@ def broken(text: str, shown: str) -> bool:
     if shown.strip() in {text, short_node(text)}:
         return False
     after = text[len(kept) :]
-    phrase = after.startswith((";", ",", " (", "  ", " ·"))
+    phrase = after.startswith((";", ",", ": ", " (", "  ", " ·"))
     return not text.startswith(kept) or not (phrase or (after[:1] == " " and not re.search(r"\d$|[(]\S*$", kept)))
 
 
@@ -101,6 +103,14 @@ def waiting_rows() -> list[Any]:
     return [*lines, *(replace(line, start=start) for line in lines for start in starts)]
 
 
+def build_rows() -> list[Build]:
+    name = "us-docker.pkg.dev/practice/unified/unified-testbed-pytorch:25.12-py3"
+    why = "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown"
+    times = {"time_out": 3600.0, "created": NOW - 9000, "started": NOW - 8900, "ended": NOW - 8000}
+    names = {"log_bucket": "", "log_entries": False, "link": "", "substitutions": {}}
+    return [Build("b1", "practice", "global", "FAILURE", why, (name,), (), machine="", **times, **names)]  # type: ignore[arg-type]
+
+
 def run_rows() -> list[RunRecord]:
     run = RunRecord(
         "qwen3-30b-pretrain-pai", "root-qwen3-training", "default", gpus=16, launched=NOW - 9000, who="root"
@@ -124,6 +134,7 @@ async def test_no_list_cuts_a_number_a_unit_or_a_name_and_the_verdict_is_there_a
         "nodes": (NODES.columns, [*NODES.of(fleet, None, str)]),
         "pods": (PODS.columns, [pod for pod in PODS.of(fleet, None, str) if pod.name.isascii()]),
         "runs": (RUNS, run_rows()),
+        "builds": (BUILDS, build_rows()),
     }
     found = []
     for name, (columns, rows) in lists.items():
