@@ -30,10 +30,10 @@ from screens.columns.column import Column, RowKey, since
 from screens.columns.job_header import events_of
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
-from screens.widgets.job_pane import start_lines, waiting_lines
+from screens.widgets.job_pane import course_lines, start_lines, waiting_lines
 from screens.widgets.line import CutLines, Styled, wrap
 from screens.widgets.log.lines import printable
-from screens.widgets.pane import Lines
+from screens.widgets.pane import Lines, Pane
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
@@ -266,6 +266,7 @@ class FailureCardView(Static):
             self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
 
 
+COURSE = 10  # lines from which on what is left shows how far the job is
 EVENTS = 6  # lines the latest events keep beside the card of a failure: a head, and some of them
 BEAT = 0.5  # seconds between two looks at how fresh the ranks are
 FEW = 8  # up to so many ranks the table alone shows them all at a glance
@@ -291,6 +292,7 @@ class RanksTab(JobTab):
         #slow { margin: 1 0 0 0; }
         #caption { height: 1; margin: 1 0 0 0; }
         EventTable { height: 1fr; min-height: 3; }
+        #course { height: auto; display: none; border-top: solid $ink-faint; }
     }
     """
 
@@ -300,6 +302,7 @@ class RanksTab(JobTab):
     slow = getters.query_one("#slow", CutLines)
     table = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
+    course = getters.query_one("#course", Pane)
     _pulse: RankProgress | None = None
     _listening = False
     _described = (0, 0)
@@ -312,6 +315,7 @@ class RanksTab(JobTab):
         yield RankTable(classes="pods")
         yield SentenceLine(id="caption")
         yield EventTable()
+        yield Pane(self._course_lines, id="course", classes="of-snapshot")
 
     def on_mount(self) -> None:
         self.query_one("#caption", SentenceLine).runs = (Span("── ", "faint"), Span("latest events", "head"))
@@ -424,6 +428,15 @@ class RanksTab(JobTab):
         if not low:
             others += 2 + max(4, min(len(self.latest.listing.rows) + 1, EVENTS)) + 1
         self.card.room = size.height - others
+        left = size.height - others - max(0, min(ranks, size.height * 11 // 20) - size.height * 2 // 5)
+        self.course.styles.height = left
+        self.course.display = left >= COURSE and not (self.card.display or self.waits.display)
+        self.course.renew()
+
+    def _course_lines(self, width: int, height: int, now: float) -> Lines:
+        live = self.live
+        measures = live.session.measures.find_followed(self.key) if live.app.connected else None
+        return course_lines(self.line, measures, width, height, now) if self.line is not None else []
 
     @property
     def focus_target(self) -> Widget:

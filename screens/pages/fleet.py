@@ -24,7 +24,7 @@ from screens.paned import PanedScreen
 from screens.widgets.floor_map import PARTLY, FloorMap, Zoom
 from screens.widgets.job_pane import entry, job_entry
 from screens.widgets.line import CutLines, as_last_known
-from screens.widgets.pane import Lines
+from screens.widgets.pane import Lines, event_lines
 from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Span, count, short_node
@@ -121,6 +121,11 @@ class FleetScreen(PanedScreen, PoolsScreen):
             ]
             found.append([[Span(title, "head")], *lines, []] if lines else [])
         return [line for lines in found for line in lines]
+
+    def under_lines(self, width: int, height: int, now: float) -> Lines:
+        """What happened last."""
+        events = sorted(self.app.fleet.events.values(), key=lambda each: -each.last)
+        return event_lines(events, now, width, height, named=True)[1:]
 
     def _mark_of(self, job: JobSet) -> Span:
         return IDLE if job.state is JobState.PENDING else Span(self.map.glyph(job.uid), self.app.job_style(job.uid))

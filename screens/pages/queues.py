@@ -30,7 +30,7 @@ from screens.columns.queues import (
     workload_lines,
 )
 from screens.paned import ReasonScreen
-from screens.widgets.job_pane import job_entry, job_lines, start_lines, waiting_lines
+from screens.widgets.job_pane import course_lines, job_entry, job_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.row_painter import Notice
@@ -136,9 +136,15 @@ class QueuesScreen(ReasonScreen):
         return [[Span(name_of(row.workload), "strong")], *folded_runs(spans, width), [], *starts, *waits]
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """The jobs that hold quota, and how far they are."""
-        every = [job_entry(job, wording.job_glyph(job.jobset.state), now, width, state=False) for job in self._jobs]
-        return [[Span("hold quota", "head")], *(line for each in every for line in each)] if every else []
+        """The jobs that hold quota, and how far they are; of the selected one, which the pane shows, only a line."""
+        found, row = list[list[Span]](), self.workloads.row
+        room = height // max(1, len(self._jobs)) - 1
+        for job in self._jobs:
+            found += job_entry(job, wording.job_glyph(job.jobset.state), now, width, state=False)
+            if row is None or row.workload.owner_uid != job.jobset.uid:
+                measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None
+                found += course_lines(job, measures, width, room, now)[:room]
+        return [[Span("hold quota", "head")], *found] if found else []
 
     def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
         """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""

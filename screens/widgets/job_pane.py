@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from console.launch.ownership import Proof
 
 
-LOSS = STEP_METRICS[0]
+CURVES = STEP_METRICS[0], STEP_METRICS[2]  # the loss, and below it the step time where there is room for two
 LAST_LEAST = 6
 """Lines that a curve leaves for the last lines of the log, which tell what came since."""
-CURVE_LEAST, CURVE_MOST = 4, 20
+CURVE_LEAST, CURVE_MOST, CURVES_LEAST = 4, 22, 10  # lines of one, of all, and of two
 NAME = 24  # columns of a job's name where what is to be known of it stands beside it
 PODS_MOST = 3
 """Lines of pods; of more only numbers are shown."""
@@ -97,6 +97,12 @@ def job_lines(
     else:
         found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST * tail, now)
     return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
+
+
+def course_lines(job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float) -> Lines:
+    """How far a job is, its curves, pods and GPUs, and in the lines that are left the last ones of its log."""
+    found = _progress_lines(job, measures, width, height, now, saved=False)
+    return [*found, *_last_lines(measures, width, height - len(found))]
 
 
 def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
@@ -182,17 +188,20 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
 # while it runs, and after
 
 
-def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
+def _progress_lines(
+    job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float, *, saved: bool = True
+) -> Lines:
     """The progress of the job, its curve, its pods and its cost in `room` lines.
 
     If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods.
     """
     figures = _figures(job, measures, width)
-    pods, cost, saved = _pods(job, width) if job.ranks else [], _cost(job, now), saved_runs(job, measures, now)
+    pods, cost = _pods(job, width) if job.ranks else [], _cost(job, now)
+    at_risk = saved_runs(job, measures, now) if saved else []
     if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
         pods[0] += [Span("   "), *cost] if cost else []
         cost = []
-    pods += [*(folded_runs(saved, width) if saved else []), *([cost] if cost and pods else [])]
+    pods += [*(folded_runs(at_risk, width) if at_risk else []), *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
     busy = _gpus_busy(job, measures, width, now)
     if len(figures) + CURVE_LEAST + 1 + len(pods) + len(busy) > room:
@@ -217,17 +226,21 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int) -> Lines:
 
 
 def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
-    """The curve of the loss or of the bandwidth and an empty line; nothing in fewer than CURVE_LEAST lines."""
+    """The curves of training or that of the bandwidth and an empty line; nothing in fewer than CURVE_LEAST lines."""
     if high < CURVE_LEAST:
         return []
     track = measures.track if measures is not None else None
     test = measures.tests[-1] if measures is not None and measures.tests else None
     canvas = Canvas(width, high)
-    if track is not None and (column := track.columns.get(LOSS.name)) is not None and column.known > 1:
+    known = [each for each in CURVES if track and (column := track.columns.get(each.name)) and column.known > 1]
+    if track is not None and known:
+        known = known[: max(1, high // (CURVES_LEAST // 2))]
         with track.lock:
-            title = f"loss, steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}"
+            steps, part = f"steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}", high // len(known)
             data = TrainingChartData(track, track.list_events())
-            draw_chart(canvas, Box(0, 0, width, high), data, LOSS, View(), title, large=False)
+            for at, each in enumerate(known):
+                box = Box(0, at * part, width, part)
+                draw_chart(canvas, box, data, each, View(), f"{each.title}, {steps}", large=False)
         return [*canvas.rows(), []]
     if test is not None and len(test.test.rows) > 1:
         _draw_busbw(canvas, test)

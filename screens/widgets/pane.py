@@ -108,12 +108,13 @@ def fact_lines(facts: Iterable[Fact], width: int, *, beside: int = WIDE, style: 
     return found
 
 
-def event_lines(events: Iterable[Event], now: float, width: int, room: int) -> Lines:
-    """Events under a heading, newest first, as many as fit; their texts go on in the lines below."""
+def event_lines(events: Iterable[Event], now: float, width: int, room: int, *, named: bool = False) -> Lines:
+    """Events under a heading, newest first, as many as fit; their texts go on below. `named`: with their objects."""
     rows: Lines = []
     for each in events:
         words = [
             Span(each.reason, "waits" if each.type == "Warning" else ""),
+            *([Span(f"  {wording.short_node(each.object_name)}")] if named else []),
             Span(f"  {wording.sentence(each.message)}", "dim"),
         ]
         lines = whole_lines(words, width - AGE)
