@@ -18,7 +18,7 @@ from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, WHAT_IF
 from screens.columns.column import RowKey
-from screens.columns.jobs import JobLine, start_time
+from screens.columns.jobs import JobLine, start_time, state_cell
 from screens.columns.queues import (
     QUEUES,
     WORKLOADS,
@@ -35,9 +35,11 @@ from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
+from screens.wording import Span, runs_of
 
 ROOMY = 130  # screen columns from which bars are long
+
+LEAST = 5  # lines of each job that holds quota
 
 
 class ClusterQueueTable(ResourceTable[QueueLine]):
@@ -138,12 +140,12 @@ class QueuesScreen(ReasonScreen):
     def under_lines(self, width: int, height: int, now: float) -> Lines:
         """The jobs that hold quota, and how far they are; of the selected one, which the pane shows, only a line."""
         found, row = list[list[Span]](), self.workloads.row
-        room = height // max(1, len(self._jobs)) - 1
-        for job in self._jobs:
-            found += job_entry(job, wording.job_glyph(job.jobset.state), now, width, state=False)
+        for left, job in zip(range(len(self._jobs), 0, -1), self._jobs, strict=True):
+            room = height - len(found) - LEAST * (left - 1) - 2
+            found += job_entry(job, runs_of(state_cell(job))[0], now, width, state=False)
             if row is None or row.workload.owner_uid != job.jobset.uid:
                 measures = self.session.measures.find_followed(job.jobset.key) if self.app.connected else None
-                found += course_lines(job, measures, width, room, now)[:room]
+                found += course_lines(job, measures, width, room, now, among=True)[:room]
         return [[Span("hold quota", "head")], *found] if found else []
 
     def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:

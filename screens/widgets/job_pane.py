@@ -13,6 +13,7 @@ from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
+from console.metrics.health import HealthLevel
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import format_gpu_time
 from console.metrics.lost_work import find_followed_lost_work, saved_folder
@@ -99,10 +100,16 @@ def job_lines(
     return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
 
 
-def course_lines(job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float) -> Lines:
-    """How far a job is, its curves, pods and GPUs, and in the lines that are left the last ones of its log."""
-    found = _progress_lines(job, measures, width, height, now, saved=False)
-    return [*found, *_last_lines(measures, width, height - len(found))]
+def course_lines(
+    job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float, *, among: bool = False
+) -> Lines:
+    """How far a job is, its curves, pods and GPUs, and in the lines that are left the last ones of its log.
+
+    `among` others: without the curves, and with what its end would lose.
+    """
+    room = height - LAST_LEAST * (height > 2 * CURVES_LEAST)
+    found = _progress_lines(job, measures, width, room, now, curve=not among, saved=among)
+    return found if among else [*found, *_last_lines(measures, width, max(0, height - len(found)))]
 
 
 def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
@@ -110,23 +117,23 @@ def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int
 
 
 def job_entry(job: JobLine, mark: Span, now: float, width: int, *, state: bool = True) -> Lines:
-    """A job among others: its name, `state` and reason, how far it is, and whose it is."""
+    """A job among others: its name, its reason, with `state` that and how far it is, and whose it is."""
     jobset = job.jobset
-    told = [*runs_of(state_cell(job)), Span("  ")] if state else []
-    told += [*runs_of(last_cell(job)), Span("  "), *runs_of(progress_cell(job))]
+    reason = runs_of(last_cell(job)) if state or job.health.level in {HealthLevel.BAD, HealthLevel.LATE} else []
+    shown = [*runs_of(state_cell(job)), Span("  "), *reason, Span("  "), *runs_of(progress_cell(job))]
     about = " · ".join(filter(None, (job.owner, f"{jobset.gpus} GPUs", wording.age(now - jobset.created))))
-    return entry([mark, Span(f" {jobset.name}", "strong")], told, about, width)
+    return entry([mark, Span(f" {jobset.name}", "strong")], shown if state else reason, about, width)
 
 
-def entry(name: list[Span], told: list[Span], about: str, width: int) -> Lines:
+def entry(name: list[Span], state: list[Span], about: str, width: int) -> Lines:
     """A thing in a pane: its name, how it is, and at the right whose it is; in a narrow one in two lines."""
     end = Span(about, "dim")
     if width < WIDE:
         gap = Span(" " * max(2, width - cell_width(name) - cell_width(end)))
-        return [[*name, gap, end] if about else name, [Span("  "), *cut_sentence(told, width - 2)]]
+        return [[*name, gap, end] if about else name, [Span("  "), *cut_sentence(state, width - 2)]]
     first = [*name, Span(" " * max(2, NAME - cell_width(name)))]
-    told = cut_sentence(told, width - cell_width(first) - cell_width(end) - 2)
-    return [[*first, *told, Span(" " * (width - cell_width([*first, *told, end]))), end]]
+    shown = cut_sentence(state, width - cell_width(first) - cell_width(end) - 2)
+    return [[*first, *shown, Span(" " * (width - cell_width([*first, *shown, end]))), end]]
 
 
 def _title(job: JobLine, width: int, now: float) -> list[Span]:
@@ -189,11 +196,19 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
 
 
 def _progress_lines(
-    job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float, *, saved: bool = True
+    job: JobLine,
+    measures: JobMeasures | None,
+    width: int,
+    room: int,
+    now: float,
+    *,
+    curve: bool = True,
+    saved: bool = True,
 ) -> Lines:
     """The progress of the job, its curve, its pods and its cost in `room` lines.
 
-    If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods.
+    If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods. `saved`: with what
+    would be lost.
     """
     figures = _figures(job, measures, width)
     pods, cost = _pods(job, width) if job.ranks else [], _cost(job, now)
@@ -203,10 +218,10 @@ def _progress_lines(
         cost = []
     pods += [*(folded_runs(at_risk, width) if at_risk else []), *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
-    busy = _gpus_busy(job, measures, width, now)
-    if len(figures) + CURVE_LEAST + 1 + len(pods) + len(busy) > room:
+    busy = _gpus_busy(job, measures, width, now)[not curve :]
+    if len(figures) + (CURVE_LEAST + 1) * curve + len(pods) + len(busy) > room:
         busy = []
-    high = min(CURVE_MOST, room - len(figures) - len(pods) - len(busy) - 1)
+    high = min(CURVE_MOST, room - len(figures) - len(pods) - len(busy) - 1) if curve else 0
     return [*figures, *_curve(measures, width, high), *pods, *busy]
 
 
@@ -276,8 +291,11 @@ def _pods(job: JobLine, width: int) -> Lines:
         glyphs = [
             wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint") for rank in job.ranks
         ]
-        for start in range(0, len(glyphs), width // 2):
-            found.append([run for glyph in glyphs[start : start + width // 2] for run in (glyph, Span(" "))])
+        marks = [run for glyph in glyphs for run in (glyph, Span(" "))]
+        if cell_width(found[0]) + len(marks) < width:
+            found[0][1:1] = [Span("  "), *marks[:-1]]
+        else:
+            found += [marks[start : start + width // 2 * 2] for start in range(0, len(marks), width // 2 * 2)]
     return found
 
 
