@@ -319,7 +319,7 @@ class RanksTab(JobTab):
 
     def on_mount(self) -> None:
         self.query_one("#caption", SentenceLine).runs = (Span("── ", "faint"), Span("latest events", "head"))
-        self.set_interval(BEAT, lambda: self.is_open and self.course.renew())
+        self.set_interval(BEAT, self.course.renew)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:

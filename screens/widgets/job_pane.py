@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 CURVES = STEP_METRICS[0], STEP_METRICS[2]  # the loss, and below it the step time where there is room for two
 LAST_LEAST = 6
 """Lines that a curve leaves for the last lines of the log, which tell what came since."""
-CURVE_LEAST, CURVE_MOST, CURVES_LEAST = 4, 22, 10  # lines of one, of all, and of two
+CURVE_LEAST, CURVE_MOST, CURVES_LEAST = 4, 32, 10  # lines of one, of all, and of two
+BESIDE = 150  # columns from which on the log has room beside the curves
 NAME = 24  # columns of a job's name where what is to be known of it stands beside it
 PODS_MOST = 3
 """Lines of pods; of more only numbers are shown."""
@@ -103,13 +105,19 @@ def job_lines(
 def course_lines(
     job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float, *, among: bool = False
 ) -> Lines:
-    """How far a job is, its curves, pods and GPUs, and in the lines that are left the last ones of its log.
+    """How far a job is, its curves, pods and GPUs, and beside or below these the last lines of its log.
 
-    `among` others: without the curves, and with what its end would lose.
+    `among` others: without the curves and the log, and with what its end would lose.
     """
-    room = height - LAST_LEAST * (height > 2 * CURVES_LEAST)
-    found = _progress_lines(job, measures, width, room, now, curve=not among, saved=among)
-    return found if among else [*found, *_last_lines(measures, width, max(0, height - len(found)))]
+    if among:
+        return _progress_lines(job, measures, width, height, now, curve=False)
+    left = width * 3 // 5 if width >= BESIDE else width
+    found = _progress_lines(job, measures, left, height, now, saved=False)
+    if left == width:
+        return [*found, *_last_lines(measures, width, height - len(found))]
+    right = _last_lines(measures, width - left - 3, height + 1)[1:]
+    both = zip_longest(found, right, fillvalue=list[Span]())
+    return [[*one, Span(" " * (left - cell_width(one))), Span(" │ ", "faint"), *other] for one, other in both]
 
 
 def tail_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
