@@ -142,7 +142,7 @@ BUILDS: tuple[Column[Build], ...] = (
     Column("BUILD", lambda build: build.id, only=COMMAND),
     Column("STATUS", _build_status, width=16, sort=lambda build: build.status),
     Column("IMAGE", lambda build: Span(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong"),
-           least=12, most=60, sort=lambda build: build.images),
+           least=12, most=60, cut="middle", sort=lambda build: build.images),
     Column("TOOK", lambda build: wording.age(_seconds_of(build)) if _seconds_of(build) else "", width=7, right=True,
            sort=_seconds_of, down=True, ages=True),
     since("BEGAN", lambda build: build.created),

@@ -166,6 +166,7 @@ class JobScreen(LiveScreen):
     def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         self.reason.runs = tuple(explanation(self._line, gone=gone, ended=self._ended))
+        self.call_after_refresh(self._fit_facts)
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
@@ -185,6 +186,7 @@ class JobScreen(LiveScreen):
         self.saved.display = bool(runs)
         failed = line is not None and line.saved is not None and line.saved.survey is None
         self.saved.set_class(failed, "-failed")  # why is at the end of the line
+        self._fit_facts()
 
     @work(group="checkpoints", exclusive=True)
     async def _read_checkpoints(self) -> None:
@@ -217,6 +219,13 @@ class JobScreen(LiveScreen):
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 28, "-low")
         self.set_class(event.size.width >= 100 and event.size.height >= 32, "-boxed")
+        self.call_after_refresh(self._fit_facts)
+
+    def _fit_facts(self) -> None:
+        """Boxes beside each other have the lines of the one with more."""
+        boxes = [each for each in (self.reason, self.saved) if each.display and each.content_size.width]
+        rows = max((each.lines_at(each.content_size.width) for each in boxes), default=0)
+        self.query_one("#facts").styles.height = min(8, max(2, rows) + 2) if self.has_class("-boxed") else None
 
     # tabs
 

@@ -89,7 +89,7 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
             "● running",
             "6/6",
             "○ pending",
-            "needs 32 GPUs",
+            "16 GPUs short · llama",
             "✗ failed",
             "pod 1: OOMKilled (137)",
             "done after",

@@ -23,7 +23,7 @@ from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
 
@@ -91,12 +91,12 @@ async def test_the_tab_of_a_stalled_job_has_the_sign_of_the_header() -> None:
     session.alarms.late_steps["default", "llama"] = "no step for 40 s after step 60"
     async with console(session, size=(150, 40)) as (app, pilot, _):
         await opened(app, pilot)
-        await until(pilot, lambda: "⚠ late  default/llama" in screen_text(app))
+        await until(pilot, lambda: "⚠ late  llama" in screen_text(app))
         await until(pilot, lambda: "Training ⚠ late" in screen_text(app))
         assert "⚠ ████░" in screen_text(app)
         session.alarms.sound("default", "llama", AlarmKind.STALL, "no step for 90 s after step 60")
         app.tick()
-        await until(pilot, lambda: "▲ stalled  default/llama" in screen_text(app))
+        await until(pilot, lambda: "▲ stalled  llama" in screen_text(app))
         await until(pilot, lambda: "Training ▲ stalled" in screen_text(app))
         assert "▲ ████░" in screen_text(app)
 
@@ -348,6 +348,10 @@ def saved_state(*, ago: float) -> SavedState:
     return SavedState(time.time(), "/out", Survey((whole, cut)), by="5 files in 0.3 s, by commands in pod 0")
 
 
+def saved_text(app: Any) -> str:
+    return " ".join(text_of(app.screen.saved).split())
+
+
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_would_be_lost() -> None:
     session = FakeSession(queue_scene())
@@ -356,12 +360,11 @@ async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_
     session.checkpoints.state = saved_state(ago=1800)
     async with console(session, size=(150, 45)) as (app, pilot, _):
         await opened(app, pilot)
+        await until(pilot, lambda: "the work since step 40 was saved 30 min ago: 24." in saved_text(app))
+        words = "GPU-hours. Complete by its folder. Step 50 is incomplete: a is missing. /out, read"
         await until(
-            pilot, lambda: "the work since step 40 was saved 30 min ago: 24." in " ".join(screen_text(app).split())
+            pilot, lambda: words in saved_text(app) and "5 files in 0.3 s, by commands in pod 0" in saved_text(app)
         )
-        text = " ".join(screen_text(app).split())
-        assert "GPU-hours. Complete by its folder. Step 50 is incomplete: a is missing. /out, read" in text
-        assert "5 files in 0.3 s, by commands in pod 0" in text
         assert session.called("checkpoints") == [("default", "llama")], "once, and not again each second"
 
 
@@ -376,11 +379,11 @@ async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, 
     session.checkpoints.state = saved_state(ago=1800)
     async with console(session, size=(150, 45)) as (app, pilot, _):
         await opened(app, pilot)
-        await until(pilot, lambda: "c reads its folder" in screen_text(app))
-        assert "since step 50 was saved" in " ".join(screen_text(app).split())
+        await until(pilot, lambda: "c reads its folder" in saved_text(app))
+        assert "since step 50 was saved" in saved_text(app)
         assert session.called("checkpoints") == []
         await pilot.press("c")
-        await until(pilot, lambda: "since step 40 was saved" in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: "since step 40 was saved" in saved_text(app))
         assert session.called("checkpoints") == [("default", "llama")]
 
 

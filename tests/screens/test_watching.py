@@ -393,7 +393,10 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         (alarm,) = session.alarms.latest_alarms
         session.alarms.latest_alarms[:] = [replace(alarm, more="inspected: Rank 9 waits for data", nodes=("node-1",))]
         act = "X lists what can be done, such as to launch it again."
-        await until(pilot, lambda: f"inspected: Rank 9 waits for data. {act}" in " ".join(screen_text(app).split()))
+        await until(
+            pilot,
+            lambda: f"inspected: Rank 9 waits for data. {act}" in " ".join(screen_text(app).replace("│", " ").split()),
+        )
         await pilot.press("A")
         await until(pilot, lambda: "alarms" in screen_text(app) and "no new iteration" in screen_text(app))
         await pilot.press("enter")
@@ -479,7 +482,8 @@ async def test_only_a_new_alarm_of_ones_own_job_is_a_toast_and_all_are_counted(
         session.alarms._news[:] = [replace(alarm, began=time.time() + began if began else 0.0)]
         app.tick()
         await until(pilot, lambda: "▲ 1" in text_of(title))
-        assert [each.message for each in app._notifications] == ["▲ nccl-0412: stall  no step for 76 s"] * shown
+        expected = ["▲ nccl-0412: stall  no step for 76 s"] * shown
+        await until(pilot, lambda: [each.message for each in app._notifications] == expected)
 
 
 async def test_a_stall_that_was_inspected_since_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

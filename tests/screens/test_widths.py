@@ -104,7 +104,7 @@ def waiting_rows() -> list[Any]:
 
 
 def build_rows() -> list[Build]:
-    name = "us-docker.pkg.dev/practice/unified/unified-testbed-pytorch:25.12-py3"
+    name = "us-docker.pkg.dev/practice/unified/testbed:25.12"
     why = "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown"
     times = {"time_out": 3600.0, "created": NOW - 9000, "started": NOW - 8900, "ended": NOW - 8000}
     names = {"log_bucket": "", "log_entries": False, "link": "", "substitutions": {}}

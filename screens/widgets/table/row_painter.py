@@ -19,6 +19,7 @@ from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_nod
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
 SQUEEZED = 12  # columns to which it shrinks before other texts are cut: those tell rows apart
 PHRASE = 25  # columns up to which its first phrase, which is the verdict, has room before other columns have any
+NAMED = 30  # columns up to which a name is whole before other columns have any, but for one with a `drop` of 1
 GAP = 2
 ALIKE, EMPTY = 1, 2
 EXTRA = 5  # columns with this `drop` or more are shown only where all others have their full width
@@ -75,8 +76,9 @@ def _fitting(
     silent = {id(columns[number]): how for number, how in idle.items() if columns[number].drop}
     while kept:
         last = max(kept, key=lambda pair: (silent.get(id(pair[0]), 0), pair[0].drop))
-        sentence = 200 if id(last[0]) in silent else SENTENCE if last[0].drop >= EXTRA else phrase
-        if not last[0].drop or _line_width(kept, sentence) <= room:
+        extra = id(last[0]) in silent or last[0].drop >= EXTRA
+        sentence = 200 if id(last[0]) in silent else SENTENCE if extra else phrase
+        if not last[0].drop or _line_width(kept, sentence, 200 if extra else NAMED * (last[0].drop > 1)) <= room:
             break
         kept.remove(last)
         gone.append(last)
@@ -99,11 +101,12 @@ def _width_order(pair: tuple[Column[RowT], int]) -> int:
     return 3 if column.drawn else 2 if column.fill else 0 if column.cut == "middle" else 1
 
 
-def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200) -> int:
-    """Width of a line with all texts whole; a column that fills the line counts with `sentence` cells at most."""
+def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200, name: int = 200) -> int:
+    """Width of a line with all texts whole, but at most that many cells of a sentence that fills it and of a name."""
 
     def wanted(column: Column[RowT], want: int) -> int:
         most = min(sentence, column.most) if column.fill else column.most
+        most = most if column.cut == "end" else min(most, name)
         return column.floor if column.drawn else max(column.floor, min(most, want))
 
     return sum(wanted(*pair) + GAP for pair in columns) - GAP
