@@ -24,6 +24,13 @@ LARGE = 62  # percent of the columns that a large pane has at least
 SIZES = get_args(PaneSize)
 
 
+def _set_height(widget: Widget, lines: int | None) -> None:
+    """Lines of a widget, or None for those of its sheet; what is as before lays nothing out again."""
+    inline = widget.styles.inline
+    if lines != (inline.height.value if inline.has_rule("height") and inline.height else None):
+        widget.styles.height = lines
+
+
 class PanedScreen(LiveScreen):
     """The pane is right of the list on wide terminals, below on high ones, else hidden until requested."""
 
@@ -83,10 +90,12 @@ class PanedScreen(LiveScreen):
         left = self.query_one("#split").size.height - max(rows, LEAST)
         below = self.has_class("-below") and not self.has_class("-large")
         usual = self.app.loaded.config.panes.below if self.TAKES else 0
-        self.pane.styles.height = (left if left >= LEAST else usual) if below else None
+        _set_height(self.pane, (left if left >= LEAST else usual) if below else None)
         roomy = self.has_class("-right") and left > LEAST
-        under.display = roomy and bool(self.under_lines(self.size.width, left, CLOCK.now()))
-        last.styles.height = getattr(last, "lines_wanted", 1) if under.display else None
+        shown = roomy and bool(self.under_lines(self.size.width, left, CLOCK.now()))
+        if shown != under.display:
+            under.display = shown
+        _set_height(last, getattr(last, "lines_wanted", 1) if shown else None)
         for pane in (self.pane, under):
             pane.renew()
         self.pane.set_class(not self.pane.lines, "-bare")
