@@ -326,19 +326,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             unverified=app.connected and app.session.watch.unverified,
             links=self.links(app.fleet),
             trouble=app.trouble.message if app.trouble else "",
-            alarms=self._count_alarms(),
+            alarms=_count_alarms(app),
         )
         for bar in self.query(TitleBar):  # none: the program is closing, and a last tick still comes
             bar.title = title
             bar.tick()
-
-    def _count_alarms(self) -> int:
-        """How many jobs that have not ended have an alarm, of the namespaces that are shown."""
-        app = self.app
-        alarms = app.session.alarms.latest_alarms if app.connected and app.session.alarms_enabled else ()
-        known = {(each.namespace, each.job) for each in alarms if each.is_active}
-        jobs = (job for key in known if (job := app.fleet.jobsets.get(key)) is not None)
-        return sum(not job.finished and app.only_namespace in {"", job.namespace} for job in jobs)
 
     def links(self, fleet: Fleet) -> tuple[WatchStatus, ...]:
         return tuple(fleet.links[kind] for kind in self.KINDS or fleet.links if kind in fleet.links)
@@ -490,3 +482,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             self.app.call_later(self.app.run_action, "app.more")
         else:
             self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen
+
+
+def _count_alarms(app: ConsoleApp) -> int:
+    """How many jobs that have not ended have an alarm, of the namespaces that are shown."""
+    alarms = app.session.alarms.latest_alarms if app.connected and app.session.alarms_enabled else ()
+    known = {(each.namespace, each.job) for each in alarms if each.is_active}
+    jobs = (job for key in known if (job := app.fleet.jobsets.get(key)) is not None)
+    return sum(not job.finished and app.only_namespace in {"", job.namespace} for job in jobs)

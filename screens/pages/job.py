@@ -122,7 +122,7 @@ class JobScreen(LiveScreen):
             if not jobset.finished and connection not in {None, self._watched_by}:
                 self._watched_by = connection
                 self.app.session.alarms.watch_job(*self.key)
-            self._line = replace(line_of(self.app, jobset, fleet), faults=self._faults)
+            self._line = replace(line_of(self.app, jobset, fleet), faults=_faults(self.tabs))
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose(first.number if first else 0)
@@ -204,13 +204,9 @@ class JobScreen(LiveScreen):
         if not any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers):
             self._show_saved()
 
-    @property
-    def _faults(self) -> tuple[str, ...]:
-        return tuple(fault for tab in self.tabs.values() if (fault := tab.fault))
-
     def _show_tabs(self) -> None:
-        if self._line is not None and self._line.faults != self._faults:
-            self._line = replace(self._line, faults=self._faults)
+        if self._line is not None and self._line.faults != _faults(self.tabs):
+            self._line = replace(self._line, faults=_faults(self.tabs))
             self._show_header()
             self._tell_reason()
         self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in self.tabs.values())
@@ -316,3 +312,7 @@ class JobScreen(LiveScreen):
     @work(group="actions")
     async def action_stop(self) -> None:
         await stop_jobs(self, [self.key])
+
+
+def _faults(tabs: Mapping[str, JobTab]) -> tuple[str, ...]:
+    return tuple(fault for tab in tabs.values() if (fault := tab.fault))

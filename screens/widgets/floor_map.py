@@ -182,6 +182,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._label = 0
         self._pips = 0
         self._place = (0, 0)
+        self.lines_wanted = 1  # of the whole map as it would be drawn with room for each host's name and job
         self._asked: Zoom | None = None
         self._shape = SHAPES[0]
         self._starts = [0]
@@ -194,11 +195,6 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._floors = tuple(floors)
         self._arrange()
         self.repaint_changed()  # a snapshot changes few marks of a large floor
-
-    @property
-    def lines_wanted(self) -> int:
-        """Lines that the whole map takes as it would be drawn with room for each host's name and job."""
-        return sum(1 if line.heading else 3 for line in self._fold(SHAPES[1])) if self.size.width else 1
 
     def move_to(self, floor: int) -> None:
         """Scroll to the floor with that index and put the cursor on its first host."""
@@ -272,6 +268,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         )
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
+        self.lines_wanted = sum(1 if line.heading else 3 for line in self._fold(SHAPES[1]))
         self._shape, self._lines = self._fitting(self._asked)
         if self._shape.rows > 1:
             self._lines = self._fold(
