@@ -23,6 +23,7 @@ from console.config import ListConfig, LoadedConfig
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
+from screens.columns.live import alarms_of_session
 from screens.config import keys_of, own_commands
 from screens.widgets.bars import READING, KeyBar, KeyHint, SearchLine, Title, TitleBar, verb_of
 from screens.widgets.line import AbstractWidgetMeta, SnapshotText, call_after
@@ -484,9 +485,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen
 
 
-def _count_alarms(app: ConsoleApp) -> int:
-    """How many jobs that have not ended have an alarm, of the namespaces that are shown."""
-    alarms = app.session.alarms.latest_alarms if app.connected and app.session.alarms_enabled else ()
-    known = {(each.namespace, each.job) for each in alarms if each.is_active}
-    jobs = (job for key in known if (job := app.fleet.jobsets.get(key)) is not None)
-    return sum(not job.finished and app.only_namespace in {"", job.namespace} for job in jobs)
+def _count_alarms(app: SessionApp) -> int:
+    """How many jobs have an alarm, of the namespaces that are shown."""
+    if not (app.connected and app.session.alarms_enabled):
+        return 0
+    alarms = alarms_of_session(app.session, app.fleet, app.only_namespace)
+    jobs = {(each.namespace, each.job) for each in alarms if each.is_active}
+    shown = (job for key in jobs if (job := app.fleet.jobsets.get(key)) is not None)
+    return sum(not job.finished and app.only_namespace in {"", job.namespace} for job in shown)

@@ -266,7 +266,7 @@ class FailureCardView(Static):
             self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
 
 
-COURSE = 10  # lines from which on what is left shows how far the job is
+COURSE = 10  # lines from which on what is left shows how far the job is, if that is more than a few
 EVENTS = 6  # lines the latest events keep beside the card of a failure: a head, and some of them
 BEAT = 0.5  # seconds between two looks at how fresh the ranks are
 FEW = 8  # up to so many ranks the table alone shows them all at a glance
@@ -306,6 +306,7 @@ class RanksTab(JobTab):
     _pulse: RankProgress | None = None
     _listening = False
     _described = (0, 0)
+    _left = 0
 
     def compose(self) -> ComposeResult:
         yield FailureCardView()
@@ -319,7 +320,7 @@ class RanksTab(JobTab):
 
     def on_mount(self) -> None:
         self.query_one("#caption", SentenceLine).runs = (Span("── ", "faint"), Span("latest events", "head"))
-        self.set_interval(BEAT, self.course.renew)
+        self.set_interval(BEAT, self._show_course)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
@@ -429,9 +430,14 @@ class RanksTab(JobTab):
         if not low:
             others += 2 + max(4, min(len(self.latest.listing.rows) + 1, EVENTS)) + 1
         self.card.room = size.height - others
-        left = size.height - others - max(0, min(ranks, size.height * 11 // 20) - size.height * 2 // 5)
-        self.course.styles.height = left
-        self.course.display = left >= COURSE and not (self.card.display or self.waits.display)
+        self._left = size.height - others - max(0, min(ranks, size.height * 11 // 20) - size.height * 2 // 5)
+        self._show_course()
+
+    def _show_course(self) -> None:
+        """Below what there is always, if that leaves room and more than a few lines are known."""
+        self.course.styles.height = self._left
+        room = self._left >= COURSE and not (self.card.display or self.waits.display)
+        self.course.display = room and len(self._course_lines(self.size.width, self._left, CLOCK.now())) > COURSE // 2
         self.course.renew()
 
     def _course_lines(self, width: int, height: int, now: float) -> Lines:

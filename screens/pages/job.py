@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -166,7 +167,7 @@ class JobScreen(LiveScreen):
     def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         self.reason.runs = tuple(explanation(self._line, gone=gone, ended=self._ended))
-        self.call_after_refresh(self._fit_facts)
+        self._fit_facts()
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
@@ -215,8 +216,8 @@ class JobScreen(LiveScreen):
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 28, "-low")
         self.set_class(event.size.width >= 100 and event.size.height >= 32, "-boxed")
-        self.call_after_refresh(self._fit_facts)
 
+    @on(SentenceLine.Resized)
     def _fit_facts(self) -> None:
         """Boxes beside each other have the lines of the one with more."""
         boxes = [each for each in (self.reason, self.saved) if each.display and each.content_size.width]

@@ -112,10 +112,11 @@ def course_lines(
     if among:
         return _progress_lines(job, measures, width, height, now, curve=False)
     left = width * 3 // 5 if width >= BESIDE else width
+    right = _last_lines(measures, width - left - 3, height + 1)[1:] if left < width else []
+    left = left if right else width
     found = _progress_lines(job, measures, left, height, now, saved=False)
-    if left == width:
+    if not right:
         return [*found, *_last_lines(measures, width, height - len(found))]
-    right = _last_lines(measures, width - left - 3, height + 1)[1:]
     both = zip_longest(found, right, fillvalue=list[Span]())
     return [[*one, Span(" " * (left - cell_width(one))), Span(" │ ", "faint"), *other] for one, other in both]
 

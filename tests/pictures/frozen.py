@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -72,7 +73,8 @@ class Still:
     cluster: PracticeCluster
 
     def text(self) -> str:
-        return screen_text(self.app)
+        """The screen, but for how busy GPUs are in a pane, which changes even here."""
+        return re.sub(r"(█{8}  )\d\d %", r"\1.. %", screen_text(self.app))
 
     async def look(self) -> None:
         if self.app._exception is not None:

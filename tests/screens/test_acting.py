@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
@@ -156,7 +156,7 @@ async def test_at_80x24_the_list_tells_the_cause_and_all_that_can_be_done_is_rea
     async with console(session, size=(80, 24)) as (app, pilot, _):
         session.alarms.verdicts[KEY] = VERDICT
         await to_list(app, pilot)
-        await until(pilot, lambda: VERDICT in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: VERDICT in " ".join(screen_text(app).replace("│", " ").split()))
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
         assert not [each.id for each in app.screen.query(SentenceLine) if each.is_cut]
@@ -223,15 +223,20 @@ async def test_where_no_checkpoint_is_known_none_is_promised() -> None:
     async with console(session, size=(160, 45)) as (app, pilot, _):
         await to_page(app, pilot)
         act = "X lists what can be done, such as to launch it again"
-        await until(pilot, lambda: f"{act}; Stop frees 16 GPUs" in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: f"{act}; Stop frees 16 GPUs" in " ".join(screen_text(app).replace("│", " ").split()))
         await pilot.press("X")
         await until(pilot, lambda: "from its start: no checkpoint of it is known" in screen_text(app))
         await pilot.press("escape")
         session.answers["has_checkpoint"] = True
         session.checkpoints.known[KEY] = saved(step(40))  # the line is made anew
-        await until(pilot, lambda: f"{act} from its last checkpoint" in " ".join(screen_text(app).split()))
+        await until(
+            pilot, lambda: f"{act} from its last checkpoint" in " ".join(screen_text(app).replace("│", " ").split())
+        )
         await pilot.press("X")
-        await until(pilot, lambda: "from its last complete checkpoint where" in " ".join(screen_text(app).split()))
+        await until(
+            pilot,
+            lambda: "from its last complete checkpoint where" in " ".join(screen_text(app).replace("│", " ").split()),
+        )
 
 
 async def test_on_the_page_of_alarms_one_key_does_it_after_a_question() -> None:
@@ -260,7 +265,7 @@ async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_l
         await until(pilot, lambda: isinstance(app.screen, Pick))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
-        text = " ".join(screen_text(app).replace("│", " ").split())
+        text = " ".join(str(each.render()) for each in app.screen.query(Static))
         assert "Lost of nccl-0412: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in text
         assert session.called("report") == session.called("cordon") == []
         app.screen.query_one(Input).value = NODE

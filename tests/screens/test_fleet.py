@@ -125,7 +125,8 @@ async def test_of_a_thousand_hosts_each_is_a_mark_until_one_zooms_in() -> None:
 
 async def test_a_wide_terminal_shows_subblocks_beside_each_other() -> None:
     async with console(size=(200, 55)) as (app, pilot, _):
-        await pilot.pause()
+        await pilot.press("z", "z")  # without the pane
+        await until(pilot, lambda: app.screen.query_one(FloorMap).size.width > 190)
         floor = text_of(app.screen.query_one(FloorMap)).splitlines()
         first = next(line for line in floor if "sub-0" in line)
         assert first.index("sub-1") == 100 + first.index("sub-0")
