@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
