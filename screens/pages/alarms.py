@@ -20,7 +20,7 @@ from screens.columns.live import alarms_of_session
 from screens.dialogs.act import ACT, NOT_POSSIBLE, REMEDIES, Remedy, Trouble, act_on_trouble, list_remedies, trouble_of
 from screens.session_app import SessionApp
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, short_path
 
@@ -33,6 +33,12 @@ class AlarmTable(ResourceTable[Alarm]):
     NOUN = "alarm"
     EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
     COLUMNS: ClassVar = ALARMS
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether what the alarm under the cursor says has not all its room in the list."""
+        shown = ((column, wide) for column, wide in self._painter.columns_now() if column.fill)
+        return self.row is None or any(cell_width(column.cell(self.row)) > wide for column, wide in shown)
 
     def row_text(self, row: Alarm) -> str:
         owner = cast(SessionApp, self.app).owner_words(row.namespace, row.job)
@@ -111,7 +117,7 @@ class AlarmsScreen(LiveScreen):
             else (
                 Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
                 Span(f"{alarm.job} ", "strong"),
-                Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}"),
+                Span(f"{alarm.kind.label}: {f'{alarm.text}. ' * self.table.is_cut}{self._next_step(alarm)}"),
                 *self._remedy_words(),
             )
         )

@@ -123,9 +123,10 @@ class FleetScreen(PanedScreen, PoolsScreen):
         return [line for lines in found for line in lines]
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """What happened last."""
-        events = sorted(self.app.fleet.events.values(), key=lambda each: -each.last)
-        return event_lines(events, now, width, height, named=True)[1:]
+        """What happened last, each message once: many jobs wait for the same."""
+        events = sorted(self.app.fleet.events.values(), key=lambda each: each.last)
+        once = {each.message: each for each in events}.values()
+        return event_lines(sorted(once, key=lambda each: -each.last), now, width, height, named=True)[1:]
 
     def _mark_of(self, job: JobSet) -> Span:
         return IDLE if job.state is JobState.PENDING else Span(self.map.glyph(job.uid), self.app.job_style(job.uid))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -336,11 +336,10 @@ def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: floa
         marks = [_gpu_mark(each) for each in least]
         rows = [marks[start : start + width] for start in range(0, len(marks), width)]
         return [[], [Span("GPU busy, the least busy of each node", "head"), asked], *rows]
-    for entry in entries:
-        entry.append(Span(" " * (column - cell_width(entry))))
-    rows = [
-        [run for each in entries[start : start + across] for run in each] for start in range(0, len(entries), across)
-    ]
+    for number, each in enumerate(entries, 1):
+        if number % across:
+            each.append(Span(" " * (column - cell_width(each))))
+    rows = [[*chain(*entries[start : start + across])] for start in range(0, len(entries), across)]
     return [[], [Span("GPU busy, by node", "head"), asked], *rows]
 
 

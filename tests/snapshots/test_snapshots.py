@@ -45,14 +45,14 @@ def test_a_large_screen_is_used(name: str) -> None:
 
 @pytest.mark.parametrize(("state", "name"), [(kept.name, name) for kept in STATES for name in kept.views])
 def test_no_page_says_a_sentence_twice(state: str, name: str) -> None:
-    """But one that is of two rows of a table: it begins in the same column."""
+    """But one of two rows of a table, which begins in the same column, and one of which a row has only the beginning."""
     begins: dict[tuple[str, ...], int] = {}
     twice = set()
     for line in drawn_lines(state, name):
         words = list(re.finditer(r"\S+", line))
         for at in range(len(words) - SENTENCE + 1):
             said = tuple(word[0].strip(".,;:()") for word in words[at : at + SENTENCE])
-            if sum(word.isalpha() for word in said) >= SENTENCE // 2:
+            if "│" not in said and "…" not in line and sum(word.isalpha() for word in said) >= SENTENCE // 2:
                 column = begins.setdefault(said, words[at].start())
                 twice |= {" ".join(said)} if column != words[at].start() else set()
     assert not twice
