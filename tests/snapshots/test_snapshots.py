@@ -45,7 +45,7 @@ def test_a_large_screen_is_used(name: str) -> None:
 
 @pytest.mark.parametrize(("state", "name"), [(kept.name, name) for kept in STATES for name in kept.views])
 def test_no_page_says_a_sentence_twice(state: str, name: str) -> None:
-    """But one of two rows of a table, which begins in the same column, and one of which a row has only the beginning."""
+    """But one of two rows of a table, which begins in the same column, and one of which a row has the beginning."""
     begins: dict[tuple[str, ...], int] = {}
     twice = set()
     for line in drawn_lines(state, name):
