@@ -138,7 +138,7 @@ async def test_keys_for_a_question_that_does_not_come_are_dropped() -> None:
     session.answers |= {"release_plan": away, "plan_of_job": away}
     async with console(session) as (app, pilot, _):
         app.open_page("job", "default", "llama-70b")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "8/8" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "x7k7" in screen_text(app))
         screen = app.screen
         type_at_once(app, "n", *"43q")
         await until(pilot, lambda: "The API server is away." in toasts(app))
