@@ -169,7 +169,7 @@ async def test_the_header_of_a_job_of_ones_own_that_hangs_names_the_rank_within_
             return live_line(app.session, app.fleet.jobsets[key], app.fleet)
 
         def header() -> str:
-            return text_of(app.screen.query_one("#explanation"))
+            return " ".join(text_of(app.screen.query_one("#explanation")).split())
 
         def made() -> int | None:
             followed = app.session.measures.find_followed(key)
