@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import structs
 from textual import events, work
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -75,7 +75,7 @@ def keep_known(known: Fleet, fresh: Fleet) -> Fleet:
     return replace(known, at=fresh.at, links=links)
 
 
-def live_pages(app: App[Any]) -> list[LiveScreen]:
+def live_pages(app: SessionApp) -> list[LiveScreen]:
     """The pages that are open in this mode; others take what has changed once they are shown."""
     return [each for each in app.screen_stack if isinstance(each, LiveScreen) and each.is_mounted]
 

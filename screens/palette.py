@@ -298,9 +298,9 @@ class Palette(CommandPalette):
             name, *more = cast(Content, each.prompt).split("\n")
             if more:
                 kind = more[0].plain if " " not in more[0].plain else "page" if name.plain.startswith(GO) else "key"
-                told = more[0] if kind != more[0].plain else Content("")
+                description = more[0] if kind != more[0].plain else Content("")
                 name = name.pad_right(max(2, NAME - len(name)))
-                each._set_prompt(Content.assemble((f"{kind:<7}", "$ink-faint not bold"), name, told))
+                each._set_prompt(Content.assemble((f"{kind:<7}", "$ink-faint not bold"), name, description))
         if not self.query_one(Input).value:
             commands = sorted(
                 commands, key=lambda each: used.index(text) if (text := each.hit.text) in used else RECENT

@@ -212,7 +212,7 @@ class RunHistory:
     def _run(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         if (connection := self._connection) is None:
             connection = self._open()
-            weakref.finalize(self, connection.close)  # by itself, Python warns of one in a circle of objects
+            weakref.finalize(self, connection.close)  # also of a history in a reference cycle
         if writes and not self._writable:
             return otherwise
         with _transaction(connection, writes):

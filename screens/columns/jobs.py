@@ -210,8 +210,8 @@ def last_cell(line: JobLine) -> Cell:
     if health.level in {HealthLevel.BAD, HealthLevel.LATE}:
         return sick
     waits = state is JobState.PENDING and line.why.brief
-    if told := wording.sentence(waits or health.words or line.why.sentence):
-        return Span(told, line.style)
+    if reason := wording.sentence(waits or health.words or line.why.sentence):
+        return Span(reason, line.style)
     figures = progress_words(line.job_progress) if line.job_progress else []
     return figures if any(each.text for each in figures) else Span(place_words(line), "dim")
 

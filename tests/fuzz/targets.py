@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from console.attach.files import scripts
 from console.attach.files.copies import EntryKind
-from console.attach.ssh.pod_facts import parse_probe
+from console.attach.ssh.pod_facts import MAX_PROBE, parse_probe
 from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_checkpoints
 from console.checkpoints.saved import SavedState, list_faults, starting_values
 from console.errors import ConsoleError
@@ -427,7 +427,7 @@ TARGETS: dict[str, Target] = {
     "copy listings": Target(
         _copy, texts(TREE, "0" * 64 + "  ./a\n", "\\" + "0" * 64 + "  ./a\\nb\n"), grammar_files.tree
     ),
-    "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE)),
+    "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE), longest=MAX_PROBE),
     "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x"), longest=MAX_MANIFEST),
     "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG), longest=OWN),
     "hang answers": Target(

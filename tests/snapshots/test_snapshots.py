@@ -51,8 +51,8 @@ def test_no_page_says_a_sentence_twice(state: str, name: str) -> None:
     for line in drawn_lines(state, name):
         words = list(re.finditer(r"\S+", line))
         for at in range(len(words) - SENTENCE + 1):
-            said = tuple(word[0].strip(".,;:()") for word in words[at : at + SENTENCE])
-            if "│" not in said and "…" not in line and sum(word.isalpha() for word in said) >= SENTENCE // 2:
-                column = begins.setdefault(said, words[at].start())
-                twice |= {" ".join(said)} if column != words[at].start() else set()
+            phrase = tuple(word[0].strip(".,;:()") for word in words[at : at + SENTENCE])
+            if "│" not in phrase and "…" not in line and sum(word.isalpha() for word in phrase) >= SENTENCE // 2:
+                column = begins.setdefault(phrase, words[at].start())
+                twice |= {" ".join(phrase)} if column != words[at].start() else set()
     assert not twice

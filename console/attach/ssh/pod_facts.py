@@ -66,7 +66,7 @@ which may be other keys than those of this sshd, are for images without it.
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")  # as shadow-utils allows it; a `Match exec` may see it
 _LONGEST_PATH = 4096
-MAX_PROBE = 1 << 18  # characters: keys of a thousand people are half of it
+MAX_PROBE = 1 << 18  # bytes of an answer: keys of a thousand people are half of it
 
 
 class _Container(ApiSchema):
@@ -138,7 +138,7 @@ async def probe_pod(client: Client, namespace: str, pod: str, *, container: str 
     """Inspect the pod by exec, and install the authorized_keys line `add`. ProgramFailed with the pod's words."""
     stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
     code, output, complaint = await executing.run_and_collect(
-        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin
+        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin, most=MAX_PROBE
     )
     answer = output.decode(errors="replace")
     if code or not answer.endswith("end yes\n"):
@@ -150,10 +150,6 @@ async def probe_pod(client: Client, namespace: str, pod: str, *, container: str 
 
 def parse_probe(pod: str, answer: str) -> Probe:
     """Parse the probe's output; Unreadable for a user or folder name that ssh or an editor could misread."""
-    if len(answer) > MAX_PROBE:
-        raise Unreadable(
-            f"Pod {pod} has {len(answer) >> 10} KiB of keys: that is too much, so nothing is set up for it."
-        )
     found: defaultdict[str, list[str]] = defaultdict(list)
     for line in answer.split("\n"):
         name, _, value = line.partition(" ")

@@ -57,7 +57,7 @@ def parse_samples(output: bytes) -> list[RankSamples]:
     """What a pod printed; UnreadableAnswer if it is no such answer."""
     ranks = decode_answer(output, _PodSamples, "What py-spy told in the pod").ranks
     if (stacks := sum(len(each.stacks) for each in ranks)) > MAX_STACKS:
-        raise UnreadableAnswer(f"py-spy told {stacks:,} stacks in the pod, of which {MAX_STACKS:,} are read.")
+        raise UnreadableAnswer(f"py-spy reports {stacks:,} stacks in the pod; at most {MAX_STACKS:,} are read.")
     return ranks
 
 
