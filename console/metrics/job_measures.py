@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -71,6 +72,7 @@ CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that
 MAX_REPLAY_SPEED = 100  # seconds of printing read in a second while it goes on; practice clusters run 20 times as fast
 MAX_LINE = 1000  # characters of a line that are kept for later listeners
 MAX_REPLAYED_LINES = 1000  # latest lines that a new listener gets
+LATE = 60.0  # seconds by which a line may come after others; an older one is of a log that is read from its start
 
 
 class JobMeasures:
@@ -100,6 +102,7 @@ class JobMeasures:
         self._reads_until = 0.0
         self._listeners: list[Listener] = []
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=MAX_REPLAYED_LINES)
+        self._newest = 0.0  # when the last line was printed
         self._endings: dict[tuple[int, int, str], RankFailure] = {}
         self._nodes: dict[int, str] = {}
         self._woken: set[asyncio.Event] = set()
@@ -245,12 +248,15 @@ class JobMeasures:
             recorder.end(began)
 
     def last_lines(self, number: int) -> list[str]:
-        """The last lines, oldest first, without progress bars."""
-        return [text for _, text, printed in self._latest if printed][-number:] if number > 0 else []
+        """The last lines by the time of their printing, oldest first, without progress bars."""
+        kept = dict.fromkeys((printed, text) for _, text, printed in self._latest if printed)
+        return [text for _, text in sorted(kept, key=itemgetter(0))[-number:]] if number > 0 else []
 
     def store_line(self, now: float, printed: float, text: str, rank: int) -> None:
         """Store a line of a pod for later listeners and for `last_lines`; it may tell that its program has ended."""
-        self._latest.append((now, text[:MAX_LINE], printed))
+        if not printed or printed > self._newest - LATE or len(self._latest) < MAX_REPLAYED_LINES:
+            self._latest.append((now, text[:MAX_LINE], printed))
+        self._newest = max(self._newest, printed)
         if printed:
             self.feed_start(rank, printed, text)
         if END_WORDS in text and is_end_line(text):
