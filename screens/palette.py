@@ -73,7 +73,7 @@ class ActiveBindings(NameProvider):
                 continue  # "Go to" that page is offered
             seen.add(binding.action)
             key = self.app.get_key_display(binding)
-            help_text = f"{active.tooltip} ({key})" if active.tooltip else key
+            help_text = f"{active.tooltip} ({key})" if active.tooltip else f"Key {key}"
             yield active.node, binding.action, binding.description, help_text
         for key, bindings in self.app._bindings.key_to_bindings.items():
             taken = self.screen.active_bindings.get(key)

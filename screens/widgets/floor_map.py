@@ -23,7 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.scheduling.topology import Floor, GpuState, Host, HostGpu
-from screens.widgets.line import PaintedLines, fit, fit_runs, joined, line
+from screens.widgets.line import PaintedLines, cut_sentence, fit, fit_runs, joined, line
 from screens.wording import Span
 
 FREE = Span("·", "text")
@@ -357,7 +357,7 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         number = bisect_right(self._starts, at) - 1
         row, part = self._lines[number], at - self._starts[number]
         if row.heading:
-            return line([Span("  "), *row.heading], width, self.over(self.ground("head")))
+            return line([Span("  "), *cut_sentence(row.heading, width - 2)], width, self.over(self.ground("head")))
         back = self.rich_style.background_style
         block, subblock = self._place
         left = self._name_width(self._shape)

@@ -65,7 +65,7 @@ def beginning(text: str, width: int) -> str:
     return text
 
 
-_PHRASE = re.compile(r"(?=; |, | \(|  | · | (?:after|since|because|until|while) )")
+_PHRASE = re.compile(r"(?=; |, |\. | \(|  | · | (?:after|since|because|until|while) )")
 _OPEN = re.compile(
     r"[\d.,:/]*\d|.*[(].*|[-+=×]|an?|after|and|are|as|at|because|but|by|for|from|has|in|is|its|no|not|of|on|or|since|than|"
     r"that|the|this|to|until|was|which|while|with"

@@ -25,7 +25,7 @@ async def test_pools_with_what_is_free_and_what_is_broken() -> None:
         assert "a4-highgpu-8g-a4-pool" in shown
         assert "80/128" in shown
         assert "✗ 1 not ready" in shown
-        assert "Largest free: 16 GPUs in sub-3, 24 in one block, 32 in all." in shown
+        assert "Largest free: 16 GPUs in sub-3, 24 in one block, 32 in all" in shown
         assert "■ llama-70b (mira, 64)" in shown
 
 
