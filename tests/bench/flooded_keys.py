@@ -100,6 +100,9 @@ def measure(
             terminal.wait("the job", lambda text: "H Hang" in text and "e Events" in text, 60)
             set_flood(flood)
             terminal.write(tab)
+            if tab == HANG:  # of a job that is not one's own it asks first
+                terminal.wait("the question", lambda text: "Look (y)" in text, 60)
+                terminal.write(b"y")
         times, memory, pause = [], 0.0, first
         for number in range(keys):
             end = time.perf_counter() + pause
