@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from console.config import LoadedConfig, PaneSize, load_config
 from console.errors import ConsoleError, Unreachable
@@ -109,6 +110,11 @@ class SessionApp(KeyOrderedApp):
             return self.session.watch.current_connection
         except Unreachable:
             return None
+
+    def _handle_exception(self, error: Exception) -> None:
+        """What still asks a session that was closed meanwhile has not failed."""
+        if not (isinstance(error, WorkerFailed) and isinstance(error.error, Unreachable) and not self.connected):
+            super()._handle_exception(error)
 
     async def _close_session(self) -> None:
         session, self._session = self._session, None

@@ -544,3 +544,16 @@ async def test_ctrl_c_says_how_to_quit_without_markup() -> None:
         await pilot.press("ctrl+c")
         await until(pilot, lambda: "q leaves the console" in toasts(app))
         assert "[" not in toasts(app)
+
+
+async def test_what_still_asks_a_session_that_is_closed_has_not_failed() -> None:
+    async with console() as (app, pilot, _):
+
+        async def ask() -> None:
+            raise Unreachable("The session is closed.")
+
+        await app._close_session()
+        worker = app.run_worker(ask())
+        await until(pilot, lambda: worker.is_finished)
+        assert app._exception is None
+        assert "failed" not in toasts(app)

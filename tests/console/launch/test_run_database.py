@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,12 +118,11 @@ async def test_a_run_that_an_older_version_called_stalled_was_stopped(place: Pat
     history = RunHistory(place)
     kept = await history.add_run(replace(RUN, outcome=Outcome.STOPPED))
     await history.close()
-    with sqlite3.connect(place) as old:
+    with closing(sqlite3.connect(place)) as old, old:
         old.execute("UPDATE runs SET outcome = 'stalled'")
         old.execute("ALTER TABLE runs DROP COLUMN nan_by")
         old.execute("ALTER TABLE runs DROP COLUMN seen")
         old.execute("PRAGMA user_version = 2")
-    old.close()
     history = RunHistory(place)
     (run,) = await history.list_runs()
     assert (run.outcome, run.nan_by) == (Outcome.STOPPED, None)
@@ -259,9 +259,8 @@ async def test_a_file_damaged_in_the_middle_is_moved_aside(place: Path) -> None:
 
 async def test_somebody_elses_database_is_moved_aside(place: Path) -> None:
     place.parent.mkdir(parents=True)
-    with sqlite3.connect(place) as other:
+    with closing(sqlite3.connect(place)) as other, other:
         other.execute("CREATE TABLE shopping (item TEXT)")
-    other.close()
     history = RunHistory(place)
     await history.add_run(RUN)
     assert "damaged" in history.note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ async def test_a_file_without_a_column_that_was_added_later_is_read(place: Path)
     history = RunHistory(place)
     await history.record_diagnosis(HANG)
     await history.close()
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("ALTER TABLE diagnoses DROP COLUMN short")
     again = RunHistory(place)
     assert await again.list_diagnoses() == (structs.replace(HANG, short=""),)
@@ -110,7 +111,7 @@ async def test_a_file_without_a_column_that_was_added_later_is_read(place: Path)
 async def test_a_kind_of_a_newer_version_is_passed_over(place: Path) -> None:
     history = RunHistory(place)
     await history.record_diagnosis(HANG)
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute(
             "INSERT INTO diagnoses SELECT uid, 'memory', at, words, short, nodes, 0, advice, 0 FROM diagnoses"
         )
