@@ -138,7 +138,7 @@ def usable_keys(config: Config) -> dict[str, str]:
     return {name: keys for name, keys in config.keys.items() if all(map(is_key, keys_of(keys)))}
 
 
-def _bindings_of(page: type[DOMNode], app: type[DOMNode]) -> list[Binding]:
+def _page_bindings(page: type[DOMNode], app: type[DOMNode]) -> list[Binding]:
     from screens.widgets.table.table import ResourceTable
 
     return [each for place in (page, ResourceTable, app) for each in _bindings_in(place)]
@@ -162,7 +162,7 @@ def own_commands(page: type[Any], app: type[DOMNode], config: Config) -> Iterato
 def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str, str]:
     """Key -> its meaning on a page, including default keys that the settings replaced."""
     own, taken = usable_keys(config), dict[str, str]()
-    for each in _bindings_of(page, app):
+    for each in _page_bindings(page, app):
         for key in (each.key, *keys_of(own.get(each.id or "", each.key))):
             taken.setdefault(key, each.description or each.action)
     return taken
@@ -287,7 +287,7 @@ def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: Known
 
 def _keys(loaded: LoadedConfig, known: KnownNames) -> Iterator[ConfigProblem]:
     own = usable_keys(loaded.config)
-    every: list[tuple[type[DOMNode], list[Binding]]] = [(page, _bindings_of(page, known.app)) for page in known.pages]
+    every: list[tuple[type[DOMNode], list[Binding]]] = [(page, _page_bindings(page, known.app)) for page in known.pages]
     every += [(place, _bindings_in(place)) for place in known.places]
     for name, text in loaded.config.keys.items():
         path = ("keys", name)
@@ -399,7 +399,7 @@ def _print_names(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, as
     if as_json:
         print_json({"items": [dict(zip(titles, row, strict=True)) for row in rows]})
     else:
-        print_table([title.upper() for title in titles], rows, [False] * len(titles))
+        print_table([title.upper() for title in titles], rows)
     return 0
 
 
@@ -439,4 +439,4 @@ def _print_effective_settings(loaded: LoadedConfig, settings: Mapping[str, Any])
             rows.append((name, "none", "default"))
     there = loaded.text is not None
     print_line(str(loaded.path) if there else f"{loaded.path} is not there; everything is at its default.")
-    print_table(("SETTING", "VALUE", "FROM"), rows, (False, False, False))
+    print_table(("SETTING", "VALUE", "FROM"), rows)

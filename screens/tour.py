@@ -17,7 +17,7 @@ from console.errors import ConsoleError, ProgramFailed
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 from console.settings import Settings
 from practice.child import PracticeProcess
 from screens import wording
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SIZE = 140, 42
 PATIENCE = 60.0  # seconds a step may take on a slow machine before the tour gives up
 LOOK = 0.05  # seconds between two looks at the screen
-NAME = "tour-nccl"
+JOB_NAME = "tour-nccl"
 ASK_GPUS = ("nvidia-smi", "--query-gpu=index,name,utilization.gpu,temperature.gpu", "--format=csv")
 KEY_NAMES = {"question_mark": "?", "escape": "Esc", "enter": "⏎"}
 HALF_WAY = 7  # rows of the table after which a screenshot is taken while the test runs
@@ -121,7 +121,7 @@ class Guide:
         await self.until("the form", lambda: page.form.texts.get("name"))
         await self.press("enter")
         await self.press("up")
-        await self.type_over(NAME)
+        await self.type_over(JOB_NAME)
         await self.press("down")
         await self.type_over("12")
         problem = page.form.model.problems.get("gpus", "")
@@ -140,7 +140,7 @@ class Guide:
         await self.press("enter", "Launch it")
         await self.until("the job's page", lambda: isinstance(self.app.screen, JobScreen))
         await self.until("admission", lambda: self.job and self.job.state != JobState.PENDING)
-        print_line(f"   {NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
+        print_line(f"   {JOB_NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
 
     async def watch(self) -> None:
         page = self.app.screen
@@ -170,7 +170,7 @@ class Guide:
             self.shot(f"job-{what}")
         await self.until("the job's end", lambda: self.job and self.job.finished)
         if self.job is None or self.job.state is not JobState.SUCCEEDED:
-            raise ProgramFailed(f"{NAME} did not succeed.")
+            raise ProgramFailed(f"{JOB_NAME} did not succeed.")
 
     def print_new_rows(self, test: NcclTest | None, shown: int) -> int:
         """Print new rows; returns how many have been printed."""
@@ -186,7 +186,7 @@ class Guide:
         """Run a command in a pod, since a shell needs a terminal."""
         self.step("s", "A command in pod 0 of llama-70b (a shell would take over the terminal, and there is none)")
         job = self.fleet.jobsets["default", "llama-70b"]
-        pod = ranks(job, self.fleet)[0].pod
+        pod = pod_slots(job, self.fleet)[0].pod
         if pod is None:
             raise ConsoleError("Pod 0 of llama-70b is not there.")
         parts: list[str] = []
@@ -199,14 +199,14 @@ class Guide:
 
     async def stop(self) -> None:
         """Stop the job and check that nothing is left."""
-        await self.press("x", f"Stop {NAME}")
+        await self.press("x", f"Stop {JOB_NAME}")
         await self.until("the question", lambda: isinstance(self.app.screen, Confirm))
         await self.settled()
         self.shot("stop")
         await self.press("y", "Yes")
         await self.until(
             "the end of everything of the release",
-            lambda: self.job is None and not any(pod.jobset == NAME for pod in self.fleet.pods.values()),
+            lambda: self.job is None and not any(pod.jobset == JOB_NAME for pod in self.fleet.pods.values()),
         )
         print_line("   nothing of the release is left")
         self.step("escape", "Back to the jobs")
@@ -223,7 +223,7 @@ class Guide:
         await self.until("the run in the memory", lambda: page.table.row)
         run = page.table.row
         if run is None or run.outcome is not Outcome.SUCCEEDED or run.average_busbw is None:
-            raise ConsoleError(f"The run of {NAME} is not remembered with its end and its bandwidth.")
+            raise ConsoleError(f"The run of {JOB_NAME} is not remembered with its end and its bandwidth.")
         print_line(
             f"   run {run.number}, {run.name}: {run.outcome}, peak {run.peak_busbw} GB/s, average {run.average_busbw}"
         )
@@ -232,7 +232,7 @@ class Guide:
 
     @property
     def job(self) -> JobSet | None:
-        return self.fleet.jobsets.get(("default", NAME))
+        return self.fleet.jobsets.get(("default", JOB_NAME))
 
     async def type_over(self, text: str) -> None:
         await self.pilot.press("end", "ctrl+u", *text)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from console.attach.many_pods import in_turn
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from rankscope import format_pods
 from trainlog import format_ranges
 
@@ -212,7 +212,7 @@ class ContainerExec:
 
     async def run_in_ranks(
         self,
-        ranks: Sequence[Rank],
+        ranks: Sequence[PodSlot],
         argv: Sequence[str],
         *,
         container: str = "",
@@ -234,11 +234,11 @@ class ContainerExec:
         self._watched.connection_for_change(f"run a command in {len(ranks)} pods")
         room = asyncio.Semaphore(at_once)
 
-        async def run_in_slot(rank: Rank) -> RankOutput:
+        async def run_in_slot(slot: PodSlot) -> RankOutput:
             try:
-                result = await in_turn(room, lambda: self._run_in_rank(rank, argv, container, limit, on_output))
+                result = await in_turn(room, lambda: self._run_in_rank(slot, argv, container, limit, on_output))
             except (Refused, Unreachable) as error:
-                unfinished = RankOutput(rank.number, rank.name, rank.node)
+                unfinished = RankOutput(slot.number, slot.name, slot.node)
                 result = replace(unfinished, code=error.exit_code, failure=error.message)
             ended(result)
             return result
@@ -253,20 +253,20 @@ class ContainerExec:
 
     async def _run_in_rank(
         self,
-        rank: Rank,
+        slot: PodSlot,
         argv: Sequence[str],
         container: str,
         limit: float,
         on_output: Callable[[int, int, bytes], None],
     ) -> RankOutput:
-        result = RankOutput(rank.number, rank.name, rank.node)
-        if rank.pod is None or rank.phase != "Running":
-            return replace(result, code=1, failure=f"It has no running pod ({rank.status}).")
+        result = RankOutput(slot.number, slot.name, slot.node)
+        if slot.pod is None or slot.phase != "Running":
+            return replace(result, code=1, failure=f"It has no running pod ({slot.status}).")
         output, errors, count = bytearray(), bytearray(), 0
 
         def forward_output(channel: int, data: bytes) -> None:
             nonlocal count
-            on_output(rank.number, channel, data)
+            on_output(slot.number, channel, data)
             count += len(data)
             if count > MAX_OUTPUT_BYTES:
                 raise Unreadable(f"It printed more than {MAX_OUTPUT_BYTES >> 20} MiB: the command was stopped.")
@@ -275,7 +275,7 @@ class ContainerExec:
                 errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
 
         began = time.monotonic()
-        code, failure = await self._run(rank.pod, argv, container, limit, forward_output)
+        code, failure = await self._run(slot.pod, argv, container, limit, forward_output)
         return replace(
             result,
             code=code,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
@@ -118,13 +118,13 @@ async def in_turn(room: asyncio.Semaphore, begin: Callable[[], Awaitable[T]]) ->
 
 async def run_in_pods(
     run: Exec,
-    ranks: Sequence[Rank],
+    ranks: Sequence[PodSlot],
     argv: Sequence[str],
     stdin: bytes,
     limit: float,
     *,
     flow: float | None = None,
-    answered: Callable[[Rank], None] = lambda _: None,
+    answered: Callable[[PodSlot], None] = lambda _: None,
 ) -> PodAnswers:
     """Run a shell's script in all these pods, each for at most `limit` seconds.
 
@@ -132,22 +132,22 @@ async def run_in_pods(
     """
     answers, room, together = PodAnswers(), asyncio.Semaphore(MAX_CONCURRENT_PODS), 0
 
-    def take(rank: Rank, answer: Answer) -> None:
+    def take(slot: PodSlot, answer: Answer) -> None:
         nonlocal together
         together += len(answer) if isinstance(answer, bytes) else 0
         if together > MAX_TOGETHER:
             answer = _too_much()
-        answers.found[rank.number] = answer
-        answered(rank)
+        answers.found[slot.number] = answer
+        answered(slot)
 
-    async def run_in_one(rank: Rank) -> None:
-        pod = rank.pod
+    async def run_in_one(slot: PodSlot) -> None:
+        pod = slot.pod
         assert pod is not None
         try:
             answer: Answer = await in_turn(room, lambda: run_and_collect(run, pod, argv, stdin, limit, flow=flow))
         except ConsoleError as error:
             answer = error
-        take(rank, answer)
+        take(slot, answer)
 
     if len(ranks) > FEW_PODS:
         await _run_through_gateway(run, ranks, argv, stdin, limit, answers, take)
@@ -157,12 +157,12 @@ async def run_in_pods(
 
 async def _run_through_gateway(
     run: Exec,
-    ranks: Sequence[Rank],
+    ranks: Sequence[PodSlot],
     argv: Sequence[str],
     stdin: bytes,
     limit: float,
     answers: PodAnswers,
-    take: Callable[[Rank, Answer], None],
+    take: Callable[[PodSlot, Answer], None],
 ) -> None:
     """Collect answers by ssh from one of the pods; those of pods that it does not reach are missing."""
     script = await asyncio.to_thread(_SCRIPT.read_bytes)
@@ -196,7 +196,7 @@ async def _run_through_gateway(
 
 
 async def _run_gateway(
-    run: Exec, gateway: Rank, length: int, data: bytes, limit: float, feed: Callable[[bytes], None]
+    run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, feed: Callable[[bytes], None]
 ) -> tuple[int, str]:
     """Run the script, the first `length` bytes of `data`, for `limit` seconds: its exit code, and why it failed."""
     from console.kube.exec import BEGINS, limit_output
@@ -215,10 +215,10 @@ async def _run_gateway(
     return code, _failure(code, answer.errors).message if code else ""
 
 
-def _address(rank: Rank) -> str:
+def _address(slot: PodSlot) -> str:
     """The address of a rank's pod; empty if it has none."""
     try:
-        return str(ip_address(rank.pod.ip)) if rank.pod is not None else ""
+        return str(ip_address(slot.pod.ip)) if slot.pod is not None else ""
     except ValueError:
         return ""
 
@@ -226,7 +226,7 @@ def _address(rank: Rank) -> str:
 class _FrameReader:
     """Reads what the gateway prints: for each piece of a pod's output a line of three numbers, and the bytes."""
 
-    def __init__(self, gateway: str, ranks: Sequence[Rank], take: Callable[[Rank, Answer], None]) -> None:
+    def __init__(self, gateway: str, ranks: Sequence[PodSlot], take: Callable[[PodSlot, Answer], None]) -> None:
         self._gateway, self._take = gateway, take
         self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
         self._rest, self._length = bytearray(), 0

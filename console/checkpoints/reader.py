@@ -20,7 +20,7 @@ from console.google.storage import CloudStorage
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.metrics.lost_work import saved_folder
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 
 if TYPE_CHECKING:
     from console.attach.files.container_copies import FileCopies
@@ -92,7 +92,7 @@ class CheckpointReader:
             survey = await survey_bucket(self._storage(), place, found.at, most=MAX_FILES_UNASKED)
             return replace(found, survey=survey, by="by listing the bucket")
         fleet = self._cluster.fleet
-        first = next(iter(ranks(find_job(fleet, *key), fleet)), None)
+        first = next(iter(pod_slots(find_job(fleet, *key), fleet)), None)
         pod = first.pod if first is not None and first.phase == "Running" else None
         if pod is None or pod.main is None:
             raise Unreachable(f"Pod 0 of {key[1]} does not run.")

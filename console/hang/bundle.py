@@ -20,7 +20,7 @@ from console.errors import ConsoleError
 from console.folders import check_new_file, make_private, state_folder, write_new_file
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from rankscope import (
     HangReport,
     SlowReport,
@@ -82,7 +82,7 @@ async def write_bundle(cluster: WatchedCluster, namespace: str, report: HangRepo
     await asyncio.to_thread(check_new_file, place)
     fleet = cluster.fleet
     jobset = find_job(fleet, namespace, report.job)
-    every = ranks(jobset, fleet)
+    every = pod_slots(jobset, fleet)
     suspects = _list_suspected_pods(report)
     chosen = sorted(every, key=lambda rank: (rank.number not in suspects, rank.number))[:LOGS]
     logs = await asyncio.gather(*(_read_log(cluster, rank, suspected=rank.number in suspects) for rank in chosen))
@@ -133,10 +133,10 @@ class _LogLines(NamedTuple):
     last: list[str]
 
 
-async def _read_log(cluster: WatchedCluster, rank: Rank, *, suspected: bool) -> _LogLines:
+async def _read_log(cluster: WatchedCluster, slot: PodSlot, *, suspected: bool) -> _LogLines:
     from console.logs.container_log import LogRequest, follow_log
 
-    head, pod = f"── pod {rank.number} {rank.name}{', for which the others wait' if suspected else ''}", rank.pod
+    head, pod = f"── pod {slot.number} {slot.name}{', for which the others wait' if suspected else ''}", slot.pod
     if pod is None:
         return _LogLines(*[[f"{head}: there is no such pod"]] * 2)
     wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", LINES, follow=False)

@@ -27,7 +27,7 @@ from console.folders import check_new_file, write_new_file
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.metrics.diagnosis import diagnose_hang, diagnose_slow_ranks
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from rankscope import (
     ANALYSER_SCRIPT,
     HALTED_STATES,
@@ -196,7 +196,7 @@ class JobInspector:
         self._cluster.connection_for_change(f"inspect {name}")
         probe, done = await asyncio.to_thread(_PROBE.read_bytes), 0
 
-        def count_pod(_: Rank) -> None:
+        def count_pod(_: PodSlot) -> None:
             nonlocal done
             done += 1
             answered(done, len(every))
@@ -207,7 +207,7 @@ class JobInspector:
             + ["no-recorder"] * (not recorder)
         )
         outputs = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
-        answers: Answers[Rank] = await decode_apart(
+        answers: Answers[PodSlot] = await decode_apart(
             WHAT, lambda: refuse_foreign_ranks([(rank, parse_or_explain(outputs.texts[rank.number])) for rank in every])
         )
         refusals = [each for each in outputs.found.values() if isinstance(each, Refused)]
@@ -265,8 +265,8 @@ class JobInspector:
         return analysed
 
     async def _ask_suspects(
-        self, answers: Answers[Rank], processes: Sequence[TracedProcess], ras: RasReport
-    ) -> Answers[Rank]:
+        self, answers: Answers[PodSlot], processes: Sequence[TracedProcess], ras: RasReport
+    ) -> Answers[PodSlot]:
         """Add the stacks that the first look spared: those of the suspects, and of all where these are not enough."""
         spared = list_spared(answers)
         if not spared:
@@ -292,7 +292,7 @@ class JobInspector:
                 return answers
         return await self._add_stacks(answers, list_spared(answers))
 
-    async def _add_stacks(self, answers: Answers[Rank], ranks: set[int]) -> Answers[Rank]:
+    async def _add_stacks(self, answers: Answers[PodSlot], ranks: set[int]) -> Answers[PodSlot]:
         wanted = [
             rank
             for rank, answer in answers
@@ -348,13 +348,13 @@ class JobInspector:
         return report
 
     async def _poll_nccl(
-        self, namespace: str, name: str, every: Sequence[Rank], seconds: float, most: float
+        self, namespace: str, name: str, every: Sequence[PodSlot], seconds: float, most: float
     ) -> RasPolls:
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
         words = (str(len(script)), f"{seconds:g}", f"{most:g}", str(MIN_STEPS), str(MIN_POLLS))
         # Pods that do not run count too; and a pod may have more processes than GPUs.
-        pods = ranks(find_job(self._cluster.fleet, namespace, name), self._cluster.fleet)
+        pods = pod_slots(find_job(self._cluster.fleet, namespace, name), self._cluster.fleet)
         most_ranks = sum(max(rank.gpus, MAX_PROCESSES) for rank in pods)
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
@@ -378,7 +378,7 @@ class JobInspector:
                 break
         return read
 
-    async def _add_times(self, report: SlowReport, every: Sequence[Rank], argv: Sequence[str]) -> SlowReport:
+    async def _add_times(self, report: SlowReport, every: Sequence[PodSlot], argv: Sequence[str]) -> SlowReport:
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         whole = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), *argv)
         outputs = await run_in_pods(self._run, every, whole, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
@@ -386,7 +386,7 @@ class JobInspector:
         times = await decode_apart("What the pods tell of times", partial(read_times, outputs.texts, addresses))
         return add_times(report, times, {rank.number: rank.node for rank in every})
 
-    async def _add_samples(self, report: SlowReport, every: Sequence[Rank], seconds: float) -> SlowReport:
+    async def _add_samples(self, report: SlowReport, every: Sequence[PodSlot], seconds: float) -> SlowReport:
         numbers = choose_sampled(report, every)
         if not numbers:
             return report
@@ -407,43 +407,43 @@ class JobInspector:
             "What py-spy told in the pods", lambda: add_samples(report, *read_samples(outputs.texts))
         )
 
-    def running_ranks(self, namespace: str, name: str) -> list[Rank]:
+    def running_ranks(self, namespace: str, name: str) -> list[PodSlot]:
         """The ranks of a job whose pods run; NotFound if there are none."""
         fleet = self._cluster.fleet
         found = find_job(fleet, namespace, name)
-        every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
+        every = [slot for slot in pod_slots(found, fleet) if slot.pod and slot.phase == "Running"]
         if not every:
             raise NotFound(
                 f"No pod of {name} runs ({found.state}): there is nothing to inspect.", f"a4 why {name} says why."
             )
         return every
 
-    async def _how_it_ended(self, namespace: str, name: str, rank: Rank) -> str:
+    async def _how_it_ended(self, namespace: str, name: str, slot: PodSlot) -> str:
         """How a job whose pod was asked has ended since, waited for up to END_TOLD seconds; empty where it has not.
 
         A command in a pod breaks off before the cluster tells that the pod has ended.
         """
-        assert rank.pod is not None
+        assert slot.pod is not None
         until = time.monotonic() + END_TOLD
         while True:
             fleet = self._cluster.fleet
-            jobset, pod = fleet.jobsets.get((namespace, name)), fleet.pods.get((namespace, rank.pod.name))
+            jobset, pod = fleet.jobsets.get((namespace, name)), fleet.pods.get((namespace, slot.pod.name))
             if jobset is None or jobset.deleting_since:
                 return "it was deleted"
-            if pod is None or pod.uid != rank.pod.uid or pod.phase != "Running" or pod.deleting_since:
-                return f"it {jobset.state}" if jobset.finished else f"pod {rank.number} does not run any more"
+            if pod is None or pod.uid != slot.pod.uid or pod.phase != "Running" or pod.deleting_since:
+                return f"it {jobset.state}" if jobset.finished else f"pod {slot.number} does not run any more"
             if time.monotonic() >= until:
                 return ""
             await asyncio.sleep(END_TOLD / 20)
 
-    def _absent_pods(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
+    def _absent_pods(self, namespace: str, name: str, running: Sequence[PodSlot]) -> tuple[tuple[int, str], ...]:
         """Pods of the running parts of the job that have ended or do not exist: (pod index, status)."""
         fleet, parts = self._cluster.fleet, {rank.replicated_job for rank in running}
-        every = ranks(found, fleet) if (found := fleet.jobsets.get((namespace, name))) else ()
+        every = pod_slots(found, fleet) if (found := fleet.jobsets.get((namespace, name))) else ()
         absent = (rank for rank in every if rank.replicated_job in parts and rank.phase != "Running")
         return tuple((rank.number, rank.status) for rank in absent)
 
-    async def _query_ras(self, every: Sequence[Rank]) -> tuple[RasReport, str]:
+    async def _query_ras(self, every: Sequence[PodSlot]) -> tuple[RasReport, str]:
         """NCCL's RAS report, from the first of these pods that has one, and why there is none."""
         problem = ""
         for rank in every:
@@ -458,9 +458,9 @@ class JobInspector:
             problem = problem or why
         return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
 
-    async def _ask_ras(self, rank: Rank) -> tuple[RasReport | None, str]:
+    async def _ask_ras(self, slot: PodSlot) -> tuple[RasReport | None, str]:
         """NCCL's report from that pod; or None, and why there is none."""
-        assert rank.pod is not None
+        assert slot.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "ras-only")
 
@@ -469,7 +469,7 @@ class JobInspector:
             return (parse_ras(answer.text), "") if answer.text else (None, answer.why)
 
         try:
-            output = await run_and_collect(self._run, rank.pod, argv, probe, RAS_LIMIT, flow=FLOW_SECONDS)
+            output = await run_and_collect(self._run, slot.pod, argv, probe, RAS_LIMIT, flow=FLOW_SECONDS)
             return await decode_apart(WHAT_NCCL, partial(decode, output))
         except ConsoleError as error:
             return None, error.message.rstrip(".")
@@ -533,7 +533,7 @@ class JobInspector:
         return output.decode(errors="replace")
 
 
-def _jobset_uid(every: Sequence[Rank]) -> str:
+def _jobset_uid(every: Sequence[PodSlot]) -> str:
     """The uid of the JobSet that has these pods; empty if it has none yet."""
     return next((rank.pod.jobset_uid for rank in every if rank.pod is not None), "")
 

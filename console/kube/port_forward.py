@@ -3,14 +3,12 @@
 In the two channels of protocol v4, which cost a byte per message; it cannot close one direction. Nothing is kept
 here: a reader that is slow makes the sender wait, in both directions, by not reading from the connection.
 
-The pod that runs a rank now is found with two small requests sent together. The rules are those of
-`console.scheduling.ranks`: numbers run over the replicated jobs in the order of the spec, their
-Jobs, and the completion indexes of each Job; the pod that counts is of the newest attempt.
+The pod that has an index now is found with two small requests sent together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
@@ -62,14 +60,8 @@ async def locate(connection: RawConnection, login: Login, address: RankAddress) 
     listed = await _body(pods_answer, login, f"find {address}") or b"{}"
     pods = reader_of("pods")
     found: dict[tuple[str, str], Pod] = pods.build_models(pods.read_page(listed).items)[0]
-    here = [
-        pod
-        for pod in found.values()
-        if (pod.replicated_job, max(0, pod.job_index), max(0, pod.completion_index)) == place
-        and pod.jobset_uid in {jobset.uid, ""}
-        and pod.attempt >= jobset.restarts
-    ]
-    return _choose(jobset, number, sorted(here, key=lambda pod: (pod.attempt, pod.created)))
+    pod = jobset.live_pods(pod for pod in found.values() if pod.jobset_uid in {jobset.uid, ""}).get(place)
+    return _choose(jobset, number, pod)
 
 
 def _in_namespace(address: RankAddress) -> str:
@@ -117,11 +109,7 @@ def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, i
     groups = list(dict.fromkeys(group.name for group in jobset.groups))
     if address.group and address.group not in groups:
         raise NotThere(f"{address.job} has no replicated job {address.group}.", f"It has: {', '.join(groups)}.")
-    within = [
-        (number, (group.name, job, index))
-        for number, (group, job, index) in enumerate(jobset.places)
-        if address.group in {"", group.name}
-    ]
+    within = [(number, place) for number, place in enumerate(jobset.places) if address.group in {"", place[0]}]
     if address.number >= len(within):
         where = f" in {address.group}" if address.group else ""
         hint = f"Its pods{where} are 0 to {len(within) - 1}." if within else "It has no pods."
@@ -129,19 +117,18 @@ def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, i
     return within[address.number]
 
 
-def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPending:
-    """The newest attempt's pod, or why it cannot be connected to; `here` has the pods of one index, oldest first."""
-    live = [pod for pod in here if not pod.deleting_since and not pod.finished]
-    if live and _is_running(live[-1]):
-        return _target(live[-1], number)
+def _choose(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPending:
+    """The pod of that index, or why it cannot be connected to."""
+    if pod and _is_running(pod):
+        return _target(pod, number)
     for word in ("Completed", "Failed"):
         if jobset.terminal_state == word or is_condition_true(jobset.conditions, word):
             raise JobEnded(f"{jobset.name} has ended ({word.lower()}): no pod of it can be reached.", status=_NOT_FOUND)
-    if live:
-        return PodPending(f"its pod {live[-1].name} is {_why_not(live[-1])}")
-    if here:
-        state = "is being deleted" if here[-1].deleting_since else f"has ended ({here[-1].phase.lower()})"
-        return PodPending(f"its pod {here[-1].name} {state} and no other is there yet")
+    if pod and not pod.deleting_since and not pod.finished:
+        return PodPending(f"its pod {pod.name} is {_why_not(pod)}")
+    if pod:
+        state = "is being deleted" if pod.deleting_since else f"has ended ({pod.phase.lower()})"
+        return PodPending(f"its pod {pod.name} {state} and no other is there yet")
     return PodPending("the job waits for quota" if jobset.suspended else "it has no pod yet")
 
 

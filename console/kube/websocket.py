@@ -7,7 +7,7 @@ import os
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from typing import Protocol, cast
 
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -107,14 +107,10 @@ def frame(kind: int, *parts: bytes) -> bytes:
 
 
 def apply_mask(data: bytes, mask: bytes) -> bytes:
-    return _compiled()(data, mask) if len(data) >= _LONG else apply_mask_in_python(data, mask)
-
-
-def apply_mask_in_python(data: bytes, mask: bytes) -> bytes:
-    """The data XORed with the repeated mask, by means of large integers: the fastest way in pure Python."""
-    words = -(-len(data) // 4)
-    key = int.from_bytes(mask, "little") * _repeat_unit(words)
-    return (int.from_bytes(data, "little") ^ key).to_bytes(4 * words, "little")[: len(data)]
+    if len(data) >= _LONG:
+        return _compiled()(data, mask)
+    key = (mask * (len(data) // 4 + 1))[: len(data)]
+    return (int.from_bytes(data, "little") ^ int.from_bytes(key, "little")).to_bytes(len(data), "little")
 
 
 @cache
@@ -122,14 +118,8 @@ def _compiled() -> Callable[[bytes, bytes], bytes]:
     try:
         from websockets.speedups import apply_mask as compiled
     except ImportError:  # built without a compiler, where there is no wheel
-        return apply_mask_in_python
+        from websockets.utils import apply_mask as compiled
     return compiled
-
-
-@lru_cache(maxsize=16)
-def _repeat_unit(words: int) -> int:
-    """The integer that repeats a mask so many times; cached, since streams use few chunk sizes."""
-    return int.from_bytes(b"\1\0\0\0" * words, "little")
 
 
 def close_frame() -> bytes:

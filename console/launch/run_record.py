@@ -16,7 +16,7 @@ from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
 from console.metrics.seen_time import SeenTime, SpanKind, TimeSpan, decode_seen_time
 from console.metrics.start_phase import PULL, pull_seconds
 from console.scheduling.failure import rank_failures
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 from console.scheduling.why_job import why_jobset
 from trainlog import RunPosition, find_nan_since
 
@@ -262,7 +262,7 @@ def update_seen(
     run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[TimeSpan], phases: Mapping[str, float] = _NO_PHASES
 ) -> RunRecord:
     """The record with what this snapshot and the log tell of the run's time; `phases`: of its start."""
-    every = ranks(jobset, fleet)
+    every = pod_slots(jobset, fleet)
     placed = tuple(rank.node for rank in every if rank.node)
     started = [rank.pod.main.started for rank in every if rank.pod and rank.pod.main and not rank.restarts]
     up = jobset.restarts == 0 and len(started) == len(every) and all(started)

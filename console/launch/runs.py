@@ -39,7 +39,7 @@ from console.metrics.job_progress import progress_of_measures
 from console.metrics.progress_reader import END_LINES, find_end
 from console.metrics.seen_time import TimeSpan, decode_seen_time, merge_spans
 from console.metrics.start_phase import longest_phases
-from console.scheduling.ranks import first_failure, ranks
+from console.scheduling.pod_slots import first_failure, pod_slots
 from console.scheduling.start_windows import PastRun
 from trainlog import RunPosition
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from console.launch.install import ChartCatalog, Launcher
     from console.launch.recipes import LaunchPlan
     from console.metrics.job_measures import JobMeasures
-    from console.scheduling.ranks import Rank
+    from console.scheduling.pod_slots import PodSlot
     from trainlog import NcclTest
 
 TAIL_LINES = 20_000  # lines at the end of a log in which its last figures stand
@@ -65,7 +65,7 @@ async def read_last_figures(
 
     `why` among them is the reason that the log of the pod that failed first names.
     """
-    pods = [(rank.number, rank.pod) for rank in ranks(jobset, fleet) if rank.pod]
+    pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, fleet) if slot.pod]
     first = first_failure(jobset, fleet) if jobset.state is JobState.FAILED else None
     failed = [(first.number, first.pod)] if first is not None and first.pod is not None else []
     why: dict[str, Any] = {}
@@ -84,7 +84,7 @@ async def read_last_figures(
 
 
 async def _read_pod_figures(
-    cluster: WatchedCluster, number: int, pod: Pod, failed: Rank | None, until: float
+    cluster: WatchedCluster, number: int, pod: Pod, failed: PodSlot | None, until: float
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
     from console.logs.container_log import read_tail
     from console.logs.line import RankLine

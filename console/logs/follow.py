@@ -23,7 +23,7 @@ from console.logs.line_splitter import decode_line
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
 from console.scheduling.failure import FailureCard, RankFailure, deduplicate, first_of_latest_attempt, rank_failures
-from console.scheduling.ranks import rank_numbers, ranks
+from console.scheduling.pod_slots import pod_slots
 from trainlog import Redactor, find_failed_stage, parse_failures
 
 if TYPE_CHECKING:
@@ -93,16 +93,11 @@ class _RankPods(Struct, frozen=True):
 
 
 def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_RankPods]:
-    numbers, found = rank_numbers(jobset), list[_RankPods]()
+    found = list[_RankPods]()
     pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
-    for rank in ranks(jobset, fleet):
-        earlier = [
-            pod
-            for pod in pods
-            if numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index))) == rank.number
-            and (rank.pod is None or pod.uid != rank.pod.uid)
-        ]
+    for rank, place in zip(pod_slots(jobset, fleet), jobset.places, strict=True):
         uid = rank.pod.uid if rank.pod else ""
+        earlier = [pod for pod in pods if pod.place == place and pod.uid != uid]
         mine = [part for part in kept if part.rank == rank.number and part.uid != uid]
         if rank.pod is None and jobset.finished:
             mine = [part for part in mine if part.attempt < jobset.restarts] or _segments_of_earlier_pods(mine)

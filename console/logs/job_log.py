@@ -32,7 +32,7 @@ from console.logs.stream import (
     loggable_containers,
 )
 from console.scheduling.failure import rank_failures
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from console.yielding import WorkSlices
 from trainlog import Redactor
 
@@ -202,7 +202,7 @@ class JobLog:
             await self._on_job_missing(fleet)
             return
         self.gone = False
-        every = ranks(jobset, fleet)
+        every = pod_slots(jobset, fleet)
         self.ranks = len(every)
         if self.uid != jobset.uid:
             await self._open_folder(jobset, len(every))
@@ -238,12 +238,12 @@ class JobLog:
         self.parts = await self.kept.open_folder(self._folder, note)
         self._notify_listeners(*self.parts)
 
-    async def _follow_container(self, rank: Rank, pod: Pod, container: Container) -> None:
-        name = pod.attempt, rank.number, container.name, pod.uid
+    async def _follow_container(self, slot: PodSlot, pod: Pod, container: Container) -> None:
+        name = pod.attempt, slot.number, container.name, pod.uid
         followed = self._followed.get(name)
         if followed is None:
             kept = next((each for each in self.parts if each.name == name), None)
-            part = await self.kept.open_segment(kept, rank.number, pod, container.name)
+            part = await self.kept.open_segment(kept, slot.number, pod, container.name)
             if part is not kept:
                 self.parts.append(part)
             elif self._tail is None and not self.ready.is_set():

@@ -16,7 +16,7 @@ from console.errors import ConsoleError, NotAllowed
 from console.kube.arrivals import CLOCK
 from console.kube.backoff import DEFAULT_BACKOFF
 from console.logs.line import Coverage, Gap, StreamState
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from trainlog import Redactor
 
 if TYPE_CHECKING:
@@ -155,15 +155,15 @@ def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]
     return tuple(found)
 
 
-def loggable_containers(rank: Rank) -> list[Container]:
+def loggable_containers(slot: PodSlot) -> list[Container]:
     """The main and init containers of a rank; a sidecar is left out once the main one has started."""
-    if rank.pod is None or rank.pod.main is None:
+    if slot.pod is None or slot.pod.main is None:
         return []
-    main = rank.pod.main
-    started = rank.pod.finished or main.restarts > 0 or main.state != "waiting"
+    main = slot.pod.main
+    started = slot.pod.finished or main.restarts > 0 or main.state != "waiting"
     first = [
         each
-        for each in rank.pod.containers
+        for each in slot.pod.containers
         if each.init and (each.state == "terminated" or (each.state == "running" and not started))
     ]
     return [*first, main] if started else first

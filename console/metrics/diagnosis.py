@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
 from console.metrics.alarm import Alarm, AlarmKind
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
@@ -51,7 +51,7 @@ class Diagnosis(Struct, frozen=True):
 
     def is_of_attempt(self, jobset: JobSet, fleet: Fleet) -> bool:
         """Whether it was made since the processes of the job last started."""
-        started = (rank.pod.main.started for rank in ranks(jobset, fleet) if rank.pod and rank.pod.main)
+        started = (slot.pod.main.started for slot in pod_slots(jobset, fleet) if slot.pod and slot.pod.main)
         return self.uid == jobset.uid and self.at > max((each for each in started if each), default=0.0)
 
 

@@ -19,7 +19,7 @@ from console.kube.actions import pod_path
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
 from console.metrics.gpu_metrics import DCGM, SMI, Gpu, GpuBoard, RankGpus, Source
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
@@ -116,11 +116,11 @@ class GpuReader:
             raise NotFound(f"No pod of {name} runs: there is no GPU to read.", f"a4 why {name}")
         room = asyncio.Semaphore(32)
 
-        async def read_rank(rank: Rank) -> None:
+        async def read_rank(slot: PodSlot) -> None:
             async with room:
                 found: list[RankGpus] = []
                 await self._read_rank(
-                    rank, _ReadOptions(found.append, 1.0, source, refusals.append), rounds=SINGLE_ROUNDS
+                    slot, _ReadOptions(found.append, 1.0, source, refusals.append), rounds=SINGLE_ROUNDS
                 )
                 readings.append(found[-1])
 
@@ -129,11 +129,11 @@ class GpuReader:
             raise refusals[0]
         return GpuBoard(tuple(sorted(readings, key=lambda each: each.rank)))
 
-    def _ranks_of_job(self, namespace: str, name: str) -> tuple[Rank, ...]:
+    def _ranks_of_job(self, namespace: str, name: str) -> tuple[PodSlot, ...]:
         fleet = self._cluster.fleet
-        return ranks(find_job(fleet, namespace, name), fleet)
+        return pod_slots(find_job(fleet, namespace, name), fleet)
 
-    def _running_ranks(self, namespace: str, name: str) -> list[Rank]:
+    def _running_ranks(self, namespace: str, name: str) -> list[PodSlot]:
         return [rank for rank in self._ranks_of_job(namespace, name) if rank.pod and rank.phase == "Running"]
 
     def _sync_reader_tasks(
@@ -159,20 +159,20 @@ class GpuReader:
                 elif uid not in tasks:
                     tasks[uid] = asyncio.create_task(self._read_until_cancelled(rank, reader), name=f"gpus:{rank.name}")
 
-    async def _read_until_cancelled(self, rank: Rank, reader: _ReadOptions) -> None:
+    async def _read_until_cancelled(self, slot: PodSlot, reader: _ReadOptions) -> None:
         while True:
-            if not await self._read_rank(rank, reader, rounds=ROUNDS_PER_STREAM):
+            if not await self._read_rank(slot, reader, rounds=ROUNDS_PER_STREAM):
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _read_rank(self, rank: Rank, reader: _ReadOptions, *, rounds: int) -> bool:
+    async def _read_rank(self, slot: PodSlot, reader: _ReadOptions, *, rounds: int) -> bool:
         """Read a pod `rounds` times; returns whether anything was read, else its reading has the reason."""
-        assert rank.pod is not None
-        reading = RankGpus(rank.number, rank.name, rank.node)
-        exporter = self._find_exporter(rank.node) if reader.source != SMI else None
+        assert slot.pod is not None
+        reading = RankGpus(slot.number, slot.name, slot.node)
+        exporter = self._find_exporter(slot.node) if reader.source != SMI else None
         problem = "" if exporter or reader.source != DCGM else "There is no DCGM exporter on this node."
         if reader.source != DCGM and not self._cluster.read_only:
             try:
-                await self._read_nvidia_smi(rank.pod, reading, reader, rounds)
+                await self._read_nvidia_smi(slot.pod, reading, reader, rounds)
             except ConsoleError as error:
                 problem = error.message
                 if isinstance(error, Refused):
@@ -181,7 +181,7 @@ class GpuReader:
                 return True
         if exporter is not None:
             try:
-                await self._read_dcgm(rank, exporter, reading, reader, 1 if rounds == SINGLE_ROUNDS else rounds)
+                await self._read_dcgm(slot, exporter, reading, reader, 1 if rounds == SINGLE_ROUNDS else rounds)
             except ConsoleError as error:
                 problem = problem or error.message
             else:
@@ -237,10 +237,12 @@ class GpuReader:
         running = (pod for pod in self._cluster.fleet.pods.values() if pod.node == node and pod.phase == "Running")
         return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
 
-    async def _read_dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _ReadOptions, rounds: int) -> None:
+    async def _read_dcgm(
+        self, slot: PodSlot, exporter: Pod, reading: RankGpus, reader: _ReadOptions, rounds: int
+    ) -> None:
         """Read an exporter `rounds` times; only the rank's GPUs if the metrics name pods, else all of the node's."""
-        assert rank.pod is not None
-        key = "/".join(rank.pod.key)
+        assert slot.pod is not None
+        key = "/".join(slot.pod.key)
         for number in range(rounds):
             gpus = await self.scrape_exporter(exporter)
             own = tuple(gpu for gpu in gpus if gpu.pod == key)

@@ -12,7 +12,7 @@ from console.durations import format_duration
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmKind
-from console.scheduling.ranks import first_failure
+from console.scheduling.pod_slots import first_failure
 from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 

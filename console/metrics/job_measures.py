@@ -25,7 +25,7 @@ from console.metrics.seen_time import SpanKind, TableRecorder, TimeSpan, end_spa
 from console.metrics.start_phase import LAUNCHER_STAGE, StartPhase, StartRecorder, longest_phases
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import TrainingRun
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 from trainlog import UnparsedLines, parse_step
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class JobMeasures:
 
     def set_job_facts(self, jobset: JobSet, fleet: Fleet) -> None:
         self.recipe = jobset.recipe
-        every = ranks(jobset, fleet)
+        every = pod_slots(jobset, fleet)
         self._nodes |= {rank.number: rank.node for rank in every if rank.node}
         self.started = {each.number: each.pod.main.started for each in every if each.pod and each.pod.main}
         labels = {fleet.nodes[("", node)].accelerator for node in self._nodes.values() if ("", node) in fleet.nodes}

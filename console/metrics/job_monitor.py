@@ -34,7 +34,7 @@ from console.metrics.seen_time import TimeSpan
 from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun
 from console.scheduling.failure import first_deletion
-from console.scheduling.ranks import first_failure, ranks
+from console.scheduling.pod_slots import first_failure, pod_slots
 from console.yielding import WorkSlices
 from trainlog import NcclResult, Redactor, RunPosition, judge_test
 
@@ -64,7 +64,7 @@ def sample_job(
     diagnosis: Diagnosis | None = None,
 ) -> JobSample:
     """State of the job by snapshot and measurements, for its alarms; `diagnosis`: the rank that the others wait for."""
-    every = ranks(jobset, fleet) if jobset else ()
+    every = pod_slots(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
     all_steps = last is not None and last.has_all_steps
@@ -432,7 +432,7 @@ class JobMonitor:
 
     def _follow_logs(self, streams: int) -> None:
         """Follow at most `streams` logs of running pods, and close the others."""
-        every = ranks(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
+        every = pod_slots(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
         if self._teller is not None and CLOCK.now() - self.watch.line_at > QUIET_SECONDS:
             self._teller = None
         if len(every) != self._number:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.config import config_in_force
 from console.durations import format_duration
+from console.kube.objects.jobset import JobSet, RecipeKind, recipe_kind
 from console.metrics.ledger import format_gpu_time
 from console.metrics.seen_time import SpanKind, TimeSpan
 
 if TYPE_CHECKING:
     from console.errors import ConsoleError
-    from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.metrics.job_measures import JobMeasures
 
@@ -89,7 +89,7 @@ def find_lost_work(
     """
     gpus, started, containers = _running(jobset, fleet)
     complete = folder is not None and folder.complete
-    if not gpus or (jobset.recipe.startswith("nccl") and not complete):
+    if not gpus or (recipe_kind(jobset.recipe) is RecipeKind.NCCL and not complete):
         return None
     if unread:
         return LostWork(gpus, started, why=unread)
@@ -148,7 +148,7 @@ def has_checkpoint(jobset: JobSet, measures: JobMeasures | None, folder: SeenFol
     """
     if folder is not None and (folder.complete or folder.absent):
         return folder.complete and jobset.keeps(folder.place)
-    if jobset.recipe.startswith("nccl"):
+    if recipe_kind(jobset.recipe) is RecipeKind.NCCL:
         return False
     if measures is None or measures.is_reading_old_lines:
         return None

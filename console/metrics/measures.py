@@ -22,7 +22,7 @@ from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidt
 from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
 from console.scheduling.failure import RankFailure, rank_failures
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class MeasureService:
         """Find since when the loss is NaN, if only the end of the log was read."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
-            pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+            pods = [slot.pod for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
             await self.progress_reader.beginnings.complete(measures, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _publish_change(self, measures: JobMeasures, log: JobLog) -> None:

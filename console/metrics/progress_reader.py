@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
-from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.jobset import JobSet, JobState, RecipeKind, recipe_kind
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine
@@ -25,7 +25,7 @@ from console.metrics.job_progress import JobProgress, compare_with_earlier, keep
 from console.metrics.measured_log import read_lines
 from console.metrics.nccl_history import MeasuredTest, NcclHistory
 from console.metrics.start_phase import PULL, StartPhase, pull_phase
-from console.scheduling.ranks import Rank, first_failure, ranks
+from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from trainlog import RunPosition
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _shown(progress: JobProgress) -> tuple[object, ...]:
     return replace(progress, at=0.0, printed=0.0), progress.eta, progress.late
 
 
-def find_end(lines: Sequence[LogLine], pod: int, failed: Rank | None) -> LogEnd | None:
+def find_end(lines: Sequence[LogLine], pod: int, failed: PodSlot | None) -> LogEnd | None:
     """How the program of a pod ended by the end of its log; `failed`: the pod that failed first, of a job that did."""
     if failed is None or failed.number != pod:
         return find_log_end(lines, pod, CLOCK.now())
@@ -181,7 +181,7 @@ class JobProgressReader:
             return found
         uid, now = jobset.uid, time.monotonic()
         if now > self._looked.get(uid, -LOOK_AGAIN_SECONDS) + LOOK_AGAIN_SECONDS:
-            every = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+            every = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
             gate = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
             async def read_end(number: int, pod: Pod) -> LogEnd | None:
@@ -220,7 +220,7 @@ class JobProgressReader:
         return True
 
     async def _read_progress(self, jobset: JobSet) -> bool:
-        pods = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+        pods = [(slot.number, slot.pod) for slot in pod_slots(jobset, self._cluster.fleet) if slot.pod]
         known = self._printing.get(jobset.uid)
         likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
         over, failed, in_time = jobset.finished, False, True
@@ -228,7 +228,7 @@ class JobProgressReader:
         likely = list(
             dict.fromkeys([*((number, pod) for number, pod in pods if first and first.number == number), *likely])
         )
-        number_of_lines = STEP_LINES if over and not jobset.recipe.startswith("nccl") else TABLE_LINES
+        number_of_lines = TABLE_LINES if not over or recipe_kind(jobset.recipe) is RecipeKind.NCCL else STEP_LINES
         ends: list[LogEnd] = []
         about = JobMeasures(jobset.key)
         about.set_job_facts(jobset, self._cluster.fleet)
@@ -266,7 +266,7 @@ class JobProgressReader:
         if known is not None and known.start is None:
             return False
         usual = await self._earlier_phases(jobset) if self._earlier_phases is not None else {}
-        start = pull_phase(ranks(jobset, self._cluster.fleet), usual.get(PULL, 0.0)) or start
+        start = pull_phase(pod_slots(jobset, self._cluster.fleet), usual.get(PULL, 0.0)) or start
         if start is None:
             return False
         start = replace(start, longest=usual.get(start.name, 0.0))

@@ -13,7 +13,7 @@ from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.config import Thresholds
-    from console.scheduling.ranks import Rank
+    from console.scheduling.pod_slots import PodSlot
 
 LAUNCHER_STAGE = (
     re.compile(  # number and name of a launcher's stage; run, seconds, why skipped, exit code, or what SIGTERM left
@@ -135,14 +135,14 @@ class StartRecorder:
         self.name, self.since = name, time
 
 
-def pull_seconds(ranks: Sequence[Rank]) -> float:
+def pull_seconds(ranks: Sequence[PodSlot]) -> float:
     """How long the pods of a job took at most from their nodes to the start of their programs; 0.0: not known."""
     mains = [(rank.pod, rank.pod.main) for rank in ranks if rank.pod is not None and not rank.restarts]
     took = [main.started - pod.started for pod, main in mains if pod.started and main is not None and main.started]
     return max(took, default=0.0)
 
 
-def pull_phase(ranks: Sequence[Rank], longest: float) -> StartPhase | None:
+def pull_phase(ranks: Sequence[PodSlot], longest: float) -> StartPhase | None:
     """The phase of pods that are on their nodes and have not started; None: all have, or none is on a node."""
     pods = [rank.pod for rank in ranks if rank.pod is not None and not rank.restarts]
     since = [each.started for each in pods if each.started and each.main is not None and each.main.state == "waiting"]

@@ -20,7 +20,6 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue_messages import preempted_by
-from console.scheduling.ranks import rank_numbers
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event
@@ -77,7 +76,7 @@ def _events_of_job(jobset: JobSet, fleet: Fleet) -> list[Event]:
 def _names(jobset: JobSet) -> dict[str, int]:
     """Pod name prefix of each rank -> rank number, without the random part."""
     found = {}
-    for (group, job, index), number in rank_numbers(jobset).items():
+    for (group, job, index), number in jobset.pod_indexes.items():
         ending = f"-{index}-"
         found[f"{jobset.name}-{group}-{job}"[: _STEM - len(ending)] + ending] = number
     return found
@@ -231,11 +230,10 @@ class FailureCard(Struct, frozen=True):
 
 def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
     """All failures of ranks in the snapshot, earliest first."""
-    numbers = rank_numbers(jobset)
+    indexes = jobset.pod_indexes
     found = []
     for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
-        rank = numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index)), -1)
-        ending = _of_pod(pod, rank, fleet.nodes.get(("", pod.node)), fleet.at)
+        ending = _of_pod(pod, indexes.get(pod.place, -1), fleet.nodes.get(("", pod.node)), fleet.at)
         if ending is not None:
             found.append(ending)
     found += [each for each in (_taken_away(jobset, fleet), first_deletion(jobset, fleet)) if each]

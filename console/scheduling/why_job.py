@@ -17,7 +17,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Container
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.failure import first_deletion
-from console.scheduling.ranks import Rank, first_failure, ranks
+from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category, Why
 from trainlog import lazy_pattern
@@ -202,50 +202,50 @@ class _Trouble(Struct, frozen=True):
     """One problem that keeps ranks from running; `_TROUBLES` lists the most telling first."""
 
     category: Category
-    of: Callable[[Rank, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
+    of: Callable[[PodSlot, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
     many: str = ""  # what it is for several ranks; empty where the particulars are a sentence of their own
 
 
-def _waiting(rank: Rank) -> Container | None:
+def _waiting(slot: PodSlot) -> Container | None:
     """The container that blocks the pod: the first that waits for something else than its turn."""
-    waiting = [each for each in rank.pod.containers if each.state == "waiting"] if rank.pod else []
+    waiting = [each for each in slot.pod.containers if each.state == "waiting"] if slot.pod else []
     return next((each for each in waiting if each.reason not in _ON_ITS_WAY), None)
 
 
-def _image(rank: Rank, fleet: Fleet) -> str:
-    waiting = _waiting(rank)
+def _image(slot: PodSlot, fleet: Fleet) -> str:
+    waiting = _waiting(slot)
     return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE else ""
 
 
-def _crashing(rank: Rank, fleet: Fleet) -> str:
-    if rank.failed:
-        return _ending(rank)
-    waiting = _waiting(rank)
+def _crashing(slot: PodSlot, fleet: Fleet) -> str:
+    if slot.failed:
+        return _ending(slot)
+    waiting = _waiting(slot)
     if waiting is None or not waiting.last_exit_code:
         return ""
     why_ended = f" ({waiting.last_reason})" if waiting.last_reason not in {"", "Error"} else ""
     return (
-        f"pod {rank.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on_node_text(rank.node)}"
+        f"pod {slot.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on_node_text(slot.node)}"
     )
 
 
-def _describe_waiting_pod(rank: Rank, fleet: Fleet) -> str:
-    waiting = _waiting(rank)
+def _describe_waiting_pod(slot: PodSlot, fleet: Fleet) -> str:
+    waiting = _waiting(slot)
     return f"{waiting.reason}{f': {waiting.message}' if waiting.message else ''}" if waiting else ""
 
 
-def _not_set_up(rank: Rank, fleet: Fleet) -> str:
+def _not_set_up(slot: PodSlot, fleet: Fleet) -> str:
     """What the kubelet cannot do before it starts a container, as its last event says."""
-    events = fleet.events_by_object.get(rank.pod.uid, ()) if rank.pod and rank.phase == "Pending" else ()
+    events = fleet.events_by_object.get(slot.pod.uid, ()) if slot.pod and slot.phase == "Pending" else ()
     last = max(events, key=lambda each: each.last, default=None)
     return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else ""
 
 
-def _describe_unready_pod(rank: Rank, fleet: Fleet) -> str:
-    if rank.pod is None or rank.ready or rank.phase == "Succeeded":
+def _describe_unready_pod(slot: PodSlot, fleet: Fleet) -> str:
+    if slot.pod is None or slot.ready or slot.phase == "Succeeded":
         return ""
-    running = rank.phase == "Running" and all(each.state == "running" for each in rank.pod.containers if not each.init)
-    return "running, not ready yet" if running else rank.status
+    running = slot.phase == "Running" and all(each.state == "running" for each in slot.pod.containers if not each.init)
+    return "running, not ready yet" if running else slot.status
 
 
 _TROUBLES = (
@@ -269,7 +269,7 @@ _ABSENT = _Trouble(Category.STARTING, lambda *_: "not created yet", "are pending
 
 
 def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
-    found = ranks(jobset, fleet)
+    found = pod_slots(jobset, fleet)
     there, absent = [rank for rank in found if rank.pod], [rank for rank in found if not rank.pod]
     if absent and (refused := refused_pods(jobset, fleet)) is not None:
         return refused
@@ -280,7 +280,7 @@ def _pods_wait(jobset: JobSet, fleet: Fleet) -> Why:
     return Why("", Category.RUNNING)
 
 
-def _explain_trouble(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of: int) -> Why:
+def _explain_trouble(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[PodSlot, str]], of: int) -> Why:
     rank, text = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
     category, again = trouble.category, ""
     if jobset.restarts or category is Category.RESTARTING:
@@ -293,13 +293,13 @@ def _explain_trouble(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank
     return Why(f"{words}{again}", category, api_text=(pod.message or pod.unschedulable or message) if pod else "")
 
 
-def _ending(rank: Rank) -> str:
-    ended, pod = rank.ended, rank.pod
+def _ending(slot: PodSlot) -> str:
+    ended, pod = slot.ended, slot.pod
     if ended and ended.exit_code:
         reason = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""
-        return f"pod {rank.number} ended first with exit code {ended.exit_code}{reason}{_on_node_text(rank.node)}"
+        return f"pod {slot.number} ended first with exit code {ended.exit_code}{reason}{_on_node_text(slot.node)}"
     reason = (pod.reason or pod.message or "no reason given") if pod else "no reason given"
-    return f"pod {rank.number} failed first ({reason}){_on_node_text(rank.node)}"
+    return f"pod {slot.number} failed first ({reason}){_on_node_text(slot.node)}"
 
 
 def _on_node_text(node: str) -> str:

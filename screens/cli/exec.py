@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from console.attach.exec_many import FactState, OutputGroup, QuickTest, RankOutput, group_outputs, worst_exit_code
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable, Unreadable
 from console.kube.objects.pod import Pod
-from console.scheduling.ranks import PodFate, Rank, pod_fate
+from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate
 from screens.cli.arguments import (
     EXIT_CODES,
     Command,
@@ -72,7 +72,7 @@ async def execute(options: ExecOptions) -> int:
             return 124
 
 
-async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOptions) -> int:
+async def in_many(session: Session, ranks: tuple[PodSlot, ...], options: ExecOptions) -> int:
     """Run the program in these ranks and print the outputs as requested; returns the worst exit code."""
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)

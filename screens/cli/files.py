@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from console.attach.files.copies import CopyMethod, CopyProgress, CopyReport, EntryKind, RemotePath, parse_remote_path
 from console.errors import BadInput, ConsoleError
 from console.kube.snapshot import Fleet
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
@@ -38,7 +38,7 @@ _FORMS = "Write a4 cp JOB:POD:PATH HERE, or a4 cp HERE JOB:POD:PATH; a path with
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    rank: Rank
+    rank: PodSlot
     source: str
     target: str
     fetch: bool
@@ -107,11 +107,11 @@ async def perform(session: Session, copies: list[Copy], job: str, options: CpOpt
     return max(codes)
 
 
-def _outcome_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
+def _outcome_json(slot: PodSlot, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
     """The copy's report as JSON, or `error` and `hint`."""
     if isinstance(outcome, ConsoleError):
-        return {**pod_index_json(rank), "error": outcome.message, "hint": outcome.hint}
-    return {**pod_index_json(rank), **asdict(outcome)}
+        return {**pod_index_json(slot), "error": outcome.message, "hint": outcome.hint}
+    return {**pod_index_json(slot), **asdict(outcome)}
 
 
 async def copied(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
@@ -180,7 +180,7 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
         yield begin
 
 
-async def copies_of(session: Session, place: RemotePath, container: str) -> tuple[Rank, ContainerCopies]:
+async def copies_of(session: Session, place: RemotePath, container: str) -> tuple[PodSlot, ContainerCopies]:
     if place.is_all_ranks:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
     rank = rank_named(session.fleet, session.namespace, place.job, place.rank)

@@ -76,8 +76,7 @@ async def forecast(options: ForecastOptions) -> int:
         for each in found
     ]
     if rows:
-        titles = ("JOB", "NAMESPACE", "QUEUE", "POSITION", "GPUS", "STARTS")
-        print_table(titles, rows, [title in {"POSITION", "GPUS"} for title in titles])
+        print_table(("JOB", "NAMESPACE", "QUEUE", ">POSITION", ">GPUS", "STARTS"), rows)
         if (past := score(promises)).judged:
             print_line(f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record).")
     else:
@@ -118,7 +117,7 @@ def _print_record(promises: Sequence[RecordedWindow], *, as_json: bool) -> int:
             )
             for each in reversed(promises)
         ]
-        print_table(("JOB", "NAMESPACE", "FORECAST", "FROM", "TO", "STARTED", "HELD"), rows, [False] * 7)
+        print_table(("JOB", "NAMESPACE", "FORECAST", "FROM", "TO", "STARTED", "HELD"), rows)
     return 0
 
 
@@ -170,29 +169,26 @@ async def what_if(options: WhatIfOptions) -> int:
 
 
 def result_lines(found: WhatIf) -> list[str]:
-    titles = ("JOB", "NAMESPACE", "QUEUE", "GPUS", "THEN")
     rows = [
         (each.job, each.namespace, each.queue, f"{each.gpus}", _describe_consequence(each))
         for each in found.consequences
     ]
     quota = [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in found.free]
-    machines = {each.flavor: (_machines(each.machines_now), _machines(each.machines_then)) for each in found.free}
+    machines = dict.fromkeys(
+        (each.flavor, _machines(each.machines_now), _machines(each.machines_then)) for each in found.free
+    )
     return [
         "Nothing is changed on the cluster. If it were, now:",
         *(
-            table_lines(titles, rows, [title == "GPUS" for title in titles])
+            table_lines(("JOB", "NAMESPACE", "QUEUE", ">GPUS", "THEN"), rows)
             if rows
             else ["No job would start, stop or wait that does not already."]
         ),
         *(f"Lost of {each.job}: {each.lost}." for each in found.consequences if each.lost),
         "",
-        *table_lines(("QUEUE", "FLAVOR", "QUOTA FREE NOW", "QUOTA FREE THEN"), quota, [False, False, True, True]),
+        *table_lines(("QUEUE", "FLAVOR", ">QUOTA FREE NOW", ">QUOTA FREE THEN"), quota),
         "",
-        *table_lines(
-            ("FLAVOR", "GPUS FREE NOW", "GPUS FREE THEN"),
-            [(name, *gpus) for name, gpus in machines.items()],
-            [False, True, True],
-        ),
+        *table_lines(("FLAVOR", ">GPUS FREE NOW", ">GPUS FREE THEN"), list(machines)),
         *(f"{note[0].upper()}{note[1:]}." for note in found.notes),
         *([_victim_words(found.next_victims)] if found.next_victims else []),
     ]

@@ -191,7 +191,7 @@ def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> in
         return 0
     print_line(f"{names[1]} against {names[0]}:")
     rows = [(each.path, default(each.before), default(each.after)) for each in found]
-    print_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows, (False,) * 3)
+    print_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows)
     return 0
 
 
@@ -298,8 +298,7 @@ def _print_groups(title: str, rows: Rows, ledgers: dict[str, Ledger], runs: int,
         ]
         for name, cost in [*ledgers.items(), ("all", total)]
     ]
-    titles = [title, "RUNS", "GPU-TIME", *(str(box).upper() for box in used)]
-    print_table(titles, cells, [False, *[True] * (len(titles) - 1)])
+    print_table([title, ">RUNS", ">GPU-TIME", *(f">{box}".upper() for box in used)], cells)
 
 
 def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:

@@ -72,7 +72,7 @@ async def images(options: ImagesOptions) -> int:
     for address, why in found.unread:
         warn(f"{address}: {why}")
     print_line()
-    print_table(("BUILD CONTEXT", "WHAT"), [(each.name, each.title) for each in contexts], (False, False))
+    print_table(("BUILD CONTEXT", "WHAT"), [(each.name, each.title) for each in contexts])
     return 0
 
 

@@ -14,7 +14,7 @@ from console.kube.rank_address import RankAddress
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.health import Health, HealthLevel
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KINDS = ("jobsets", "jobs", "pods")
 
 
-def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
+def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
     """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
     address = RankAddress.parse(namespace, job, rank)
     if address.pod:
@@ -36,8 +36,8 @@ def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
             there = f"A pod of that name is in namespace {others[0]}: add -n {others[0]}." if others else ""
             message = f"There is no pod {address.pod} in namespace {namespace}."
             raise NotFound(message, there or "a4 pods -A lists all there are.")
-        return Rank(-1, "", 0, 0, pod.gpus, pod)
-    every = ranks(find_job(fleet, namespace, job), fleet)
+        return PodSlot(-1, "", 0, 0, pod.gpus, pod)
+    every = pod_slots(find_job(fleet, namespace, job), fleet)
     some = [each for each in every if not address.group or each.replicated_job == address.group]
     if address.group and not some:
         names = ", ".join(dict.fromkeys(each.replicated_job for each in every))
@@ -47,36 +47,36 @@ def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
     return some[address.number]
 
 
-def running_pod(rank: Rank, job: str, what: str) -> Pod:
+def running_pod(slot: PodSlot, job: str, what: str) -> Pod:
     """The rank's running pod; NotFound says why there is none."""
-    name = sentence_start(rank, job)
-    if rank.pod is None:
+    name = sentence_start(slot, job)
+    if slot.pod is None:
         raise NotFound(f"{name} is not there.", f"Why: a4 why {job}")
-    if rank.pod.finished:
-        raise NotFound(f"{name} has ended ({rank.pod.status}): {what}.", AFTER_THE_END)
-    if rank.pod.phase != "Running":
-        raise NotFound(f"{name} does not run yet ({rank.pod.status}): {what}.", "Why: a4 pods --json")
-    return rank.pod
+    if slot.pod.finished:
+        raise NotFound(f"{name} has ended ({slot.pod.status}): {what}.", AFTER_THE_END)
+    if slot.pod.phase != "Running":
+        raise NotFound(f"{name} does not run yet ({slot.pod.status}): {what}.", "Why: a4 pods --json")
+    return slot.pod
 
 
-def sentence_start(rank: Rank, job: str) -> str:
-    return f"Pod {rank.number} of {job}" if rank.number >= 0 else f"Pod {rank.name}"
+def sentence_start(slot: PodSlot, job: str) -> str:
+    return f"Pod {slot.number} of {job}" if slot.number >= 0 else f"Pod {slot.name}"
 
 
-def where(rank: Rank, job: str) -> str:
-    return f"pod {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
+def where(slot: PodSlot, job: str) -> str:
+    return f"pod {slot.number} of {job}" if slot.number >= 0 else f"pod {slot.name}"
 
 
-def pod_index_json(rank: Rank) -> dict[str, Any]:
+def pod_index_json(slot: PodSlot) -> dict[str, Any]:
     """The rank's pod as JSON; `rank` is an older name of `pod_index`."""
-    return {"pod_index": rank.number, "rank": rank.number, "pod": rank.name}
+    return {"pod_index": slot.number, "rank": slot.number, "pod": slot.name}
 
 
-def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Rank, ...]:
+def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[PodSlot, ...]:
     """The ranks listed in `text`, all if it is empty."""
     from console.attach.exec_many import parse_ranks  # of no use to most commands, such as `a4 why`
 
-    every = ranks(find_job(fleet, namespace, job), fleet)
+    every = pod_slots(find_job(fleet, namespace, job), fleet)
     if not every:
         raise NotFound(f"{job} has no pods.")
     wanted = set(parse_ranks(text, [each.number for each in every])) if text else None

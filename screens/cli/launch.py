@@ -78,7 +78,7 @@ async def recipes(options: Options) -> int:
     if options.json:
         print_json(found)
         return 0
-    print_table(("RECIPE", "WHAT IT DOES"), [(each.id, each.summary) for each in found], (False,) * 2)
+    print_table(("RECIPE", "WHAT IT DOES"), [(each.id, each.summary) for each in found])
     return 0
 
 
@@ -423,7 +423,7 @@ async def profiles(options: ProfilesOptions) -> int:
         default, names = await kept.default_name(), await kept.names()
         if names and not options.json:
             rows = [(name, "yes" if name == default else "") for name in names]
-            print_table(("PROFILE", "DEFAULT"), rows, (False, False))
+            print_table(("PROFILE", "DEFAULT"), rows)
             return 0
         fields = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
         none = f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4"

@@ -32,7 +32,7 @@ from console.kube.objects.pod import Pod
 from console.logs.line import Gap, RankLine
 from console.logs.merged_text import AgreedLine, Consensus
 from console.logs.store import KEEP_DAYS, KEEP_GB
-from console.scheduling.ranks import first_failure, ranks
+from console.scheduling.pod_slots import first_failure, pod_slots
 from rankscope import format_pods
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import Connect, open_session
@@ -292,7 +292,7 @@ def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) 
     job = session.fleet.jobsets.get((session.namespace, options.job))
     if options.all or options.rank is not None or job is None or not job.finished:
         return options
-    there = [rank for rank in ranks(job, session.fleet) if rank.pod is not None]
+    there = [slot for slot in pod_slots(job, session.fleet) if slot.pod is not None]
     if not there or there[0].number == 0 or any(len(part) for part in log.segments_of(0)):
         return options
     failed = first_failure(job, session.fleet)
@@ -307,7 +307,7 @@ def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
     if options.all:
         if not log.parts:
             job = find_job(session.fleet, session.namespace, options.job)
-            if not any(each.pod for each in ranks(job, session.fleet)):
+            if not any(each.pod for each in pod_slots(job, session.fleet)):
                 raise NotFound(f"{options.job} has no pods: the job is {job.state}.", f"Why: a4 why {options.job}")
     elif not any(len(part) for part in log.segments_of(options.rank or 0)):
         check_rank(log, session, options)

@@ -242,7 +242,7 @@ def _say_test(
         if other:
             cells.append(_format_share(row.best_busbw, before.get(row.size)))
         rows.append(cells)
-    print_table(titles, rows, [True] * len(titles))
+    print_table([f">{title}" for title in titles], rows)
     legend = "Bus bandwidth (busbw of nccl-tests)"
     legend += ", % OF A4: of the reference for that size" * compared
     legend += ", % OF USUAL: of the median of your earlier tests of that size" * bool(own)
@@ -275,11 +275,7 @@ def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
         ]
         for number, each in enumerate(tests, start=1)
     ]
-    print_table(
-        ["TEST", "PROGRAM", "RANKS", "POD", "SIZES", "PEAK GB/s", "VERDICT"],
-        rows,
-        [True, False, True, True, False, True, False],
-    )
+    print_table([">TEST", "PROGRAM", ">RANKS", ">POD", "SIZES", ">PEAK GB/s", "VERDICT"], rows)
 
 
 def _format_share(value: float | None, of: float | None) -> str:
@@ -306,11 +302,7 @@ def _history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
         ]
         for at, each in shown
     ]
-    print_table(
-        ["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK GB/s", "AVERAGE GB/s", "NODES"],
-        rows,
-        [True, False, False, False, True, True, True, True],
-    )
+    print_table([">#", "JOB", "WHEN", "PROGRAM", ">RANKS", ">PEAK GB/s", ">AVERAGE GB/s", ">NODES"], rows)
     return 0
 
 
@@ -330,9 +322,7 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
         ]
         for node, each in sorted(nodes.items())
     ]
-    print_table(
-        ["NODE", "BUSBW GB/s", "TREND", "TESTS", "LAST JOB", "WHEN"], rows, [False, True, True, True, False, False]
-    )
+    print_table(["NODE", ">BUSBW GB/s", ">TREND", ">TESTS", "LAST JOB", "WHEN"], rows)
     return 0
 
 
@@ -373,10 +363,9 @@ PLOTTED = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per
 
 
 _TITLES = (
-    "POD", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "NVLINK IN", "OUT GB/s", "ECC", "NODE",
-    "FAULTS",
+    ">POD", ">GPU", ">UTIL %", ">MEM MiB", ">OF MiB", ">W", ">OF W", ">°C", ">MHz", ">NVLINK IN", ">OUT GB/s", ">ECC",
+    "NODE", "FAULTS",
 )  # fmt: skip
-_RIGHT = (True,) * 12 + (False, False)
 
 
 async def gpus(options: GpusOptions, connect: Connect = open_session) -> int:
@@ -416,17 +405,14 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
             for rank, gpu in board.sort_by_badness(find_metric(options.metric))
         ]  # fmt: skip
         if rows:
-            print_table(_TITLES, rows, _RIGHT)
-        links = [(rank, link) for rank in board.ranks for link in rank.rdma]
+            print_table(_TITLES, rows)
+        links = [
+            (str(rank.rank), link.name, _gigabytes(link.received, 1), _gigabytes(link.sent, 1))
+            for rank in board.ranks
+            for link in rank.rdma
+        ]
         if links:
-            print_table(
-                ("POD", "RDMA CARD", "IN GB/s", "OUT GB/s"),
-                [
-                    (str(rank.rank), link.name, _gigabytes(link.received, 1), _gigabytes(link.sent, 1))
-                    for rank, link in links
-                ],
-                (True, False, True, True),
-            )
+            print_table((">POD", "RDMA CARD", ">IN GB/s", ">OUT GB/s"), links)
         elif board.all_gpus:
             print_line("RDMA: not known: no counter of a network card can be read in these pods.")
         for rank in board.ranks:

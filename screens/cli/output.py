@@ -213,24 +213,25 @@ def print_listing(as_json: bool, value: Any, columns: Sequence[Column[Any]], row
     if as_json:
         print_json(value)
         return 0
-    titles, cells, right = as_text(columns, rows)
+    titles, cells = as_text(columns, rows)
     if cells:
-        print_table(titles, cells, right)
+        print_table(titles, cells)
     else:
         print_line(none)
     return 0
 
 
-def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
-    """Rows under titles with aligned columns; `right` marks numeric columns."""
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    for row in (titles, *rows):
-        columns = zip(row, widths, right, strict=True)
-        yield "  ".join(cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in columns).rstrip()
+def table_lines(titles: Iterable[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows under titles with aligned columns; a column whose title begins with > is flush right."""
+    bare, flush = zip(*((title.removeprefix(">"), title[0] == ">") for title in titles), strict=True)
+    widths = [max(map(len, column)) for column in zip(bare, *rows, strict=True)]
+    for row in (bare, *rows):
+        columns = zip(row, widths, flush, strict=True)
+        yield "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in columns).rstrip()
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
-    for line in table_lines(titles, rows, right):
+def print_table(titles: Iterable[str], rows: Sequence[Sequence[str]]) -> None:
+    for line in table_lines(titles, rows):
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -224,9 +224,9 @@ def _reached(
     *,
     done: bool,
 ) -> str:
-    from console.scheduling.ranks import ranks
+    from console.scheduling.pod_slots import pod_slots
 
-    every = ranks(jobset, session.fleet) if jobset else ()
+    every = pod_slots(jobset, session.fleet) if jobset else ()
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
     for each in wanted:
         value = figure(each.what, measures)

@@ -107,8 +107,8 @@ def as_json(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> list[dict[
     return [{key: value(row) for key, value in keyed} for row in rows]
 
 
-def as_text(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> tuple[list[str], list[list[str]], list[bool]]:
-    """(titles, cells, which columns are numeric) of the command's table; long sentences come last."""
+def as_text(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> tuple[list[str], list[list[str]]]:
+    """(titles, cells) of the table that a command prints; long sentences come last."""
     shown = sorted((column for column in columns if column.only in {"", COMMAND}), key=lambda column: column.fill)
     cells = [[plain_text(column.cell(row)) for column in shown] for row in rows]
-    return [column.title for column in shown], cells, [column.right for column in shown]
+    return [f"{'>' * column.right}{column.title}" for column in shown], cells

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.jobset import JobSet, JobState, RecipeKind, recipe_kind
 from console.kube.objects.pod import Pod
 from console.metrics.alarm import GLYPH, AlarmKind
 from console.metrics.health import HealthLevel
-from console.scheduling.ranks import first_failure
+from console.scheduling.pod_slots import first_failure
 from screens import wording
 from screens.columns.column import RowKey
 from screens.columns.jobs import JobLine, attempt_cell, failure_words, place_words, ranks_cell, reasons, state_cell
@@ -47,18 +46,10 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, now: float =
     return runs
 
 
-TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")  # names of recipes that print training steps
-
-
-def tab_of(recipe: str) -> str:
-    """The tab with the progress of a recipe's jobs: nccl, training, or pods."""
-    return "nccl" if recipe.startswith("nccl") else "training" if TRAINS.search(recipe) else "pods"
-
-
 def first_tab(jobset: JobSet | None) -> str:
     """The tab that a job's page opens with: progress, or pods if it waits or has failed."""
     waits = jobset is None or jobset.state in {JobState.PENDING, JobState.FAILED}
-    return "pods" if waits or jobset is None else tab_of(jobset.recipe)
+    return "pods" if waits or jobset is None else recipe_kind(jobset.recipe)
 
 
 SHOWN_IN = {
@@ -157,7 +148,7 @@ def nccl_waits(line: JobLine) -> str:
     if waits := _not_begun(line, "The test", "No NCCL table was printed in this job."):
         return waits
     up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
-    if jobset.recipe.startswith("nccl"):
+    if recipe_kind(jobset.recipe) is RecipeKind.NCCL:
         return f"Waiting for the first table: {up}."
     return f"No NCCL table in the log of pod 0 so far ({up})."
 

@@ -15,7 +15,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
-from console.scheduling.ranks import Rank, first_failure, ranks
+from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
 from console.scheduling.why_answer import WAIT_KINDS, Why
 from console.scheduling.why_job import why_jobset
 from console.settings import YOU
@@ -55,8 +55,8 @@ class JobLine:
     unknown: str = ""  # why nobody can say whether its next step is late
 
     @cached_property
-    def ranks(self) -> tuple[Rank, ...]:
-        return ranks(self.jobset, self.fleet)
+    def ranks(self) -> tuple[PodSlot, ...]:
+        return pod_slots(self.jobset, self.fleet)
 
     @cached_property
     def why(self) -> Why:
@@ -153,12 +153,12 @@ def attempt_cell(line: JobLine) -> Cell:
     return Span(f"{jobset.restarts + 1}/{jobset.max_restarts + 1}", "waits" if jobset.restarts else line.style)
 
 
-def failure_words(rank: Rank) -> str:
+def failure_words(slot: PodSlot) -> str:
     """The failure of a rank: "pod 1: OOMKilled (137)"."""
-    ended = rank.ended
-    reason = (ended.reason if ended else "") or rank.status
-    code = f" ({rank.exit_code})" if rank.exit_code is not None else ""
-    return f"pod {rank.number}: {reason}{code}"
+    ended = slot.ended
+    reason = (ended.reason if ended else "") or slot.status
+    code = f" ({slot.exit_code})" if slot.exit_code is not None else ""
+    return f"pod {slot.number}: {reason}{code}"
 
 
 def place_words(line: JobLine) -> str:

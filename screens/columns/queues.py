@@ -138,14 +138,14 @@ def _reason(line: WorkloadLine) -> Cell:
     if not line.position and state is WorkloadState.ADMITTED:
         if line.health is not None and line.health.level in {HealthLevel.BAD, HealthLevel.LATE}:
             glyph, word = health_runs(line.health)
-            return [glyph, Span(f"{word.text} {_nodes_text(line.workload)}".rstrip(), word.style)]
-        return [Span("● ", "ok"), Span(f"running {_nodes_text(line.workload)}".rstrip(), "dim")]
+            return [glyph, Span(f"{word.text} {_flavors_text(line.workload)}".rstrip(), word.style)]
+        return [Span("● ", "ok"), Span(f"running {_flavors_text(line.workload)}".rstrip(), "dim")]
     sentence = wording.sentence(line.why.brief)
     glyph = wording.job_glyph(state)
     return [Span(f"{glyph.text} ", glyph.style), Span(sentence or str(state))]
 
 
-def _nodes_text(workload: Workload) -> str:
+def _flavors_text(workload: Workload) -> str:
     names = sorted({flavor for group in workload.pod_sets for resource, flavor in group.flavors if resource == GPU})
     return f"on {', '.join(names)}" if names else ""
 

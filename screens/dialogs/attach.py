@@ -19,7 +19,7 @@ from console.attach.tunnel.published import SUGGESTED_PORTS
 from console.errors import BadInput
 from console.kube.objects.pod import Pod
 from console.kube.rank_address import PortPair, RankAddress
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.base import LiveScreen
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine
@@ -121,10 +121,10 @@ def by_hand(editor: Editor) -> Text:
 WAIT = 10.0  # seconds for which a pod that is being replaced is waited for while somebody looks
 
 
-async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+async def open_editor_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
     """Set up SSH to the rank after confirmation and offer editors; runs in a worker."""
     attach, jobset = screen.session.attach, line.jobset
-    plan = await attach.plan_setup(jobset.namespace, jobset.name, rank.number, wait=WAIT, needs_server=True)
+    plan = await attach.plan_setup(jobset.namespace, jobset.name, slot.number, wait=WAIT, needs_server=True)
     if plan.adds_key or plan.adds_line:
         lines = ["VS Code and the other editors connect through it.", *consequences(plan)]
         question = Confirm(f"Set up SSH to {plan.job}?", lines, verb="Set up", keep="Leave")
@@ -143,8 +143,8 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> 
         screen.notify(words, title=f"{chosen.title} is not on this machine", timeout=12, markup=False)
 
 
-async def diagnose_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    screen.app.open_page("doctor", line.jobset.namespace, line.jobset.name, str(rank.number))
+async def diagnose_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
+    screen.app.open_page("doctor", line.jobset.namespace, line.jobset.name, str(slot.number))
 
 
 def consequences(plan: SshPlan) -> list[str]:
@@ -231,15 +231,15 @@ class AskPorts(Question["Answer | None"]):
 OFFERED = "8888"
 
 
-async def forward_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    await ask_and_open(screen, RankAddress(line.jobset.namespace, line.jobset.name, rank.number))
+async def forward_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
+    await ask_and_open(screen, RankAddress(line.jobset.namespace, line.jobset.name, slot.number))
 
 
 async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
     """Open a tunnel to a pod, or to its rank if it belongs to a job, as a rank outlives its pod."""
     fleet = screen.app.fleet
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
-    here = next((rank for rank in ranks(jobset, fleet) if rank.name == pod.name), None) if jobset else None
+    here = next((slot for slot in pod_slots(jobset, fleet) if slot.name == pod.name), None) if jobset else None
     address = RankAddress(pod.namespace, jobset.name, here.number) if jobset and here else None
     await ask_and_open(screen, address or RankAddress(pod.namespace, "", pod=pod.name))
 

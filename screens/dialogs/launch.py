@@ -21,7 +21,7 @@ from console.checkpoints.saved import STARTING_WEIGHTS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.arrivals import CLOCK
 from console.kube.nested_values import Value, overlay_values
-from console.kube.objects.jobset import JobSet
+from console.kube.objects.jobset import JobSet, recipe_kind
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
 from console.launch.service import avoid_nodes
@@ -31,7 +31,6 @@ from console.scheduling.launch_alternatives import MOST, Alternative, launch_alt
 from console.session import Session
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.job_header import tab_of
 from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.sanitize import one_line
@@ -302,7 +301,7 @@ async def launch_plan(screen: DraftScreen, draft: LaunchDraft, plan: LaunchPlan)
     screen.judge()
     screen.app.launched = plan.namespace, job
     await screen.app.action_switch_mode("jobs")  # the new job is no part of the one whose page was open
-    screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
+    screen.app.open_page("job", plan.namespace, job, recipe_kind(plan.recipe))
     refused = await session.launch.wait_for_refusal(plan.namespace, job)
     if refused is not None:
         title = f"{job} has no pods yet"

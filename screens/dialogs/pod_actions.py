@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar
 
@@ -14,19 +12,16 @@ from textual import work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 
-from console.errors import Conflict, ConsoleError, ReleaseFailed, Unreachable
-from console.kube.objects.jobset import JobSet
+from console.errors import ConsoleError, Unreachable
 from console.kube.objects.pod import AFTER_THE_END, Pod
-from console.launch.stop import StopPlan
-from console.scheduling.ranks import PodFate, Rank, pod_fate, ranks, successor
+from console.scheduling.pod_slots import PodFate, PodSlot, pod_fate, pod_slots, successor
 from screens.base import LiveScreen
 from screens.columns.job_header import rank_waits
 from screens.columns.jobs import JobLine
-from screens.columns.runs import launched_by_others, stop_lines, what_stays
 from screens.dialogs.attach import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import copy_files
-from screens.wording import count, first_names
+from screens.wording import count
 
 AFTER_THE_END_BY_KEY = f"{AFTER_THE_END} Here the keys are l and u."
 
@@ -136,7 +131,7 @@ class PodActions(LiveScreen):
             return
         pod = pods[0]
         jobset = fleet.jobsets.get((pod.namespace, pod.jobset))
-        found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
+        found = [slot for slot in (pod_slots(jobset, fleet) if jobset else ()) if slot.pod and slot.pod.uid == pod.uid]
         if jobset is None or not found or pod.phase != "Running":
             words = f"{pod.name} is not a running pod of a job, which ssh by name needs."
             self.notify(words, severity="warning", markup=False)
@@ -191,20 +186,20 @@ class RankAction:
     def action(self) -> str:
         return f"on_rank('{self.name}')"
 
-    def refusal(self, rank: Rank) -> str:
+    def refusal(self, slot: PodSlot) -> str:
         """Why the action is not possible for that rank now; empty if it is."""
         if not (self.running or self.alive):
             return ""
-        if rank.pod is not None and rank.pod.ended_text():
-            code = f" ({rank.exit_code})" if rank.exit_code else ""
-            return f"Pod {rank.number} has ended: {rank.status}{code}. {AFTER_THE_END_BY_KEY}"
-        if not self.running or rank.phase == "Running":
+        if slot.pod is not None and slot.pod.ended_text():
+            code = f" ({slot.exit_code})" if slot.exit_code else ""
+            return f"Pod {slot.number} has ended: {slot.status}{code}. {AFTER_THE_END_BY_KEY}"
+        if not self.running or slot.phase == "Running":
             return ""
-        return rank_waits(rank.number, rank.pod)
+        return rank_waits(slot.number, slot.pod)
 
-    async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    async def perform(self, screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
         module, _, function = self.place.partition(":")
-        await getattr(import_module(module), function)(screen, line, rank)
+        await getattr(import_module(module), function)(screen, line, slot)
 
 
 RANK_ACTIONS: tuple[RankAction, ...] = (
@@ -232,8 +227,8 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
 """In the order of the key line."""
 
 
-async def shell_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    await open_shell(screen, line.jobset.namespace, rank.name, title=f"pod {rank.number} of {line.jobset.name}")
+async def shell_in_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
+    await open_shell(screen, line.jobset.namespace, slot.name, title=f"pod {slot.number} of {line.jobset.name}")
 
 
 async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: str = "", *, title: str = "") -> None:
@@ -322,65 +317,3 @@ async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
         if (heir := successor(fleet, pod)) is not None:
             return heir
     return None
-
-
-MOST = 4  # jobs that are shown in full; of more, what goes with each, in a line
-
-
-async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:
-    """What stopping removes and keeps; from the snapshot alone if Helm's record cannot be read, with the error."""
-    from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
-
-    launch = screen.session.launch
-    try:
-        return await launch.job_stopper.plan_stop(*jobset.key), None
-    except ConsoleError as error:
-        lost = await launch.unsaved.find_unsaved(*jobset.key)
-        return replace(plan_from_snapshot(jobset, screen.app.fleet), lost=lost), error
-
-
-def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:
-    lines, short = [], len(plans) > MOST
-    for plan, error in plans:
-        lines += stop_lines(plan, screen.app.whose(plan.owner), short=short and error is None)
-        lines += [f"  ⚠ {error.message}"] if error else []
-    if not short:
-        return lines
-    stays = tuple(dict.fromkeys(each for plan, _ in plans for each in plan.stays))
-    return [*lines, f"Stays: {what_stays(stays, 'their')}."]
-
-
-async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> bool:
-    """Ask once more about jobs that ended while the question was open: stopping these only removes what they left."""
-    now = (screen.app.fleet.jobsets.get(each.key) for each in asked if not each.finished)
-    ended = [each for each in now if each is not None and each.finished]
-    if not ended:
-        return True
-    lines = [f"{each.name}: {each.state}. Removing it deletes its pods with their logs and files." for each in ended]
-    names = first_names([each.name for each in ended])
-    question = Confirm(f"{names} ended in the meantime. Go on all the same?", lines, verb="Remove")
-    return await screen.app.push_screen_wait(question)
-
-
-async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool:
-    """Confirm once and stop each job; returns whether any was. To be run in a worker."""
-    jobsets = screen.app.fleet.jobsets
-    found = [jobsets[key] for key in keys if key in jobsets]
-    if not found:
-        return False
-    names = first_names([each.name for each in found])
-    plans = await asyncio.gather(*(read_plan(screen, each) for each in found))
-    others = launched_by_others([plan for plan, _ in plans], screen.app.whose)
-    question = Confirm(f"Stop {names}{others}?", question_lines(screen, plans), verb="Stop")
-    if not await screen.app.push_screen_wait(question) or not await _stops_what_has_ended(screen, found):
-        return False
-    for jobset, (plan, error) in zip(found, plans, strict=True):
-        with screen.report_errors(f"Could not stop {jobset.name}"):
-            if isinstance(error, Conflict | ReleaseFailed):
-                raise error
-            named = None if error else plan.goes
-            report = await screen.session.launch.stop(jobset.namespace, jobset.name, named)
-            gone = first_names(report.deleted, 4)
-            words = f"Deleting: {gone or jobset.name}. {report.note}".strip()
-            screen.notify(words, title=f"{jobset.name} stopped", markup=False)
-    return True

@@ -16,7 +16,7 @@ from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_o
 from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
 from console.metrics.nccl_history import MeasuredTest
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import WorkDialog
@@ -191,21 +191,21 @@ class QuickNccl(WorkDialog):
         return "Stopped waiting; it may still run there."
 
 
-async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+async def run_in_ranks(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
     """Open the dialog; the pods of the ranks are looked up when the command is run."""
     jobset = line.jobset
 
     async def perform(numbers: Sequence[int], argv: Sequence[str], ended: Callable[[RankOutput], None]) -> None:
         fleet = screen.app.fleet
         found = fleet.jobsets.get((jobset.namespace, jobset.name), jobset)
-        chosen = [each for each in ranks(found, fleet) if each.number in set(numbers)]
+        chosen = [each for each in pod_slots(found, fleet) if each.number in set(numbers)]
         await screen.session.container_exec.run_in_ranks(chosen, argv, ended=ended)
 
     await screen.app.push_screen_wait(ExecAll(jobset.name, [each.number for each in line.ranks], perform))
 
 
-async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    jobset, pod, test = line.jobset, rank.pod, QuickTest()
+async def nccl_in_pod(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
+    jobset, pod, test = line.jobset, slot.pod, QuickTest()
     assert pod is not None
     node = screen.app.fleet.nodes.get(("", pod.node))
 
@@ -216,12 +216,12 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
         def grown(test: NcclTest) -> None:
             nodes, accelerator = (pod.node,), node.accelerator if node else ""
-            job, space, number = jobset.name, jobset.namespace, rank.number
+            job, space, number = jobset.name, jobset.namespace, slot.number
             take(MeasuredTest(test, job, space, rank=number, at=CLOCK.now(), nodes=nodes, accelerator=accelerator))
 
         await screen.session.container_exec.run_quick_nccl_test(
             pod, test, on_output=on_output, grown=grown, limit=120.0
         )
 
-    title = f"NCCL test in pod {rank.number} of {jobset.name}"
+    title = f"NCCL test in pod {slot.number} of {jobset.name}"
     await screen.app.push_screen_wait(QuickNccl(title, f"{test.first} to {test.last}", perform))

@@ -20,7 +20,7 @@ from console.attach.files.copies import CopyProgress, CopyReport
 from console.errors import BadInput, ConsoleError
 from console.folders import write_new_file
 from console.logs.text import LogText
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
 from screens.dialogs.question import FilePrompt, WorkDialog
@@ -171,14 +171,14 @@ class CopyDialog(WorkDialog):
         self.details.runs = (*spans, Span(report.note, "dim"))
 
 
-async def fetch_from_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    where = f"pod {rank.number} of {line.jobset.name}"
-    await copy_files(screen, line.jobset.namespace, rank.name, where, fetch=True)
+async def fetch_from_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
+    where = f"pod {slot.number} of {line.jobset.name}"
+    await copy_files(screen, line.jobset.namespace, slot.name, where, fetch=True)
 
 
-async def send_to_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    where = f"pod {rank.number} of {line.jobset.name}"
-    await copy_files(screen, line.jobset.namespace, rank.name, where, fetch=False)
+async def send_to_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
+    where = f"pod {slot.number} of {line.jobset.name}"
+    await copy_files(screen, line.jobset.namespace, slot.name, where, fetch=False)
 
 
 async def copy_files(

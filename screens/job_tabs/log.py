@@ -26,7 +26,7 @@ from console.metrics.log_search import (
     locate_alarm,
     pods_printing_at,
 )
-from console.scheduling.ranks import first_failure
+from console.scheduling.pod_slots import first_failure
 from rankscope import format_pods
 from screens import wording
 from screens.columns.job_header import rank_waits

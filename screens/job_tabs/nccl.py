@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from console.errors import ConsoleError
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
 from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
 from console.metrics.health import NO_STEPS
@@ -59,7 +59,7 @@ class NcclTab(JobTab):
                 self._measured = "kept"
                 self._measure()
             return
-        if not (self.is_open or line.jobset.recipe.startswith("nccl")):
+        if not (self.is_open or recipe_kind(line.jobset.recipe) is RecipeKind.NCCL):
             return
         first = line.ranks[0].pod if line.ranks else None
         started = not rank_waits(0, first) or line.jobset.finished

@@ -23,7 +23,7 @@ from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
 from console.scheduling.failure import FailureCard, rank_failures
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from rankscope import LateRank, SlowReport, describe_slow_rank, format_share
 from screens import wording
 from screens.columns.column import Column, RowKey, since
@@ -42,26 +42,26 @@ from screens.wording import Cell, Span
 from trainlog import shorten_iteration_line
 
 
-def rank_glyph(rank: Rank) -> Span:
-    if rank.pod is None:
+def rank_glyph(slot: PodSlot) -> Span:
+    if slot.pod is None:
         return wording.IDLE
-    if rank.failed:
+    if slot.failed:
         return wording.BAD
-    return wording.pod_glyph(rank.status, ready=rank.ready)
+    return wording.pod_glyph(slot.status, ready=slot.ready)
 
 
-def _status_cell(rank: Rank) -> Cell:
-    style = "bad" if rank.failed else "" if rank.pod else "dim"
-    return [rank_glyph(rank), Span(f" {rank.status if rank.pod else 'no pod'}", style)]
+def _status_cell(slot: PodSlot) -> Cell:
+    style = "bad" if slot.failed else "" if slot.pod else "dim"
+    return [rank_glyph(slot), Span(f" {slot.status if slot.pod else 'no pod'}", style)]
 
 
-def _ended(rank: Rank) -> Cell:
-    if rank.exit_code is None:
+def _ended(slot: PodSlot) -> Cell:
+    if slot.exit_code is None:
         return ""
-    return Span(str(rank.exit_code), "bad" if rank.exit_code else "dim")
+    return Span(str(slot.exit_code), "bad" if slot.exit_code else "dim")
 
 
-class RankTable(ResourceTable[Rank]):
+class RankTable(ResourceTable[PodSlot]):
     LIST = "job_pods"
     NOUN = "pod"
     EMPTY = Notice("This job asks for no pods.")
@@ -325,7 +325,7 @@ class RanksTab(JobTab):
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
             return
-        rows: dict[RowKey, Rank] = {(str(rank.number),): rank for rank in line.ranks}
+        rows: dict[RowKey, PodSlot] = {(str(rank.number),): rank for rank in line.ranks}
         began = self.table.cursor is None
         self.table.show_rows(rows, fleet.links.get("pods"))
         if began:

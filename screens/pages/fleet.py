@@ -15,7 +15,7 @@ from console.google.node_pools import merge_google_pools
 from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
 from screens.alarm_notices import line_of
 from screens.columns.nodes import POOLS, busbw_words, node_state
@@ -280,7 +280,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         for pod in fleet.pods_by_node.get(node.name, ()):
             jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
             if pod.holds_gpus and jobset is not None:
-                number = next((f" pod {each.number}" for each in ranks(jobset, fleet) if each.pod is pod), "")
+                number = next((f" pod {each.number}" for each in pod_slots(jobset, fleet) if each.pod is pod), "")
                 mark = Span(self.map.glyph(jobset.uid), self.app.job_style(jobset.uid))
                 runs += [mark, Span(f" {jobset.name}{number}  ")]
             elif pod.holds_gpus:

@@ -16,14 +16,15 @@ from textual.widgets import ContentSwitcher
 from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet, WatchState
-from console.scheduling.ranks import Rank, first_failure
+from console.scheduling.pod_slots import PodSlot, first_failure
 from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.job_header import explanation, first_tab, head
 from screens.columns.jobs import JobLine
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job
-from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction, stop_jobs
+from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction
+from screens.dialogs.stop import stop_jobs
 from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
 from screens.job_tabs.hang import HangTab
@@ -292,9 +293,9 @@ class JobScreen(LiveScreen):
             self._on_rank(action, line, rank)
 
     @work(group="actions")
-    async def _on_rank(self, action: RankAction, line: JobLine, rank: Rank) -> None:
-        with self.report_errors(f"{action.title}: pod {rank.number} of {line.jobset.name}"):
-            await action.perform(self, line, rank)
+    async def _on_rank(self, action: RankAction, line: JobLine, slot: PodSlot) -> None:
+        with self.report_errors(f"{action.title}: pod {slot.number} of {line.jobset.name}"):
+            await action.perform(self, line, slot)
 
     def offers(self) -> dict[str, object]:
         line, report = self._line, self.query_one(HangTab).report

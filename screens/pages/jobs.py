@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from console.errors import Unreachable
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
@@ -22,7 +22,8 @@ from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reas
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.attach import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job
-from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
+from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
+from screens.dialogs.stop import stop_jobs
 from screens.paned import ReasonScreen
 from screens.widgets.job_pane import job_lines, tail_lines
 from screens.widgets.pane import Lines
@@ -183,7 +184,7 @@ class JobsScreen(ReasonScreen):
             with self.report_errors(f"No editor in {rank.name}"):
                 await open_editor_in_rank(self, line, rank)
 
-    def _first_running(self) -> list[tuple[JobLine, Rank]]:
+    def _first_running(self) -> list[tuple[JobLine, PodSlot]]:
         """The job under the cursor and its first pod that runs; empty, with a notification, if none does."""
         line = self.table.row
         running = [rank for rank in line.ranks if rank.pod and rank.phase == "Running"] if line is not None else []

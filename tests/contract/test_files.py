@@ -13,7 +13,7 @@ from console.attach.exec_many import FactState, group_outputs, worst_exit_code
 from console.attach.files.copies import CopyMethod, CopyProgress, EntryKind
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 from console.kube.objects.pod import Pod
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from console.session import Session
 from tests.contract.space import Space
 
@@ -144,9 +144,9 @@ async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_p
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_one_command_in_many_ranks(session: Session, space: Space) -> None:
     pods = [await running(session, space, name) for name in ("a", "b", "c")]
-    ranks = [Rank(number, "workers", 0, number, 0, pod) for number, pod in enumerate(pods)]
+    ranks = [PodSlot(number, "workers", 0, number, 0, pod) for number, pod in enumerate(pods)]
     outputs = await session.container_exec.run_in_ranks(
-        [*ranks, Rank(3, "workers", 0, 3)], ("sh", "-c", "echo same; exit 3")
+        [*ranks, PodSlot(3, "workers", 0, 3)], ("sh", "-c", "echo same; exit 3")
     )
     assert [(each.rank, each.output, each.code) for each in outputs[:3]] == [(n, "same\n", 3) for n in range(3)]
     assert "no running pod" in outputs[3].failure
@@ -174,7 +174,7 @@ async def test_a_folder_is_listed_and_what_is_in_it_deleted(session: Session, sp
     pod = await running(session, space, "a")
     files = session.copies.for_container(space.name, "a")
     made = "mkdir -p there/sub && printf 12345 > there/file && ln -s sub there/link && printf x > there/sub/x && pwd -P"
-    rank = Rank(0, "workers", 0, 0, 0, pod)
+    rank = PodSlot(0, "workers", 0, 0, 0, pod)
     (told,) = await session.container_exec.run_in_ranks([rank], ("sh", "-c", made))
     top = f"{told.output.strip().rstrip('/')}/there"
     listed = await files.list_folder(top)

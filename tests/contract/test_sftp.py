@@ -11,7 +11,7 @@ import pytest
 
 from console.attach.files.copies import CopyMethod, CopyProgress, CopyReport
 from console.errors import ConsoleError
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 from console.session import Session
 from tests.contract.space import Space
 from tests.openssh import alone
@@ -32,7 +32,7 @@ async def pod(session: Session, space: Space, monkeypatch: pytest.MonkeyPatch, t
     async with asyncio.timeout(60):
         async for fleet in session.watch.snapshots():
             job = fleet.jobsets.get((space.name, JOB))
-            first = ranks(job, fleet)[0] if job else None
+            first = pod_slots(job, fleet)[0] if job else None
             if first is not None and first.phase == "Running":
                 return first.name
     raise AssertionError("the pictures have ended")

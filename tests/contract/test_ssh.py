@@ -18,7 +18,7 @@ from console.attach.ssh.editors import STEPS, SshHost, StepState
 from console.attach.ssh.paths import SshPaths
 from console.errors import HostKeyChanged, NotAllowed
 from console.launch.recipes import LaunchPlan
-from console.scheduling.ranks import ranks
+from console.scheduling.pod_slots import pod_slots
 from console.session import Session
 from console.settings import Settings
 from tests.contract.client import MERGE_PATCH
@@ -253,7 +253,7 @@ async def test_hosts_of_jobs_that_are_gone_disappear(session: Session, openssh: 
 
 async def test_read_only_sets_up_nothing(cluster: Cluster, session: Session, openssh: OpenSsh) -> None:
     plan = await session.attach.plan_setup(session.namespace, JOB, 0)
-    assert len(ranks(session.fleet.jobsets[session.namespace, JOB], session.fleet)) == 2
+    assert len(pod_slots(session.fleet.jobsets[session.namespace, JOB], session.fleet)) == 2
     looking = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=session.namespace, read_only=True))
     try:
         with pytest.raises(NotAllowed, match="read-only"):

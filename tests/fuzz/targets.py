@@ -43,8 +43,8 @@ from console.metrics.gpu_metrics import parse_dcgm, parse_nvidia_smi
 from console.metrics.gpu_reader import MAX_OF_REPORT
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from console.scheduling.quota_accounts import queue_account
-from console.scheduling.ranks import Rank, ranks
 from console.scheduling.topology import floor, pools
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
@@ -130,7 +130,7 @@ def _snapshots(data: bytes) -> None:
         why(workload, fleet)
     for jobset in fleet.jobsets.values():
         why_jobset(jobset, fleet)
-        ranks(jobset, fleet)
+        pod_slots(jobset, fleet)
         first_of_latest_attempt(rank_failures(jobset, fleet))
     for queue in fleet.cluster_queues.values():
         queue_account(fleet, queue.name)
@@ -241,7 +241,7 @@ def _hang(data: bytes, ras: RasReport = NO_REPORT) -> None:
     first, other = parse_or_explain(data), PodAnswer([])
     if isinstance(first, PodAnswer):
         first = first.add_stacks(first, range(8))
-    answers = refuse_foreign_ranks([(Rank(0, "w", 0, 0, 8), first), (Rank(1, "w", 0, 1, 8), other)])
+    answers = refuse_foreign_ranks([(PodSlot(0, "w", 0, 0, 8), first), (PodSlot(1, "w", 0, 1, 8), other)])
     pods, processes = list_processes(answers)
     dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
     question, groups = build_question(dumps)

@@ -41,7 +41,7 @@ from console.metrics.alarm import AlarmKind
 from console.metrics.alarms import AlarmService
 from console.metrics.gpu_reader import GpuReader
 from console.metrics.job_monitor import MonitorSources
-from console.scheduling.ranks import Rank, ranks
+from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.__main__ import COLLECTIONS
 from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
@@ -74,8 +74,8 @@ class Cluster:
         return 0.0
 
     @property
-    def ranks(self) -> tuple[Rank, ...]:
-        return ranks(JOB, self.fleet)
+    def ranks(self) -> tuple[PodSlot, ...]:
+        return pod_slots(JOB, self.fleet)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import pytest
 from console.attach.many_pods import MAX_ANSWER_BYTES, run_in_pods
 from console.errors import Unreadable
 from console.kube.objects.pod import Pod
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from rankscope import (
     HangReport,
     PodAnswer,
@@ -224,10 +224,10 @@ async def test_what_a_gateway_says_of_others_is_read_as_their_own(kind: str, tmp
     assert judge(list_dumps(told)) is None
 
 
-def answers_of(*told: Sequence[int], gpus: int = 8) -> list[tuple[Rank, PodAnswer | str]]:
+def answers_of(*told: Sequence[int], gpus: int = 8) -> list[tuple[PodSlot, PodAnswer | str]]:
     """Pods whose recorders tell of these ranks."""
     return [
-        (Rank(number, "workload", 0, number, gpus), PodAnswer([], recorder=[RankDump(each) for each in ranks]))
+        (PodSlot(number, "workload", 0, number, gpus), PodAnswer([], recorder=[RankDump(each) for each in ranks]))
         for number, ranks in enumerate(told)
     ]
 

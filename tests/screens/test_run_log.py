@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from console.kube.objects.jobset import recipe_kind
 from console.launch.run_record import Outcome
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, JobMetadata, logs_folder
 from console.metrics.alarm import AlarmKind
-from screens.columns.job_header import first_tab, tab_of
+from screens.columns.job_header import first_tab
 from screens.pages.job import JobScreen
 from screens.pages.runs import RunScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
@@ -109,7 +110,7 @@ async def test_a_pod_that_has_ended_is_told_instead_of_asking_for_ports() -> Non
      ("qwen3-next-lustre", "training"), ("own-script", "pods"), ("qwen3-download", "pods"), ("", "pods")],
 )  # fmt: skip
 def test_a_job_opens_on_its_progress(recipe: str, tab: str) -> None:
-    assert tab_of(recipe) == tab
+    assert recipe_kind(recipe) == tab
 
 
 async def test_a_job_that_failed_opens_on_its_pods() -> None:

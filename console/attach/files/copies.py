@@ -143,7 +143,7 @@ class CopyMeter:
         self.now = self.now if now is None else now
         self._listener(CopyProgress(self.done, self.total, self.files, self.all_files, self.now, self.resumed))
 
-    def add_bytes(self, size: int) -> None:
+    def add_copied_bytes(self, size: int) -> None:
         self.landed += size
         self.add_file(size)
 

@@ -147,7 +147,7 @@ class FetchCopy(_Copy):
                         if left < 0:
                             await asyncio.to_thread(part.delete)
                             raise CopyFailed(f"{path}: the container sends more than the {entry.size} bytes it listed.")
-                        self._meter.add_bytes(len(data))
+                        self._meter.add_copied_bytes(len(data))
                         if part.buffer(data):
                             await asyncio.to_thread(part.flush)
             finally:
@@ -219,7 +219,7 @@ class FetchCopy(_Copy):
         def count_written(path: str, size: int) -> None:
             seen[path] = seen.get(path, 0) + size
             self._meter.report(path)
-            self._meter.add_bytes(size)
+            self._meter.add_copied_bytes(size)
 
         unpacking = TarUnpacker(
             final, sizes, count_written, most=2 * self._meter.total + len(sizes) * _HEADERS + MIN_SINGLE_BYTES

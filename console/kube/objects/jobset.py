@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -32,7 +33,7 @@ from console.kube.objects.meta import (
     namespaced_identity_of,
     parse_time,
 )
-from console.kube.objects.pod import ContainerSpecSchema, PodSpecSchema, gpus_of
+from console.kube.objects.pod import ContainerSpecSchema, Pod, PodSpecSchema, gpus_of
 
 
 class JobState(StrEnum):
@@ -43,6 +44,23 @@ class JobState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPING = "stopping"
+
+
+class RecipeKind(StrEnum):
+    """What a recipe's jobs print."""
+
+    NCCL = "nccl"
+    TRAINING = "training"
+    PODS = "pods"  # interactive ones, and those of recipes of other people
+
+
+def recipe_kind(recipe: str) -> RecipeKind:
+    if recipe.startswith("nccl"):
+        return RecipeKind.NCCL
+    return RecipeKind.TRAINING if _TRAINS.search(recipe) else RecipeKind.PODS
+
+
+_TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")
 
 
 class Job(NamespacedObject, frozen=True):
@@ -103,10 +121,23 @@ class JobSet(NamespacedObject, frozen=True):
         return sum(group.pods for group in self.groups)
 
     @property
-    def places(self) -> Iterator[tuple[ReplicatedJob, int, int]]:
+    def places(self) -> Iterator[tuple[str, int, int]]:
         """Yield (replicated job, Job index, completion index) of each pod, in the order of the pod indexes."""
         for group in self.groups:
-            yield from ((group, job, index) for job in range(group.replicas) for index in range(group.pods_per_job))
+            for job in range(group.replicas):
+                yield from ((group.name, job, index) for index in range(group.pods_per_job))
+
+    @property
+    def pod_indexes(self) -> dict[tuple[str, int, int], int]:
+        """Place of a pod -> its index in the job."""
+        return {place: index for index, place in enumerate(self.places)}
+
+    def live_pods(self, pods: Iterable[Pod]) -> dict[tuple[str, int, int], Pod]:
+        """The pod that counts in each place: of the newest attempt, one that stays before one that is being deleted."""
+        pods = sorted(pods, key=lambda pod: (not pod.deleting_since, pod.created))
+        # The newest attempt with a pod that is not being deleted, else the JobSet's count.
+        attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=self.restarts)
+        return {pod.place: pod for pod in pods if pod.attempt >= attempt}
 
     def keeps(self, place: str) -> bool | None:
         """Whether what its pods wrote there outlives them; None: not known. `place`: empty, a folder or an address."""

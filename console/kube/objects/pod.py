@@ -68,6 +68,11 @@ class Pod(NamespacedObject, frozen=True, gc=False):
     owner_name: str = ""
 
     @property
+    def place(self) -> tuple[str, int, int]:
+        """Replicated job, Job index and completion index."""
+        return self.replicated_job, max(0, self.job_index), max(0, self.completion_index)
+
+    @property
     def finished(self) -> bool:
         return self.phase in {"Succeeded", "Failed"}
 

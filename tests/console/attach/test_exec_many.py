@@ -16,7 +16,7 @@ from console.attach.exec_many import (
     worst_exit_code,
 )
 from console.errors import BadInput
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from practice.api.exec_channels import ExecSession
 from practice.runtime import Stdio
 from tests.apiserver import ApiServer, eventually, status
@@ -90,7 +90,7 @@ class Crowded(Streams):
 
 
 async def run_in_40(server: ApiServer, answer: Any) -> tuple[RankOutput, ...]:
-    every = [Rank(at, "workload", 0, at, 8, rank(jobset("train", 40), at, f"node-{at}")) for at in range(40)]
+    every = [PodSlot(at, "workload", 0, at, 8, rank(jobset("train", 40), at, f"node-{at}")) for at in range(40)]
     for each in every:
         assert each.pod is not None
         server.handlers[f"/api/v1/namespaces/{each.pod.namespace}/pods/{each.pod.name}/exec"] = answer

@@ -15,7 +15,7 @@ from console.attach import gateway_script, many_pods
 from console.attach.many_pods import MAX_CONCURRENT_PODS, PodAnswers, run_in_pods
 from console.errors import NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.kube.objects.pod import Pod
-from console.scheduling.ranks import Rank
+from console.scheduling.pod_slots import PodSlot
 from tests.screens.scene import jobset, rank
 
 SSH = f"""#!{sys.executable} -IS
@@ -43,7 +43,7 @@ class Pods:
         self.streams, self.now, self.most = 0, 0, 0
         job = jobset("train", number)
         self.ranks = [
-            Rank(at, "workload", 0, at, 8, rank(job, at, f"node-{at}")) for at in range(number)
+            PodSlot(at, "workload", 0, at, 8, rank(job, at, f"node-{at}")) for at in range(number)
         ]  # fmt: skip
         for each in self.ranks:
             assert each.pod is not None

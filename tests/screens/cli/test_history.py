@@ -243,7 +243,7 @@ def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixtur
     alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
     ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)
     stalled = finish_record(replace(ended, step=1240, alarms=(alarm,)))
-    titles, cells, _ = as_text(RUNS, [stalled, ended])
+    titles, cells = as_text(RUNS, [stalled, ended])
     assert [(row[titles.index("OUTCOME")], row[titles.index("WHY")]) for row in cells] == [
         ("✗ stopped", "stopped by a person, stalled since step 1,240"),
         ("‖ stopped", ""),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from console.kube.objects.jobset import JobSet, ReplicatedJob
 from console.kube.objects.pod import Container, Pod
-from console.scheduling.ranks import MISSING, first_failure, ranks
+from console.scheduling.pod_slots import MISSING, first_failure, pod_slots
 from tests.fakes import fleet_of
 
 JOB = JobSet("default", "train", "u1", groups=(ReplicatedJob("leader", 1, 1, 8), ReplicatedJob("worker", 2, 2, 8)))
@@ -22,7 +22,7 @@ def ended(code: int, at: float, reason: str = "Error") -> Container:
 
 
 def test_every_place_has_a_number_pod_or_not() -> None:
-    found = ranks(JOB, fleet_of(JOB, pod("leader", 0, 0), pod("worker", 1, 1)))
+    found = pod_slots(JOB, fleet_of(JOB, pod("leader", 0, 0), pod("worker", 1, 1)))
     assert [(each.number, each.replicated_job, each.job_index, each.completion_index) for each in found] == [
         (0, "leader", 0, 0), (1, "worker", 0, 0), (2, "worker", 0, 1), (3, "worker", 1, 0), (4, "worker", 1, 1),
     ]  # fmt: skip
@@ -35,7 +35,7 @@ def test_pods_of_an_older_attempt_do_not_fill_a_place() -> None:
         pod("worker", 0, 0, attempt=0, name="old-0", deleting_since=5.0),
         pod("worker", 0, 1, attempt=0, name="old-1"),
     ]
-    found = ranks(JOB, fleet_of(JOB, *old, pod("worker", 0, 0, attempt=1, name="new-0")))
+    found = pod_slots(JOB, fleet_of(JOB, *old, pod("worker", 0, 0, attempt=1, name="new-0")))
     assert [each.name for each in found] == ["", "new-0", "", "", ""]
 
 
@@ -44,16 +44,16 @@ def test_a_replaced_pod_gives_way_to_its_replacement() -> None:
         pod("leader", 0, 0, name="gone", created=9.0, deleting_since=10.0),
         pod("leader", 0, 0, name="here", created=8.0),
     ]
-    assert ranks(JOB, fleet_of(JOB, *pods))[0].name == "here"
+    assert pod_slots(JOB, fleet_of(JOB, *pods))[0].name == "here"
 
 
 def test_while_all_pods_are_being_deleted_the_restart_count_says_which_attempt_is_live() -> None:
     again = JobSet("default", "train", "u1", restarts=1, groups=JOB.groups)
-    assert ranks(again, fleet_of(again, pod("leader", 0, 0, deleting_since=5.0)))[0].status == MISSING
+    assert pod_slots(again, fleet_of(again, pod("leader", 0, 0, deleting_since=5.0)))[0].status == MISSING
 
 
 def test_a_jobset_of_the_same_name_keeps_its_own_pods() -> None:
-    assert ranks(JOB, fleet_of(JOB, pod("leader", 0, 0, jobset_uid="u0")))[0].name == ""
+    assert pod_slots(JOB, fleet_of(JOB, pod("leader", 0, 0, jobset_uid="u0")))[0].name == ""
 
 
 def test_the_first_failure_is_the_one_that_ended_first() -> None:
@@ -71,7 +71,9 @@ def test_the_first_failure_is_the_one_that_ended_first() -> None:
 def test_a_failed_init_container_counts_and_a_finished_one_does_not() -> None:
     init = Container("setup", "terminated", "Completed", exit_code=0, init=True)
     bad = Container("setup", "terminated", "Error", exit_code=3, init=True)
-    found = ranks(JOB, fleet_of(JOB, pod("leader", 0, 0, containers=(init,)), pod("worker", 0, 0, containers=(bad,))))
+    found = pod_slots(
+        JOB, fleet_of(JOB, pod("leader", 0, 0, containers=(init,)), pod("worker", 0, 0, containers=(bad,)))
+    )
     assert (found[0].exit_code, found[0].failed, found[1].exit_code, found[1].failed) == (None, False, 3, True)
 
 

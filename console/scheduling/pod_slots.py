@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 MISSING = "Missing"  # status of a rank that has no pod
 
 
-class Rank(Struct, frozen=True):
+class PodSlot(Struct, frozen=True):
     """One pod index of a JobSet, with its pod if there is one."""
 
-    number: int
+    number: int  # the index, as `rankscope.PodRank` calls it
     replicated_job: str
     job_index: int
     completion_index: int
@@ -82,32 +82,19 @@ class Rank(Struct, frozen=True):
         return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
 
 
-def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
+def pod_slots(jobset: JobSet, fleet: Fleet) -> tuple[PodSlot, ...]:
     """All ranks of the JobSet in order, including those without a pod."""
-    pods = fleet.pods_by_jobset.get(jobset.uid, [])
-    # The newest attempt with a pod that is not being deleted, else the JobSet's count.
-    attempt = max((pod.attempt for pod in pods if not pod.deleting_since), default=jobset.restarts)
-    filled: dict[tuple[str, int, int], Pod] = {}
-    for pod in sorted(pods, key=lambda each: (not each.deleting_since, each.created)):
-        if pod.attempt >= attempt:
-            filled[pod.replicated_job, pod.job_index, max(0, pod.completion_index)] = pod
-    return tuple(
-        Rank(number, group.name, job, index, group.gpus_per_pod, filled.get((group.name, job, index)))
-        for number, (group, job, index) in enumerate(jobset.places)
-    )
+    live = jobset.live_pods(fleet.pods_by_jobset.get(jobset.uid, ()))
+    gpus = {group.name: group.gpus_per_pod for group in jobset.groups}
+    return tuple(PodSlot(number, *place, gpus[place[0]], live.get(place)) for number, place in enumerate(jobset.places))
 
 
-def rank_numbers(jobset: JobSet) -> dict[tuple[str, int, int], int]:
-    """(replicated job, Job index, completion index) -> rank number."""
-    return {(group.name, job, index): number for number, (group, job, index) in enumerate(jobset.places)}
-
-
-def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
+def first_failure(jobset: JobSet, fleet: Fleet) -> PodSlot | None:
     """The rank whose container failed first; None if none did or its pod is gone.
 
     One whose pod is being deleted did not fail if it ended as it was asked to.
     """
-    failed = [rank for rank in ranks(jobset, fleet) if rank.failed and not rank.was_terminated]
+    failed = [slot for slot in pod_slots(jobset, fleet) if slot.failed and not slot.was_terminated]
     return min(
         failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
     )
@@ -133,6 +120,5 @@ def successor(fleet: Fleet, pod: Pod) -> Pod | None:
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     if jobset is None:
         return None
-    number = rank_numbers(jobset).get((pod.replicated_job, pod.job_index, max(0, pod.completion_index)))
-    found = ranks(jobset, fleet)[number].pod if number is not None else None
+    found = jobset.live_pods(fleet.pods_by_jobset.get(jobset.uid, ())).get(pod.place)
     return found if found and found.uid != pod.uid and found.phase == "Running" else None

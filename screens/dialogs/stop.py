@@ -1,0 +1,76 @@
+"""Stopping jobs: what goes and what stays, asked once for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from console.errors import Conflict, ConsoleError, ReleaseFailed
+from console.kube.objects.jobset import JobSet
+from console.launch.stop import StopPlan
+from screens.base import LiveScreen
+from screens.columns.runs import launched_by_others, stop_lines, what_stays
+from screens.dialogs.question import Confirm
+from screens.wording import first_names
+
+MOST = 4  # jobs that are shown in full; of more, what goes with each, in a line
+
+
+async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:
+    """What stopping removes and keeps; from the snapshot alone if Helm's record cannot be read, with the error."""
+    from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
+
+    launch = screen.session.launch
+    try:
+        return await launch.job_stopper.plan_stop(*jobset.key), None
+    except ConsoleError as error:
+        lost = await launch.unsaved.find_unsaved(*jobset.key)
+        return replace(plan_from_snapshot(jobset, screen.app.fleet), lost=lost), error
+
+
+def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:
+    lines, short = [], len(plans) > MOST
+    for plan, error in plans:
+        lines += stop_lines(plan, screen.app.whose(plan.owner), short=short and error is None)
+        lines += [f"  ⚠ {error.message}"] if error else []
+    if not short:
+        return lines
+    stays = tuple(dict.fromkeys(each for plan, _ in plans for each in plan.stays))
+    return [*lines, f"Stays: {what_stays(stays, 'their')}."]
+
+
+async def _stops_what_has_ended(screen: LiveScreen, asked: Sequence[JobSet]) -> bool:
+    """Ask once more about jobs that ended while the question was open: stopping these only removes what they left."""
+    now = (screen.app.fleet.jobsets.get(each.key) for each in asked if not each.finished)
+    ended = [each for each in now if each is not None and each.finished]
+    if not ended:
+        return True
+    lines = [f"{each.name}: {each.state}. Removing it deletes its pods with their logs and files." for each in ended]
+    names = first_names([each.name for each in ended])
+    question = Confirm(f"{names} ended in the meantime. Go on all the same?", lines, verb="Remove")
+    return await screen.app.push_screen_wait(question)
+
+
+async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool:
+    """Confirm once and stop each job; returns whether any was. To be run in a worker."""
+    jobsets = screen.app.fleet.jobsets
+    found = [jobsets[key] for key in keys if key in jobsets]
+    if not found:
+        return False
+    names = first_names([each.name for each in found])
+    plans = await asyncio.gather(*(read_plan(screen, each) for each in found))
+    others = launched_by_others([plan for plan, _ in plans], screen.app.whose)
+    question = Confirm(f"Stop {names}{others}?", question_lines(screen, plans), verb="Stop")
+    if not await screen.app.push_screen_wait(question) or not await _stops_what_has_ended(screen, found):
+        return False
+    for jobset, (plan, error) in zip(found, plans, strict=True):
+        with screen.report_errors(f"Could not stop {jobset.name}"):
+            if isinstance(error, Conflict | ReleaseFailed):
+                raise error
+            named = None if error else plan.goes
+            report = await screen.session.launch.stop(jobset.namespace, jobset.name, named)
+            gone = first_names(report.deleted, 4)
+            words = f"Deleting: {gone or jobset.name}. {report.note}".strip()
+            screen.notify(words, title=f"{jobset.name} stopped", markup=False)
+    return True
