@@ -33,7 +33,7 @@ from screens.dialogs.question import Choice, Confirm, Pick
 from screens.palette import PAGES as TARGETS
 from screens.palette import ActiveBindings, Palette, PaletteTargets, title_of
 from screens.session_app import SessionApp, make_page
-from screens.widgets.line import DARK, LIGHT
+from screens.theme import DARK, LIGHT
 from screens.wording import ALL_NAMESPACES
 
 if TYPE_CHECKING:

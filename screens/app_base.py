@@ -37,7 +37,8 @@ from textual.worker import Worker, WorkerFailed, active_worker
 from console.decoding import describe_fault
 from screens.cli.crash import report
 from screens.sanitize import one_line
-from screens.widgets.line import DARK, LIGHT, call_after
+from screens.theme import DARK, LIGHT
+from screens.widgets.line import call_after
 
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete

@@ -26,7 +26,7 @@ from console.errors import BadInput
 from console.metrics.notify import format_failures, mask_address, send_to_all
 from screens.cli.output import print_json, print_line, print_table
 from screens.columns.column import PAGE
-from screens.widgets.line import DARK, LIGHT
+from screens.theme import DARK, LIGHT
 
 if TYPE_CHECKING:
     from pathlib import Path

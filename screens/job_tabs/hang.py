@@ -99,7 +99,7 @@ class HangTab(JobTab):
         #verdict { height: auto; max-height: 3; padding: 0 1; text-style: bold; }
         #advice { height: auto; max-height: 3; }
         #more { height: auto; max-height: 2; }
-        GroupTable { height: auto; min-height: 3; max-height: 35%; margin: 1 0; }
+        HangGroupTable { height: auto; min-height: 3; max-height: 35%; margin: 1 0; }
         OutputText { height: 1fr; }
     }
     """

@@ -1,8 +1,4 @@
-"""Formats runs of styled text into one line of a widget, and defines the named text styles.
-
-Data never carries markup: a theme gives every style a colour as a variable of its own name. Glyphs say the same as
-colours, so a terminal without colours loses nothing.
-"""
+"""Formats runs of styled text into one line of a widget, in the named styles of the theme."""
 
 from __future__ import annotations
 
@@ -20,11 +16,11 @@ from textual.message_pump import MessagePump, _MessagePumpMeta
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.theme import Theme
 from textual.widget import Widget
 
 from screens.sanitize import one_line
-from screens.wording import JOB_STYLES, Span, short_node
+from screens.theme import BOLD, DARK
+from screens.wording import Span, short_node
 
 StyleOf = Callable[[str], Style]
 
@@ -217,83 +213,6 @@ def folded_at_spaces(text: str, width: int) -> Sequence[str]:
         pieces.append(text[:at])
         text = text[at:].lstrip(" ")
     return [*pieces, text] if text or not pieces else pieces
-
-
-BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
-
-_COLOURS = {  # on dark and on light ground; distinct in 256 colours too, as tests/screens/test_styles.py measures
-    "ink-text": ("#d5dbe6", "#24292f"),
-    "ink-head": ("#8fa3bf", "#4c5b70"),
-    "ink-sorted": ("#7cc7ff", "#0b5cad"),
-    "ink-ok": ("#5fd38d", "#1d6b3a"),
-    "ink-waits": ("#edc158", "#8a5a00"),
-    "ink-bad": ("#ff6b6b", "#b3261e"),
-    "ink-accent": ("#7cc7ff", "#0b5cad"),
-    "ink-strong": ("#ffffff", "#000000"),
-    "ink-dim": ("#97a2b5", "#505c6e"),
-    "ink-faint": ("#707b93", "#727c89"),
-    "ink-found": ("#ffd75f", "#7a5200"),
-    "ink-key": ("#7cc7ff", "#0b5cad"),
-    "ink-tab": ("#a9b4c6", "#3d4a5c"),
-    "ink-here": ("#0e1420", "#ffffff"),
-    "ground-cursor": ("#1f2e5c", "#cdedfb"),
-    "ground-cursor-blurred": ("#20242b", "#e3edf2"),
-    "ground-marked": ("#332f26", "#f7ecc4"),
-    "ground-head": ("#161c28", "#e9edf2"),
-    "ground-bar": ("#161c28", "#e9edf2"),
-    "ground-here": ("#7cc7ff", "#0b5cad"),
-}
-# Eight job colours per ground, as far from each other and from the red and amber of states as quiet ones can be: whose
-# a GPU is never shouts louder than what is wrong. All are of the palette of 256, so that they are the same there.
-_DARK_JOBS = ("#0087af", "#afaf87", "#875f87", "#87afaf", "#5f875f", "#afafd7", "#008787", "#af8787")
-_LIGHT_JOBS = ("#5f87af", "#af5f87", "#005f5f", "#5f875f", "#5f5f87", "#af8787", "#005f87", "#5f8787")
-
-
-def _variables(ground: int, jobs: tuple[str, ...]) -> dict[str, str]:
-    colours = {name: each[ground] for name, each in _COLOURS.items()}
-    numbered = {f"ink-job-{index}": jobs[index % len(jobs)] for index in range(JOB_STYLES)}
-    bars = {
-        "": "ink-faint",
-        "-hover": "ink-dim",
-        "-active": "ink-accent",
-        "-background": "ground-head",
-        "-background-hover": "ground-head",
-        "-background-active": "ground-head",
-        "-corner-color": "ground-head",
-    }
-    return {**colours, **numbered, **{f"scrollbar{part}": colours[name] for part, name in bars.items()}}
-
-
-DARK = Theme(
-    name="a4-dark",
-    dark=True,
-    primary="#7cc7ff",
-    secondary="#b39ddb",
-    accent="#7cc7ff",
-    warning="#edc158",
-    error="#ff6b6b",
-    success="#5fd38d",
-    foreground="#d5dbe6",
-    background="#0e131b",
-    surface="#131924",
-    panel="#1b2331",
-    variables=_variables(0, _DARK_JOBS),
-)
-LIGHT = Theme(
-    name="a4-light",
-    dark=False,
-    primary="#0b5cad",
-    secondary="#6a4fb0",
-    accent="#0b5cad",
-    warning="#8a5a00",
-    error="#b3261e",
-    success="#1d6b3a",
-    foreground="#24292f",
-    background="#fbfcfd",
-    surface="#f3f5f8",
-    panel="#e4edf2",
-    variables=_variables(1, _LIGHT_JOBS),
-)
 
 
 class AbstractWidgetMeta(_MessagePumpMeta, ABCMeta):

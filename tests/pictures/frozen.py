@@ -24,7 +24,7 @@ from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster, Scene
 from screens.app import ConsoleApp
-from screens.widgets.line import DARK, LIGHT
+from screens.theme import DARK, LIGHT
 
 MOMENT = datetime(2026, 11, 16, 9, 30, tzinfo=UTC).timestamp()
 STILL = 1e-9  # speed of the practice cluster at which nothing that is waited for ever comes

@@ -19,8 +19,8 @@ from screens.config import all_problems, applies, fill, known_names
 from screens.pages.jobs import JobsScreen, JobTable
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
+from screens.theme import LIGHT
 from screens.widgets.bars import KeyBar
-from screens.widgets.line import LIGHT
 from tests.console.test_config import BROKEN
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, toasts, until

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 from math import dist, hypot
+from pathlib import Path
 
 import pytest
+import textual
 from rich.color import Color, ColorSystem
 from textual.theme import Theme
 
-from screens.widgets.line import DARK, LIGHT
+from screens.theme import DARK, LIGHT
 from screens.wording import JOB_STYLES
 
 APART = 18.0
@@ -88,3 +91,14 @@ def test_jobs_look_like_each_other_and_like_states_nowhere(theme: Theme, system:
     ]
     assert {name: chroma(name) for name in others if chroma(name) >= loud + LEAST_SEEN} == {}
     assert chroma("ink-bad") == max(map(chroma, (*others, "ink-bad", "ink-waits")))
+
+
+def test_every_widget_that_styles_name_is_there() -> None:
+    """A rule for a class that has another name by now applies to nothing, and nothing says so."""
+    rule = re.compile(r"(?m)^ *(?:[^\s\"]+[ >]+)*?([A-Z]\w+)[^\s{]* \{(?: [a-z-]+: |$)")
+    library = Path(textual.__file__).parent.rglob("*.py")
+    sources = [each for each in (Path(__file__).parents[2] / "screens").rglob("*.*") if each.suffix in {".py", ".tcss"}]
+    classes = {name for each in (*library, *sources) for name in re.findall(r"(?m)^ *class (\w+)", each.read_text())}
+    named = {(each.name, name) for each in sources for name in rule.findall(each.read_text())}
+    assert len(named) > 40
+    assert {each for each in named if each[1] not in classes} == set()

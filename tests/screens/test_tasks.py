@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from screens.pages.fleet import PoolTable
-from screens.widgets.line import LIGHT
+from screens.theme import LIGHT
 from tests.pictures.frozen import Still, still_console, stopped_clock
 from tests.screens.press import toasts
 

@@ -15,11 +15,11 @@ from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.field_values import parse_changes
 from console.launch.recipes import Field, FieldKind
 from console.scheduling.launch_forecast import QueueChoice
+from screens.theme import DARK
 from screens.widgets.form.editors import Line
 from screens.widgets.form.form import Form
 from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import FormModel, LaunchDraft, RowKind
-from screens.widgets.line import DARK
 from tests.screens.press import screen_text, until
 from tests.screens.queue_scene import FIELDS, RECIPE
 

@@ -11,7 +11,8 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from screens.widgets.line import DARK, folded_at_spaces
+from screens.theme import DARK
+from screens.widgets.line import folded_at_spaces
 from screens.widgets.log.lines import LIMIT, LogLines, folded, line_style, marked, pattern, printable
 from screens.widgets.log.view import LogView, StatusNote, fit_status_line
 from screens.wording import Span

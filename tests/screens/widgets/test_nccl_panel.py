@@ -9,8 +9,8 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from console.metrics.nccl_history import MeasuredTest
+from screens.theme import DARK
 from screens.widgets.charts.nccl_panel import NcclPanel, average_so_far, summary
-from screens.widgets.line import DARK
 from tests.screens.press import focus, screen_text, until
 from tests.screens.queue_scene import table
 from trainlog import NcclHalf, NcclRow, NcclTest

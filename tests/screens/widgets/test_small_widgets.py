@@ -10,8 +10,8 @@ from console.kube.objects.event import Event
 from rankscope import LateRank, SlowReport
 from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix, late_mark, slow_lines
+from screens.theme import DARK
 from screens.widgets.bars import Tab, TabStrip
-from screens.widgets.line import DARK
 from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.yaml import yaml_runs
