@@ -130,11 +130,6 @@ def size(amount: float) -> str:
     raise AssertionError("the last unit takes everything")
 
 
-def number(value: float, digits: int = 0) -> str:
-    """A number with thousands separated: "10,006", "1,180.5"."""
-    return f"{value:,.{digits}f}"
-
-
 def count(amount: int, noun: str, nouns: str = "") -> str:
     """An amount with its noun: "1 node", "16 nodes", "1,016 nodes"."""
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"

@@ -214,12 +214,6 @@ class FloorMap(ScrollView, PaintedLines, can_focus=True, inherit_bindings=False)
         self._move_cursor(next((n for n in faulty if here is not None and n > here), faulty[0]))
 
     @property
-    def host(self) -> Host | None:
-        """The host under the cursor; None where a mark is a subblock."""
-        index = self._index()
-        return None if index is None or self.zoom is Zoom.SUBBLOCKS else self._spots[index].hosts[0]
-
-    @property
     def hosts(self) -> tuple[Host, ...]:
         index = self._index()
         return () if index is None else self._spots[index].hosts

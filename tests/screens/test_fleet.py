@@ -64,8 +64,8 @@ async def test_a_key_goes_from_fault_to_fault_and_round_again() -> None:
         for _ in range(3):
             await pilot.press("n")
             await until(pilot, lambda: floor.has_focus)
-            assert floor.host is not None
-            seen.append(short_name(floor.host.node.name))
+            assert floor.hosts
+            seen.append(short_name(floor.hosts[0].node.name))
         assert seen == ["0013", "0003", "0013"]
         await until(pilot, lambda: "0013  ✗ NodeStatusUnknown" in screen_text(app))
         well = {key: structs.replace(each, ready=True) for key, each in session.fleet.nodes.items()}
@@ -117,7 +117,7 @@ async def test_of_a_thousand_hosts_each_is_a_mark_until_one_zooms_in() -> None:
         await pilot.press("tab", "plus", *["down"] * 40)
         assert str(floor.zoom) == "GPU"
         assert "0000  ········" not in text_of(floor)
-        assert floor.host is not None
+        assert floor.hosts
         assert floor.scroll_offset.y > 0
         await pilot.press("minus")
         assert floor.scroll_offset.y == 0
@@ -160,11 +160,11 @@ async def test_a_subblock_is_a_mark_that_tells_the_worst_of_it_and_enter_zooms_i
         assert "✗ 1 faulty" in screen_text(app)
         await pilot.press("enter")
         assert str(floor.zoom) == "host"
-        assert floor.host is not None
-        assert floor.host.node.name == "gke-train-a4-pool-0012"
+        assert floor.hosts
+        assert floor.hosts[0].node.name == "gke-train-a4-pool-0012"
         assert any("sub-3 ·✗‖·" in line for line in text_of(floor).splitlines())
         await pilot.press("plus")
-        assert floor.host.node.name == "gke-train-a4-pool-0012"
+        assert floor.hosts[0].node.name == "gke-train-a4-pool-0012"
         assert "0012  ········" in text_of(floor)
 
 

@@ -22,7 +22,6 @@ from screens.wording import (
     first_names,
     freshness,
     moment,
-    number,
     percent,
     pod_glyph,
     sentence,
@@ -79,7 +78,6 @@ def test_numbers() -> None:
     assert size(512) == "512 B"
     assert size(512 * 1024**2) == "512 MiB"
     assert size(1.5 * 1024**3) == "1.5 GiB"
-    assert number(10006) == "10,006"
     assert count(1, "node") == "1 node"
     assert count(1016, "node") == "1,016 nodes"
     assert percent(41, 100) == "41 %"
