@@ -291,7 +291,7 @@ def _judge_checkpoint(
     for path, file in held.items():
         folders[dirname(path)][basename(path)] = file
     for folder, inside in sorted(folders.items()):
-        _judge_dcp(folder, inside, contents, problems, unknown)
+        _judge_dcp(folder, inside, contents, problems, unknown, room)
         _judge_shards(folder, inside, contents, problems, room)
     for path, file in held.items():
         too_large = path.endswith(".metadata") and file.size > MAX_METADATA  # that is a reason already
@@ -344,6 +344,7 @@ def _judge_dcp(
     contents: Mapping[str, bytes],
     problems: list[str],
     unknown: list[str],
+    room: _Room,
 ) -> None:
     shards = [each for each in inside if each.endswith(".distcp")]
     metadata = inside.get(".metadata")
@@ -366,12 +367,13 @@ def _judge_dcp(
     except Unreadable as error:
         problems.append(f"{_join(folder, '.metadata')}: {error.message}")
         return
-    for path, size in needed.items():
-        file = inside.get(path)
-        if file is None:
-            problems.append(f"{_join(folder, path)} is missing")
-        elif file.size < size:
-            problems.append(f"{_join(folder, path)} has {file.size:,} of {size:,} bytes")
+    problems += [
+        f"{_join(folder, path)} has {inside[path].size:,} of {size:,} bytes"
+        for path, size in needed.items()
+        if path in inside and inside[path].size < size
+    ]
+    absent = room.take((path for path in needed if path not in inside), named=bool(problems))
+    problems += [f"{_join(folder, path)} is missing" for path in absent]
 
 
 def _judge_shards(

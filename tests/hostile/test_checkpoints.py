@@ -15,6 +15,7 @@ import pytest
 from console.checkpoints.judge import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
 from console.errors import Unreadable
 from tests.console.checkpoints.damages import Evil
+from tests.fuzz import grammar_classes as made
 
 OLD = time.time() - 86_400
 GIB = 1 << 30
@@ -151,6 +152,14 @@ async def test_sizes_and_names_that_no_file_has_are_damage_and_repeated_nowhere(
     (found,) = (await lies.survey()).checkpoints
     assert found.state is CheckpointState.INCOMPLETE
     assert len(found.problems[0]) < 300
+
+
+async def test_missing_files_that_metadata_names_count_with_those_that_names_announce() -> None:
+    places = {made.Index(str(at)): made.Place(f"{at}.distcp", 0, 9) for at in range(900)}
+    named = pickle.dumps(made.Metadata({}, places), 4)
+    lies = Lies({f"step-{at}/.metadata": (len(named), named) for at in range(4)})
+    found = (await lies.survey()).checkpoints
+    assert [len(each.problems) for each in found] == [900, 100, 1, 1]
 
 
 NAMES = {
