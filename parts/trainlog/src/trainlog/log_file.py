@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _PIECE = 1 << 20
@@ -53,6 +55,9 @@ def _read(descriptor: int, name: str, note: Callable[[str], None]) -> Iterator[b
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             yield _first(descriptor, name, note)
         os.set_blocking(descriptor, True)
+    if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        with suppress(OSError):  # who has too many pipes keeps the small one
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIECE)
     while data := os.read(descriptor, _PIECE):
         yield data
 

@@ -149,7 +149,7 @@ class RunReader:
         self._number_before = self.number
         fresh = bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)
         if bar is not None and fresh and self._in_phase:
-            self.add_step(step._replace(step=bar.step, total=bar.total), "")
+            self.add_step(step.with_number(bar.step, bar.total), "")
         else:
             self._append(step)
         self._guessed, self.guessing = bar, True
@@ -192,7 +192,7 @@ class RunReader:
         elif last.step is not None:
             self.number = self._number_before
             self._latest.clear()
-        self.steps[-1] = last._replace(step=number, total=total)
+        self.steps[-1] = last.with_number(number, total)
 
     def _compare_with_bar(self) -> None:
         """Ignore bars for numbering once steps and epochs do not grow alike."""
@@ -208,7 +208,7 @@ class RunReader:
         )
         if self._an_epoch[0] > self._an_epoch[1]:
             self._in_phase = False
-            self.steps = Steps(step._replace(step=None, total=None) for step in self.steps)
+            self.steps = Steps(step.with_number(None, None) for step in self.steps)
             self._latest.clear()
             self.number = None
 
@@ -403,7 +403,7 @@ class EpochNumbering:
         if not base:
             return step
         total = step.total if step.total is not None and step.total >= number + base else None  # else that of an epoch
-        return step._replace(step=number + base, total=total)
+        return step.with_number(number + base, total)
 
     def _steps_before(self, epoch: float, number: int, reporter: str) -> int:
         before, last, base = self._last.get(reporter, (epoch, 0, 0))

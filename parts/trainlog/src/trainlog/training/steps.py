@@ -40,6 +40,9 @@ class Step(NamedTuple):
         """Whether no step follows it."""
         return self.step is not None and self.total is not None and 0 < self.total <= self.step
 
+    def with_number(self, step: int | None, total: int | None) -> Step:
+        return Step(step, total, *self[2:])  # in less than half the time of _replace
+
 
 class RunPosition(NamedTuple):
     """The last step of a run, and its last valid loss."""
