@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,14 +105,8 @@ async def test_of_an_archive_with_a_huge_directory_only_the_ends_are_read() -> N
     assert lies.read == 4 + 22
 
 
-def metadata(path: object, offset: object, length: object) -> bytes:
-    """A pickle with one entry, of classes that have these attributes."""
-
-    def built(state: object) -> bytes:
-        return b"cx\ny\n)\x81" + pickle.dumps(state, 2)[2:-1].replace(b"q\x00", b"").replace(b"q\x01", b"") + b"b"
-
-    place = built({"relative_path": path, "offset": offset, "length": length})
-    return b"\x80\x02cx\ny\n)\x81}X\x0c\0\0\0storage_data}K\x01" + place + b"ssb."
+def metadata(path: Any, offset: Any, length: Any) -> bytes:
+    return pickle.dumps(made.Metadata({}, {made.Index("1"): made.Place(path, offset, length)}), 4)
 
 
 @pytest.mark.usefixtures("_flat")

@@ -445,12 +445,13 @@ class TrainingParser:
 
     def _take_bars(self, bars: list[re.Match[bytes]]) -> None:
         """Take bars that follow each other: those behind a report until its number is certain, and the last one."""
-        run, at = self._open.get("dict"), 0
-        while at < len(bars) and run is not None and run.guessing:
-            self._take_bar(make_plain_bar(bars[at]))
-            at += 1
-        while at < len(bars) and not self._take_bar(make_plain_bar(bars.pop())):
-            pass
+        run = self._open.get("dict")
+        bars.reverse()
+        while bars and run is not None and run.guessing:
+            self._take_bar(make_plain_bar(bars.pop()))
+        for bar in bars:
+            if self._take_bar(make_plain_bar(bar)):
+                break
 
     def _take_bar(self, bar: ProgressBar) -> bool:
         """Take a bar; returns whether it is that of the run's steps."""
@@ -502,8 +503,8 @@ class TrainingParser:
             for run in self._open.values():
                 if not run.finished and run.may_contain_step(number):
                     return run
-        known = self._open[family] if family in self._open else find_library_run(self._open, found, number)
-        if known is None or known.finished or known.begins_new_run(number, label):
+        known = self._open.get(family) or find_library_run(self._open, found, number)
+        if known is None or known.finished or (number is not None and known.begins_new_run(number, label)):
             if not self._runs and not self._sure:
                 self._puzzle.told = None
             known = self._make_run(found.format)

@@ -71,16 +71,17 @@ class RunReader:
         interval = last - before if last is not None and before is not None else 1
         return last is not None and 0 < number - last <= max(interval, 1)
 
-    def begins_new_run(self, number: int | None, label: str) -> bool:
+    def begins_new_run(self, number: int, label: str) -> bool:
         """Whether that step can only be the first of another run."""
         latest = self._latest.get(label)
-        if number is None or latest is None or number >= latest:
+        if latest is None or number >= latest:
             return False
         first = self.steps[0].step
         return first is not None and number <= first
 
     def add_step(self, step: Step, label: str) -> None:
-        self.confirm_number()
+        if self.guessing:
+            self.confirm_number()
         number = step.step
         if number is None:
             self._append(step)

@@ -212,30 +212,30 @@ def pack_columns(columns: Mapping[str, Sequence[Any]]) -> PackedSteps:
 
 def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
     """Pack these steps as columns; returns the list itself if the names of their extra figures differ."""
+    *figures, extras = zip(*steps, strict=True)
     names, whole = tuple(steps[0].extra), True
-    if any(tuple(step.extra) != names for step in steps):
+    if {*map(tuple, extras)} != {names}:
         return steps
     made: dict[str, array[Any]] = {}
-    for at, name in enumerate(Step._fields[:-1]):
-        values = [step[at] for step in steps]
+    for name, values in zip(Step._fields, figures, strict=False):
         if name in _DEFAULTS:
             if any(values):
                 made[name] = array("b", values)
-        elif values.count(None) < len(values):
+        elif (absent := values.count(None)) < len(values):
             missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
-            whole = whole and None not in values
-            made[name] = array(
-                "q" if name in _COUNTS else "d", [missing if value is None else value for value in values]
-            )
-    extra = {name: array("d", [step.extra[name] for step in steps]) for name in names}
+            whole = whole and not absent
+            known = [missing if value is None else value for value in values] if absent else values
+            made[name] = array("q" if name in _COUNTS else "d", known)
+    extra = {name: array("d", [each[name] for each in extras]) for name in names}
     return PackedSteps(made, extra, len(steps), whole=whole)
 
 
 def _is_same(one: Step, other: Step) -> bool:
     """Whether two steps have equal figures; nan equals nan."""
+    if one.step != other.step or one.extra != other.extra:
+        return False
     mine, its = one[:-1], other[:-1]
-    same = mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))
-    return same and one.extra == other.extra
+    return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))
 
 
 class Steps(Sequence[Step]):
