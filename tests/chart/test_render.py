@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,8 +48,91 @@ def pod_annotations(made: Object) -> dict[str, str]:
     return job(made)["template"]["metadata"]["annotations"]  # type: ignore[no-any-return]
 
 
+def installer(made: Object) -> Object:
+    """Of gIB; the pods have no sidecar."""
+    assert len(pod(made)["containers"]) == 1
+    (only,) = pod(made)["initContainers"]
+    assert "--install-nccl" in only["args"][0]
+    return only  # type: ignore[no-any-return]
+
+
 def environment(made: Object) -> dict[str, Any]:
+    names = [entry["name"] for entry in container(made)["env"]]
+    assert len(names) == len(set(names)), "a name twice"
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(made)["env"]}
+
+
+NO_CARDS = {"networking.gke.io/default-interface": None, "networking.gke.io/interfaces": None}
+HOSTS = [
+    {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a", "b"]},
+    {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]},
+]
+AFFINITY = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": HOSTS}]}}
+
+
+def spec(made: Object) -> Object:
+    return made["spec"]  # type: ignore[no-any-return]
+
+
+def bucket(gcs: Value, output: str = "logs/run") -> Object:
+    return {"storage": {"gcs": gcs}, "recipe": {"train": {"output": output}}}
+
+
+def swift(version: str, **more: Value) -> Object:
+    return {"image": "registry.example/own:1", "recipe": {"swift": {"version": version, **more}}}
+
+
+NCCL, SWIFT, PRETRAIN = "nccl-all-reduce", "swift-dpo", "qwen3-30b-pretrain"
+GIVEN: list[tuple[str, Object, Callable[[Object], Object], Object]] = [
+    (NCCL, {}, spec, {"ttlSecondsAfterFinished": 12 * 3600}),
+    (NCCL, {"restarts": 3}, spec, {"failurePolicy": {"maxRestarts": 3}}),
+    (NCCL, {"restarts": 3}, job, {"backoffLimit": 0}),
+    (NCCL, {"restarts": 3}, pod, {"restartPolicy": "Never"}),
+    (NCCL, {"placement": {"flexStart": True, "nodeSelector": {"pool": "a"}}},
+     pod, {"nodeSelector": {"cloud.google.com/gke-flex-start": "true", "pool": "a"}}),
+    (NCCL, {"placement": {"accelerator": "nvidia-b200"}},
+     pod, {"nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-b200"}}),
+    (NCCL, {"placement": {"targetNodes": ["a", "b"], "avoidNodes": ["c"]}},
+     pod, {"affinity": {"nodeAffinity": AFFINITY}}),
+    (NCCL, {"network": {"hostNetwork": True}}, pod, {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}),
+    (NCCL, {"network": {"hostNetwork": True}}, pod_annotations, NO_CARDS),
+    (NCCL, {"network": {"hostNetwork": True}}, container, {"securityContext": {"privileged": True}}),
+    (NCCL, {"security": {"privileged": True}}, container, {"securityContext": {"privileged": True}}),
+    (NCCL, {"security": {"capabilities": ["IPC_LOCK", "SYS_RESOURCE"]}},
+     container, {"securityContext": {"capabilities": {"add": ["IPC_LOCK", "SYS_RESOURCE"]}}}),
+    (NCCL, {}, container, {"securityContext": None}),
+    (NCCL, {}, installer, {"name": "nccl-plugin-installer"}),
+    (NCCL, {"network": {"gib": {"image": "registry.example/gib:v1"}}}, installer, {"image": "registry.example/gib:v1"}),
+    *((NCCL, {"network": {"nccl": {"debug": level}}}, environment, {"NCCL_DEBUG": level})
+      for level in ("VERSION", "WARN", "INFO", "TRACE")),
+    (NCCL, {}, environment, {"MASTER_ADDR": "anna-workload-0-0.anna.team.svc.cluster.local",
+                             "DOMAIN_NAME": "anna.team.svc.cluster.local"}),
+    (NCCL, {"recipe": {"nccl": {"end": "8G", "warmup": 0}}}, environment,
+     {"A4_NCCL_BEGIN": "2M", "A4_NCCL_END": "8G", "A4_NCCL_FACTOR": "2", "A4_NCCL_ITERS": "1", "A4_NCCL_WARMUP": "0"}),
+    ("ddp-smoke", {}, environment, {"A4_NCCL_BEGIN": None, "A4_NCCL_END": None}),
+    (NCCL, {"network": {"nccl": {"preset": "explicit"}}, "env": {"NCCL_IB_TC": "1"}}, environment, {"NCCL_IB_TC": "1"}),
+    *((PRETRAIN, values, environment, {"A4_OUTPUT_BASEPATH": folder}) for values, folder in (
+        (bucket({}), "/mnt/logs/run"),
+        (bucket({"mine": "/gcs:implicit-dirs"}), "/gcs/logs/run"),
+        (bucket({"mine": "/results"}), "/results/logs/run"),
+        (bucket({"a-samples": "/artifacts", "mine": "/gcs"}), "/gcs/logs/run"),
+        (bucket({"first": "/a", "second": "/b"}), "/mnt/logs/run"),
+        (bucket({"mine": "/gcs"}, "/mnt/logs/run"), "/mnt/logs/run"),
+    )),
+    *((SWIFT, swift(version), environment, {"A4_MEGATRON_BRANCH": f"core_r0.{branch}.0"}) for version, branch in (
+        ("3.7.1", 13), ("3.9", 13), ("3.10.3", 14), ("3.11.0", 14), ("3.12.1", 15), ("4.0.0", 15),
+    )),
+    (SWIFT, swift("3.12.1", megatronBranch="mine"), environment, {"A4_MEGATRON_BRANCH": "mine"}),
+]  # fmt: skip
+"""Values of a recipe, and what they make of a part of its objects: None is a key that is not there."""
+
+
+@pytest.mark.parametrize(("recipe", "values", "part", "expected"), GIVEN)
+async def test_values_reach_their_place(
+    recipe: str, values: Object, part: Callable[[Object], Object], expected: Object
+) -> None:
+    found = part(await jobset(recipe, **values))
+    assert {key: found.get(key) for key in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -156,21 +240,6 @@ async def test_pods_that_take_part_of_a_node_ask_for_no_card_of_it(gpus: int) ->
     assert (host["NCCL_NET"], host["NVTE_UB_SOCKET_IFNAME"]) == ("gIB", "eth1")
 
 
-async def test_the_host_network_is_privileged_and_asks_for_no_interfaces() -> None:
-    made = await jobset(network={"hostNetwork": True})
-    assert pod(made)["hostNetwork"] is True
-    assert pod(made)["dnsPolicy"] == "ClusterFirstWithHostNet"
-    assert container(made)["securityContext"] == {"privileged": True}
-    assert not [name for name in pod_annotations(made) if "networking" in name]
-    assert "securityContext" not in container(await jobset())
-
-
-async def test_capabilities_and_privilege_are_a_choice() -> None:
-    made = await jobset(security={"capabilities": ["IPC_LOCK", "SYS_RESOURCE"]})
-    assert container(made)["securityContext"] == {"capabilities": {"add": ["IPC_LOCK", "SYS_RESOURCE"]}}
-    assert container(await jobset(security={"privileged": True}))["securityContext"] == {"privileged": True}
-
-
 async def test_tolerations_are_the_persons_beside_ours() -> None:
     mine: dict[str, Value] = {
         "key": "dedicated",
@@ -193,11 +262,10 @@ async def test_requests_and_limits_are_those_of_both_containers() -> None:
     """A ResourceQuota counts the container that installs gIB as well."""
     amounts = {"cpu": "32", "memory": "512Gi", "ephemeral-storage": "100Gi"}
     made = await jobset(gpus=16, requests=amounts, limits={"memory": "1Ti"}, resources={"rdma/hca": "1"})
-    (installer,) = pod(made)["initContainers"]
-    assert installer["resources"] == {"requests": amounts, "limits": {"memory": "1Ti"}}
+    assert installer(made)["resources"] == {"requests": amounts, "limits": {"memory": "1Ti"}}
     limits = {"memory": "1Ti", "nvidia.com/gpu": 8, "rdma/hca": "1"}
     assert container(made)["resources"] == {"requests": amounts, "limits": limits}
-    assert "resources" not in pod(await jobset())["initContainers"][0]
+    assert "resources" not in installer(await jobset())
     download = await jobset("qwen3-download", requests={"cpu": "4"}, storage={"nfs": {"claim": "nfs-pvc"}})
     assert container(download)["resources"] == {"requests": {"cpu": "4"}}
 
@@ -215,7 +283,7 @@ async def test_cards_are_claimed_where_dranet_manages_them() -> None:
     assert not [name for name in pod_annotations(made) if "networking" in name]
     assert pod(made)["resourceClaims"] == [{"name": "rdma", "resourceClaimTemplateName": "anna-rdma"}]
     assert container(made)["resources"] == {"limits": {"nvidia.com/gpu": 8}, "claims": [{"name": "rdma"}]}
-    assert "resources" not in pod(made)["initContainers"][0]
+    assert "resources" not in installer(made)
     assert environment(made)["NCCL_NET"] == "gIB"
     template = objects["ResourceClaimTemplate"]
     assert (template["apiVersion"], template["metadata"]["name"]) == ("resource.k8s.io/v1", "anna-rdma")
@@ -230,57 +298,10 @@ async def test_no_card_is_claimed_by_part_of_a_node_or_in_its_network(values: di
     assert "resourceClaims" not in pod(objects["JobSet"])
 
 
-async def test_flex_start_machines_are_selected() -> None:
-    made = await jobset(placement={"flexStart": True, "nodeSelector": {"pool": "a"}})
-    assert pod(made)["nodeSelector"] == {"cloud.google.com/gke-flex-start": "true", "pool": "a"}
-
-
-@pytest.mark.parametrize(
-    ("gcs", "output", "folder"),
-    [
-        ({}, "logs/run", "/mnt/logs/run"),
-        ({"mine": "/gcs:implicit-dirs"}, "logs/run", "/gcs/logs/run"),
-        ({"mine": "/results"}, "logs/run", "/results/logs/run"),
-        ({"a-samples": "/artifacts", "mine": "/gcs"}, "logs/run", "/gcs/logs/run"),
-        ({"first": "/a", "second": "/b"}, "logs/run", "/mnt/logs/run"),
-        ({"mine": "/gcs"}, "/mnt/logs/run", "/mnt/logs/run"),
-    ],
-)
-async def test_results_go_to_the_bucket(gcs: Value, output: str, folder: str) -> None:
-    made = await jobset("qwen3-30b-pretrain", storage={"gcs": gcs}, recipe={"train": {"output": output}})
-    assert environment(made)["A4_OUTPUT_BASEPATH"] == folder
-
-
-async def test_gib_is_installed_by_an_init_container_from_a_whole_reference() -> None:
-    image = "registry.example/gib:v1"
-    (installer,) = pod(await jobset(network={"gib": {"image": image}}))["initContainers"]
-    assert (installer["name"], installer["image"]) == ("nccl-plugin-installer", image)
-    assert "--install-nccl" in installer["args"][0]
-    assert len(pod(await jobset())["containers"]) == 1, "no sidecar"
-
-
-async def test_the_accelerator_is_the_nodes_label() -> None:
-    made = await jobset(placement={"accelerator": "nvidia-b200"})
-    assert pod(made)["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-b200"}
-
-
 async def test_without_gib_nothing_of_it_is_left() -> None:
     made = await jobset(image="plain", network={"gib": {"enabled": False}})
     assert "initContainers" not in pod(made)
     assert "gib" not in json.dumps(made).lower()
-
-
-async def test_target_and_avoided_nodes_hold_together() -> None:
-    made = await jobset(placement={"targetNodes": ["a", "b"], "avoidNodes": ["c"]})
-    terms = pod(made)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert terms == [
-        {
-            "matchExpressions": [
-                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a", "b"]},
-                {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]},
-            ]
-        }
-    ]
 
 
 async def test_environment_is_text_and_has_no_name_twice() -> None:
@@ -288,8 +309,6 @@ async def test_environment_is_text_and_has_no_name_twice() -> None:
         env={"A": "1", "B": "true", "RUN_NAME": "plain", "NVTE_UB_SOCKET_IFNAME": None},
         secrets={"HF_TOKEN": "hub/token", "RUN_NAME": "runs/name"},
     )
-    names = [entry["name"] for entry in container(made)["env"]]
-    assert len(names) == len(set(names))
     variables = environment(made)
     assert (variables["A"], variables["B"]) == ("1", "true")
     assert variables["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
@@ -319,24 +338,6 @@ async def test_without_gpus_the_queue_is_not_asked() -> None:
     assert not [name for name in pod_annotations(made) if "kueue" in name]
     with_gpus = await jobset("qwen3-download", queue="a4", gpus=8)
     assert with_gpus["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "a4"
-
-
-async def test_nccl_sizes_reach_the_launcher_of_nccl_only() -> None:
-    made = environment(await jobset(recipe={"nccl": {"end": "8G", "warmup": 0}}))
-    assert [made[f"A4_NCCL_{name}"] for name in ("BEGIN", "END", "FACTOR", "ITERS", "WARMUP")] == [
-        "2M",
-        "8G",
-        "2",
-        "1",
-        "0",
-    ]
-    assert not [name for name in environment(await jobset("ddp-smoke")) if name.startswith("A4_NCCL")]
-
-
-async def test_names_follow_the_namespace_of_the_release() -> None:
-    variables = environment(await jobset())
-    assert variables["MASTER_ADDR"] == "anna-workload-0-0.anna.team.svc.cluster.local"
-    assert variables["DOMAIN_NAME"] == "anna.team.svc.cluster.local"
 
 
 async def test_nothing_is_mounted_that_was_not_named() -> None:
@@ -401,13 +402,6 @@ async def test_presets_of_nccl(preset: str, some: dict[str, str]) -> None:
     assert (eleven <= set(variables)) is (preset == "explicit")
 
 
-async def test_a_persons_setting_wins_over_the_preset() -> None:
-    made = await jobset(network={"nccl": {"preset": "explicit"}}, env={"NCCL_IB_TC": "1"})
-    names = [entry["name"] for entry in container(made)["env"]]
-    assert len(names) == len(set(names))
-    assert environment(made)["NCCL_IB_TC"] == "1"
-
-
 async def test_your_own_script_is_laid_beside_its_launcher() -> None:
     script: dict[str, Value] = {
         "text": "echo mine\n",
@@ -448,39 +442,6 @@ async def test_the_chart_and_the_form_count_the_same_iterations(recipe: str) -> 
     variables = environment(await jobset(recipe))
     if "A4_TRAIN_ITERATIONS" in variables:
         assert int(variables["A4_TRAIN_ITERATIONS"]) == iterations(CATALOGUE.defaults(recipe))
-
-
-async def test_nothing_restarts_after_success_and_a_failure_restarts_as_often_as_asked() -> None:
-    made = await jobset(restarts=3)
-    assert made["spec"]["failurePolicy"] == {"maxRestarts": 3}
-    assert pod(made)["restartPolicy"] == "Never"
-    assert job(made)["backoffLimit"] == 0
-
-
-async def test_finished_jobs_stay_12_hours() -> None:
-    assert (await jobset())["spec"]["ttlSecondsAfterFinished"] == 12 * 3600
-
-
-@pytest.mark.parametrize("level", ["VERSION", "WARN", "INFO", "TRACE"])
-async def test_nccl_prints_as_much_as_asked(level: str) -> None:
-    assert environment(await jobset(network={"nccl": {"debug": level}}))["NCCL_DEBUG"] == level
-
-
-@pytest.mark.parametrize(
-    ("version", "branch"),
-    [("3.7.1", "core_r0.13.0"), ("3.9", "core_r0.13.0"), ("3.10.3", "core_r0.14.0"), ("3.11.0", "core_r0.14.0"),
-     ("3.12.1", "core_r0.15.0"), ("4.0.0", "core_r0.15.0")],
-)  # fmt: skip
-async def test_megatron_is_the_branch_that_the_swift_version_uses(version: str, branch: str) -> None:
-    image = "registry.example/own:1"
-    assert (
-        environment(await jobset("swift-dpo", image=image, recipe={"swift": {"version": version}}))[
-            "A4_MEGATRON_BRANCH"
-        ]
-        == branch
-    )
-    mine = {"version": version, "megatronBranch": "mine"}
-    assert environment(await jobset("swift-dpo", image=image, recipe={"swift": mine}))["A4_MEGATRON_BRANCH"] == "mine"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -117,54 +116,7 @@ def phase(lab: Lab, name: str) -> str:
 
 
 @pytest.mark.lab
-def test_a_gpu_pod_lands_on_a_machine_and_its_log_is_a_file(lab: Lab) -> None:
-    with running_pod(lab, "logged") as name:
-        node = lab.api.request("GET", f"/api/v1/namespaces/default/pods/{name}")["spec"]["nodeName"]
-        assert node.startswith("gke-lab-a4-")
-        wait_until(lab.logs.file("default", name, "main").exists, "the log file is there")
-        lab.logs.append("default", name, "main", ["first", "second"])
-        assert lab.kubectl("logs", name) == "first\nsecond\n"
-
-
-@pytest.mark.lab
 def test_exec_finds_the_stand_ins_and_works_in_the_local_folder(lab: Lab) -> None:
     with running_pod(lab, "executed") as name:
         assert len(lab.kubectl("exec", name, "--", "nvidia-smi", "-L").splitlines()) == 8
         assert lab.kubectl("exec", name, "--", "pwd").strip() == str(lab.pod_root)
-
-
-@pytest.mark.lab
-def test_an_annotation_ends_a_pod(lab: Lab) -> None:
-    with running_pod(lab, "ended") as name:
-        lab.kubectl("annotate", "pod", name, "a4-lab/outcome=Failed", "a4-lab/exit-code=137", "a4-lab/reason=OOMKilled")
-        wait_until(lambda: phase(lab, name) == "Failed", "the pod has failed")
-        status = lab.api.request("GET", f"/api/v1/namespaces/default/pods/{name}")["status"]
-        terminated = status["containerStatuses"][0]["state"]["terminated"]
-        assert (terminated["exitCode"], terminated["reason"]) == (137, "OOMKilled")
-
-
-@pytest.mark.lab
-def test_ssh_reaches_a_pod_through_the_api_server(lab: Lab) -> None:
-    assert lab.ssh is not None
-    assert lab.tools is not None
-    with running_pod(lab, "secure") as name:
-        (port,) = free_ports(1)
-        command = [str(lab.tools.program("kubectl")), "--kubeconfig", str(lab.kubeconfig)]
-        with subprocess.Popen(
-            [*command, "port-forward", f"pod/{name}", f"{port}:2222"], stdout=subprocess.PIPE
-        ) as tunnel:
-            assert tunnel.stdout is not None
-            tunnel.stdout.readline()
-            quiet = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
-            said = subprocess.run(
-                ["ssh", *quiet, "-i", str(lab.ssh.client_key), "-p", str(port), f"{lab.ssh.user}@127.0.0.1", "echo in"],
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            tunnel.terminate()
-        assert said.stdout == "in\n"
-
-
-@pytest.mark.lab
-def test_the_queue_positions_are_served(lab: Lab) -> None:
-    path = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/a4/pendingworkloads"
-    assert json.loads(lab.kubectl("get", "--raw", path))["items"] in ([], None)
