@@ -33,19 +33,19 @@ class Table(NamedTuple):
     mark: str = ""  # of a second table in one function
 
 
-class Wrapped(NamedTuple):
-    """A function that is called by tests of all kinds, and what is put around it under its name to write each call."""
+class Calls(NamedTuple):
+    """A function of which each call that a test makes is a case: what it was asked, and what it answered."""
 
     file: str
-    old: str
-    new: str  # its name within
-    around: str  # a file beside this one
+    function: str  # its signature, as it stands there
+    suite: str = ""  # else its name
+    more: str = ""  # Go's text of further parts of what it was asked
 
 
 class Module(NamedTuple):
     path: str
     version: str
-    tables: tuple[Table | Wrapped, ...]
+    tables: tuple[Table | Calls, ...]
     runs: str  # the tests to run, as Go takes it
 
     @property
@@ -62,22 +62,29 @@ def cases_of(module: Module) -> list[dict[str, Any]]:
     """The cases of a module, made if there are none yet."""
     if not (module.folder / "whole").exists():
         _make(module)
-    return [json.loads(each.read_text()) for each in sorted(module.folder.glob("*.json"))]
+    version = {"version": module.version.removeprefix("v")}
+    return [json.loads(each.read_text()) | version for each in sorted(module.folder.glob("*.json"))]
+
+
+def folder_of(module: Module) -> Path:
+    """Its source, as the module proxy serves it."""
+    found = _run([find_go(), "mod", "download", "-json", f"{module.path}@{module.version}"], SOURCE)
+    answer = json.loads(found.stdout) if found.stdout else {"Error": found.stderr}
+    if found.returncode:
+        raise Unavailable(f"the module proxy does not serve it ({str(answer.get('Error')).splitlines()[0][-120:]})")
+    return Path(answer["Dir"])
 
 
 def _make(module: Module) -> None:
     go = find_go()
-    found = _run([go, "mod", "download", "-json", f"{module.path}@{module.version}"], SOURCE)
-    answer = json.loads(found.stdout) if found.stdout else {"Error": found.stderr}
-    if found.returncode:
-        raise Unavailable(f"the module proxy does not serve it ({str(answer.get('Error')).splitlines()[0][-120:]})")
+    original = folder_of(module)
     shutil.rmtree(module.folder, ignore_errors=True)
     module.folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="a4-rulers-") as place:
         source = Path(place) / "module"
-        shutil.copytree(answer["Dir"], source, copy_function=shutil.copyfile)
+        shutil.copytree(original, source, copy_function=shutil.copyfile)
         for path in (source, *source.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
+            path.chmod(0o755)
         for table in module.tables:
             _write_in(source, table)
         for package in sorted({Path(each.file).parent for each in module.tables}):
@@ -92,19 +99,19 @@ def _make(module: Module) -> None:
     (module.folder / "whole").touch()
 
 
-def _write_in(source: Path, table: Table | Wrapped) -> None:
+def _write_in(source: Path, table: Table | Calls) -> None:
     """Let the loop over the table write each case instead of trying it, or a function write each call."""
     path = source / table.file
     text = path.read_text()
     package = re.search(r"^package (\w+)", text, re.MULTILINE)
     assert package is not None, f"{table.file} names no package"
     helper = (HERE / "cases.go.txt").read_text().replace("PACKAGE", package[1], 1)
-    (path.parent / "ruler_cases_test.go").write_text(helper)
-    if isinstance(table, Wrapped):
-        if table.old not in text:
-            raise Unavailable(f"{table.file} has no {table.old} any more")
-        path.write_text(text.replace(table.old, table.new, 1))
-        (path.parent / "ruler_wrapped_test.go").write_text((HERE / table.around).read_text())
+    beside = "ruler_cases_test.go" if package[1].endswith("_test") else "ruler_cases.go"
+    (path.parent / beside).write_text(helper)
+    if isinstance(table, Calls):
+        if f"\n{table.function} {{\n" not in text:
+            raise Unavailable(f"{table.file} has no {table.function} any more")
+        path.write_text(text.replace(f"\n{table.function} {{\n", f"\n{_around(table)}", 1))
         return
     start = re.search(rf"^func {table.function}\(", text, re.MULTILINE)
     head = re.compile(rf"^\tfor {re.escape(table.loop)} \{{\n", re.MULTILINE)
@@ -116,6 +123,23 @@ def _write_in(source: Path, table: Table | Wrapped) -> None:
     write = f'rulerWrite(t.Name()+"{table.mark}", {table.name}, map[string]any{{"case": {case}{parts}}})'
     line = f"\t\tif true {{\n\t\t\t{write}\n\t\t\tcontinue\n\t\t}}\n"
     path.write_text(text[: loop.end()] + line + text[loop.end() :])
+
+
+def _around(table: Calls) -> str:
+    """A function of the same name that writes each call, and the head of the old one under another name."""
+    found = re.fullmatch(r"func (?:\((\w+) [^)]*\) )?(\w+)\((.*?)\)(?: \((.*)\)| (.*))", table.function)
+    assert found is not None, f"not a function that answers: {table.function}"
+    receiver, name, given, several, _ = found.groups()
+    names = [each.split()[0] for each in given.split(",") if each]
+    answers = ", ".join(f"answer{number}" for number in range(several.count(",") + 1 if several else 1))
+    asked = "".join(f'"{each}": {each}, ' for each in [*names, *([receiver] if receiver else [])])
+    old, call = f"ruler{name}", f"{receiver}.ruler{name}" if receiver else f"ruler{name}"
+    return (
+        f"{table.function} {{\n\tasked := rulerAsked(map[string]any{{{asked}{table.more}}})\n"
+        f"\t{answers} := {call}({', '.join(names)})\n"
+        f'\trulerAnswered("{table.suite or name}", asked, {answers})\n\treturn {answers}\n}}\n\n'
+        f"{table.function.replace(f'{name}(', f'{old}(', 1)} {{\n"
+    )
 
 
 def _run(command: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:

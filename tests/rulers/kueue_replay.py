@@ -32,13 +32,21 @@ from kueue_rules import (
 )
 from practice.controllers.kueue.assignment import decode_domains
 from practice.controllers.kueue.info import has_quota, read_pod_set, read_workload, refusal
-from practice.controllers.kueue.snapshot import gate, is_usable, node_of, read_snapshot, usage_outside_kueue
+from practice.controllers.kueue.snapshot import (
+    gate,
+    is_usable,
+    node_of,
+    read_release,
+    read_snapshot,
+    usage_outside_kueue,
+)
 from practice.controllers.objects import Object, find_condition, is_true, labels_of
 from practice.objects.resources import (
     ADMISSIONCHECKS,
     CLUSTERQUEUES,
     COHORTS,
     CONFIGMAPS,
+    DEPLOYMENTS,
     LIMITRANGES,
     NAMESPACES,
     NODES,
@@ -57,8 +65,9 @@ _KINDS = {
     "resourceFlavors": RESOURCEFLAVORS, "cohorts": COHORTS, "clusterQueues": CLUSTERQUEUES, "topologies": TOPOLOGIES,
     "nodes": NODES, "pods": PODS, "admissionChecks": ADMISSIONCHECKS,
 }  # fmt: skip
+NEWLY_ON = ("TASMultiLayerTopology", "SkipReassignmentForPodOwnedWorkloads")  # in 0.19, of those that cases set
 _LONG_AGO = "2000-01-01T00:00:00Z"
-MODES = {Mode.NO_FIT: 0, Mode.NO_CANDIDATES: 1, Mode.PREEMPT: 1, Mode.RECLAIM: 1, Mode.FIT: 2}
+MODES = {Mode.NO_FIT: 0, Mode.NO_CANDIDATES: 1, Mode.PREEMPT: 1, Mode.RECLAIM: 1, Mode.FIT: 2}  # 3 from 0.19 on
 
 
 def difference(case: Case) -> str:
@@ -82,12 +91,16 @@ def _storage(case: Case, parts: Mapping[str, Any], fair: bool = False) -> Storag
             storage.create(LIMITRANGES, _named(obj, number))
         elif not obj.get("spec") and not obj["metadata"].get("namespace"):
             storage.create(NAMESPACES, _named(obj, number))
-    gates = "".join(f"  {name}: {str(value).lower()}\n" for name, value in (_gates(case) or {}).items())
+    gates = "".join(f"  {name}: {str(value).lower()}\n" for name, value in _gates(case).items())
     text = f"featureGates:\n{gates}" * bool(gates) + "fairSharing: {}\n" * fair
     settings = {"metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
                 "data": {"controller_manager_config.yaml": text}}  # fmt: skip
     storage.create(NAMESPACES, {"metadata": {"name": "kueue-system"}})
     storage.create(CONFIGMAPS, settings)
+    image = f"kueue:v{case['version']}"
+    manager = {"metadata": {"name": "kueue-controller-manager", "namespace": "kueue-system"},
+               "spec": {"template": {"spec": {"containers": [{"name": "manager", "image": image}]}}}}  # fmt: skip
+    storage.create(DEPLOYMENTS, manager)
     return storage
 
 
@@ -102,7 +115,9 @@ def _fill_in(spec: Object) -> None:
 
 
 def _gates(case: Case) -> Mapping[str, bool]:
-    return case["case"].get("featureGates") or {}
+    """What it sets, and what is on by default in that version and not in the one that the practice cluster plays."""
+    later = dict.fromkeys(NEWLY_ON, True) if case["version"].startswith("0.19.") else {}
+    return later | (case["case"].get("featureGates") or {})
 
 
 def _named(obj: Object, number: int) -> Object:
@@ -212,7 +227,9 @@ def _evicted_here(decisions: Iterable[Decision]) -> set[str]:
 
 
 def _milli(amounts: Mapping[str, Any] | None) -> dict[str, int]:
-    """Amounts of Kueue's own, thousandths of a processor and whole units of others."""
+    """Amounts of Kueue's own, thousandths of a processor and whole units of others; from 0.19 on a list."""
+    if isinstance(amounts, list):
+        amounts = {each["name"]: each for each in amounts}
     found = {
         name: int(value["value"]) if isinstance(value, dict) else int(value) for name, value in (amounts or {}).items()
     }
@@ -229,7 +246,8 @@ def _places(case: Case) -> str:
     shared = test.get("priorFlavorUsage") if tree.of_nodes else None
     for usage in (*(test.get("priorOwnUsage") or ()), *(shared or ())):
         tree.use(tuple(usage["values"]), _milli(usage["singlePodRequests"]), usage["count"])
-    for values, amounts in (test.get("aggregatedDomainUsages") or {}).items() if tree.of_nodes else ():
+    tree.weighs_leaders = read_release(storage).minor > 18
+    for values, amounts in dict(test.get("aggregatedDomainUsages") or {}).items() if tree.of_nodes else ():
         tree.use(tuple(values.split(",")), _milli(amounts) | {"pods": 0}, 1)
     failed = [each["name"] for each in ((test.get("workload") or {}).get("status") or {}).get("unhealthyNodes") or ()]
     pod_sets = [_placed_pod_set(each, test, storage) for each in test["podSets"]]
@@ -304,7 +322,7 @@ def _flavors(case: Case) -> str:
     choice = FlavorAssigner(read_workload(obj, names[0]), snapshot.queues[names[0]], snapshot, simulate).assign()
     want = test["wantAssignment"]
     pairs = [
-        ("mode", test["wantRepMode"], MODES[choice.mode]),
+        ("mode", min(test["wantRepMode"], 2), MODES[choice.mode]),
         ("borrowing", want["borrowing"], choice.borrowing if choice.mode is not Mode.NO_FIT else want["borrowing"]),
         (
             "pod sets",
@@ -318,10 +336,12 @@ def _flavors(case: Case) -> str:
 
 def _wanted_flavors(asked: Case) -> object:
     flavors = {
-        name: (each["name"], each["mode"], each["triedFlavorIdx"]) for name, each in (asked["flavors"] or {}).items()
+        name: (each["name"], min(each["mode"], 2), each["triedFlavorIdx"])
+        for name, each in (asked["flavors"] or {}).items()
     }
     status = asked["status"]
-    return asked["name"], asked["count"], flavors, status["err"] or sorted(status["reasons"] or ())
+    error = (status["err"] or "").partition(":")[0]  # from 0.19 on the flavors are named behind it
+    return asked["name"], asked["count"], flavors, error or sorted(status["reasons"] or ())
 
 
 def _found_flavors(one: PodSetChoice) -> object:

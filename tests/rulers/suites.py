@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.rulers import helm, kubeconfig, kueue_replay
-from tests.rulers.go_cases import Module, Table, Unavailable, Wrapped, cases_of
+from tests.lab.build import KUBERNETES
+from tests.rulers import helm, kubeconfig, kubectl, kueue_replay, openssh
+from tests.rulers.go_cases import Calls, Module, Table, Unavailable, cases_of
 
 Case = dict[str, Any]
 RESULTS = Path(__file__).with_name("results.json")
@@ -39,12 +42,54 @@ _STRVALS = tuple(
         ("literal_parser_test.go", "TestParseLiteralNestedLevels", "tests", ""),
     )
 )
-_STRVALS_RUNS = "^(TestParseSet|TestParseSetNestedLevels|TestParseLiteral|TestParseLiteralNestedLevels)$"
-_LOAD = Wrapped(
-    "tools/clientcmd/loader.go",
-    "func (rules *ClientConfigLoadingRules) Load()",
-    "func (rules *ClientConfigLoadingRules) rulerLoad()",
-    "clientcmd.go.txt",
+_COALESCE = "pkg/chart/common/util/coalesce"
+_HELM: tuple[Table | Calls, ...] = (
+    *_STRVALS,
+    *(
+        Table(f"{_COALESCE}_test.go", each, ("c", "valsCopy"), "_, tt := range tests", "tt.tpl")
+        for each in ("TestCoalesceValues", "TestMergeValues")
+    ),
+    Calls(
+        f"{_COALESCE}.go",
+        "func coalesce(printf printFn, ch chart.Charter, dest map[string]any, prefix string, merge bool) "
+        "(map[string]any, error)",
+    ),
+    Calls(
+        f"{_COALESCE}.go",
+        "func coalesceTablesFullKey(printf printFn, dst, src map[string]any, prefix string, merge bool) map[string]any",
+    ),
+    Calls("pkg/chart/v2/loader/load.go", "func MergeMaps(a, b map[string]any) map[string]any"),
+    Table("pkg/cli/values/options_test.go", "TestMergeValuesCLI", loop="_, tt := range tests", name="tt.name"),
+)
+_HELM_RUNS = "^(TestParse(Set|Literal)(NestedLevels)?|Test(Coalesce|Merge).*)$"
+_CLIENTCMD = "tools/clientcmd"
+_CLIENT_GO: tuple[Table | Calls, ...] = (
+    Calls(
+        f"{_CLIENTCMD}/loader.go",
+        "func (rules *ClientConfigLoadingRules) Load() (*clientcmdapi.Config, error)",
+        more='"files": rulerFiles(rules.ExplicitPath, rules.Precedence)',
+    ),
+    *(
+        Calls(f"{_CLIENTCMD}/{file}.go", f"func {function}")
+        for file, function in (
+            ("validation", "ConfirmUsable(config clientcmdapi.Config, passedContextName string) error"),
+            ("validation", "validateClusterInfo(clusterName string, clusterInfo clientcmdapi.Cluster) []error"),
+            ("validation", "validateAuthInfo(authInfoName string, authInfo clientcmdapi.AuthInfo) []error"),
+            (
+                "validation",
+                "validateContext(contextName string, context clientcmdapi.Context, config clientcmdapi.Config) []error",
+            ),
+            ("client_config", "(config *DirectClientConfig) ClientConfig() (*restclient.Config, error)"),
+            ("client_config", "(config *DirectClientConfig) Namespace() (string, bool, error)"),
+        )
+    ),
+    *(
+        Table(f"{_CLIENTCMD}/merged_client_builder_test.go", each, loop="name, test := range testCases")
+        for each in ("TestInClusterConfig", "TestInClusterConfigNamespace")
+    ),
+    Table(
+        "plugin/pkg/client/auth/exec/exec_test.go", "TestRefreshCreds", loop="_, test := range tests", name="test.name"
+    ),
 )
 
 
@@ -52,10 +97,22 @@ class Ruler(NamedTuple):
     """A project whose tests are run, and who says where our answer to a case differs (empty: nowhere)."""
 
     project: str
-    module: Module
+    version: str
+    cases: Callable[[], list[Case]]
     difference: Callable[[Case], str]
     defaults: Mapping[str, bool] = {}
     """Gates that its cases set, and what each is if nobody sets it."""
+
+
+def _of_module(
+    project: str, module: Module, difference: Callable[[Case], str], defaults: Mapping[str, bool] = MappingProxyType({})
+) -> Ruler:
+    return Ruler(project, module.version.removeprefix("v"), partial(cases_of, module), difference, defaults)
+
+
+def _said(case: Case) -> str:
+    """How a program of theirs that ran with ours ended."""
+    return str(case["said"])
 
 
 _GATES = {
@@ -63,13 +120,16 @@ _GATES = {
     "TopologyAwareScheduling": True, "ElasticJobsViaWorkloadSlices": True, "TASFailedNodeReplacementFailFast": True,
     "TASHandleOverlappingFlavors": True, "ReclaimablePods": True,
 }  # fmt: skip
+_GATES_19 = _GATES | dict.fromkeys(kueue_replay.NEWLY_ON, True)
 RULERS = (
     *(
-        Ruler("Kueue", Module("sigs.k8s.io/kueue", version, _KUEUE, _KUEUE_RUNS), kueue_replay.difference, _GATES)
-        for version in ("v0.18.4", "v0.19.2", "v0.20.0")
+        _of_module("Kueue", Module("sigs.k8s.io/kueue", version, _KUEUE, _KUEUE_RUNS), kueue_replay.difference, gates)
+        for version, gates in (("v0.18.4", _GATES), ("v0.19.2", _GATES_19), ("v0.20.0", _GATES_19))
     ),
-    Ruler("client-go", Module("k8s.io/client-go", "v0.36.4", (_LOAD,), "^Test"), kubeconfig.difference),
-    Ruler("Helm", Module("helm.sh/helm/v4", "v4.2.3", _STRVALS, _STRVALS_RUNS), helm.difference),
+    _of_module("client-go", Module("k8s.io/client-go", "v0.36.4", _CLIENT_GO, "^Test"), kubeconfig.difference),
+    _of_module("Helm", Module("helm.sh/helm/v4", "v4.2.3", _HELM, _HELM_RUNS), helm.difference),
+    Ruler("OpenSSH", openssh.version(), openssh.cases, _said),
+    Ruler("Kubernetes", KUBERNETES.removeprefix("v"), kubectl.cases, _said),
 )
 
 
@@ -87,14 +147,22 @@ class Result(NamedTuple):
     unavailable: str = ""
 
 
-def results() -> list[Result]:
-    return [each for ruler in RULERS for each in _measured(ruler)]
+def results(projects: Collection[str] = ()) -> list[Result]:
+    """Of all suites, or of those of some projects, with what was found of the others the last time."""
+    kept = read(RESULTS.read_text()) if projects else []
+    found: list[Result] = []
+    for ruler in RULERS:
+        if projects and ruler.project not in projects:
+            found += [each for each in kept if (each.project, each.version) == (ruler.project, ruler.version)]
+        else:
+            found += _measured(ruler)
+    return found
 
 
 def _measured(ruler: Ruler) -> Iterable[Result]:
-    version = ruler.module.version.removeprefix("v")
+    version = ruler.version
     try:
-        cases = cases_of(ruler.module)
+        cases = ruler.cases()
     except Unavailable as error:
         yield Result(ruler.project, version, "all", 0, 0, 0, 0, {}, str(error))
         return
@@ -129,11 +197,25 @@ def reason(suite: str, name: str, gates: Mapping[str, bool]) -> str:
     return ""
 
 
+_TWICE = "kubectl refuses what says a thing twice; of the two a4 takes the one that wins in client-go"
+_MODE = "a4 gives no plugin the terminal, so its interactiveMode is not asked for"
 REASONS = {
+    ("validateAuthInfo", "InteractiveMode"): _MODE,
+    ("validateAuthInfo", "ExecWithAuthProvider"): _TWICE,
+    ("validateAuthInfo", "CertDataOverridesFiles"): _TWICE,
+    ("validateAuthInfo", "MultipleMethods"): _TWICE,
+    ("validateAuthInfo", "ImpersonateEverything"): "a4 acts as another with one group and one value of an extra; more "
+    "are refused in words",
+    ("TestRefreshCreds", "mode-and-terminal"): "the terminal is the console's: a plugin gets none",
+    ("ClientConfig", "TestProxyURL"): "a proxy without a scheme is taken as http, as in HTTPS_PROXY",
+    ("ClientConfig", "TestCreateCleanWithPrefix 10"): "a server that a program gives where the kubeconfig has none",
+    ("ClientConfig", "Test"): "an override of an entry of the kubeconfig, for which a4 has no option",
     ("TestScheduleForTAS", "Resource Transformation"): "transformations stand in Kueue's configuration, which few may "
     "read: not modelled",
     ("TestScheduleForTAS", "test error on patch"): "an error of the API server is injected: the decision is the same",
     ("TestSchedule", "error during admission"): "an error of the API server is injected: the decision is the same",
+    ("TestFindTopologyAssignments", "single-Pod-owned"): "a Workload of one Pod keeps its node until the Pod is gone: "
+    "whose a Workload is, is not part of our picture",
     ("TestAssignFlavors", "workload slice preemption"): "elastic jobs by workload slices are not modelled",
 }
 """By suite (empty: any) and words of the name of the case."""
@@ -141,10 +223,10 @@ REASONS = {
 NOT_RUN = {
     "Kueue, `TestFindTopologyAssignmentsMultiLayerReplacement`, `TestEntryOrdering`, admission fair sharing, "
     "integration and end-to-end tests": "written for its own objects; not tried yet",
-    "Helm, values merging (73) and template functions (58)": "not tried yet",
-    "client-go, overrides and validation of clientcmd, exec credentials": "not tried yet",
-    "OpenSSH, regress over `a4 proxy`": "not tried yet",
-    "Kubernetes, `test/cmd` against `a4 practice` (1,626 asserts)": "not tried yet",
+    "Helm, template functions (58)": "Helm itself draws the chart: a4 has none of its own",
+    "client-go, `Validate`, `TestNamespacePrefixStrip`, overrides within a cluster, `TestPluginPolicy`, writing and "
+    "locking of kubeconfigs": "a4 looks at the context that it uses, takes names alone, reads no kuberc and writes one "
+    "entry of its own",
 }
 """What else there is, and why it is not run."""
 

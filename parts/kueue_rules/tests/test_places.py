@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from kueue_rules import (
     HOSTNAME,
+    CohortQuota,
     CycleVerdict,
     Flavor,
     FlavorQuota,
+    KueueRelease,
     QueueNode,
     Requirement,
     ResourceGroup,
@@ -134,6 +136,15 @@ def test_where_pods_go(rooms: str, asked: list[SnapshotPodSet], failed: str, exp
         assert [" ".join(f"{values[0]}:{count}" for values, count in each) for each in found] == expected, why
 
 
+@pytest.mark.parametrize(("minor", "host"), [(19, "x2"), (18, "x1")])
+def test_from_0_19_on_a_leader_goes_where_it_costs_its_workers_no_room(minor: int, host: str) -> None:
+    there = tree("b1/r1/x1=4 b1/r1/x2=3")
+    Snapshot([], trees={"a4": there}, release=KueueRelease(minor))
+    workers = replace(pods("workers", 3, group="g", required="rack"), single={GPU: 2})
+    found, _ = assign_together([WantedPlaces(there, each) for each in (pods("leader", 1, group="g"), workers)])
+    assert found[0] == [((host,), 1)]
+
+
 def queue(name: str, flavors: Sequence[str] = ("a4",), gpus: int = 8, cohort: str = "", **rules: object) -> QueueNode:
     quotas = {(flavor, GPU): FlavorQuota(gpus) for flavor in flavors}
     node = QueueNode(name, quotas=quotas, cohort=cohort, groups=(ResourceGroup((GPU,), tuple(flavors)),))
@@ -229,6 +240,31 @@ def test_a_node_that_failed_is_replaced_or_the_quota_given_back(
         assert decision.choice.pod_sets[0].places == places
     else:
         assert decision.message == "Workload was evicted as there was no replacement for unhealthy node(s): x9"
+
+
+@pytest.mark.parametrize(("minor", "nodes"), [(19, {"broken": "x2", "new": "x3"}), (18, {"broken": "x2", "new": "x3"})])
+def test_a_node_that_is_replaced_is_free_from_the_next_cycle_on(minor: int, nodes: dict[str, str]) -> None:
+    there = tree("b1/r1/x1=4 b1/r1/x2=4 b1/r1/x3=4")
+    held = job("broken", "q", pods("main", 4, places="x1:4", required=HOSTNAME), flavor="a4")
+    held.second_pass, held.failed_nodes = True, ("x1",)
+    snapshot = Snapshot([queue("q")], flavors=[there.flavor], trees={"a4": there}, holding=[held],
+                        release=KueueRelease(minor))  # fmt: skip
+    decided = admission_cycle([held, job("new", "q", pods("main", 4, required=HOSTNAME))], snapshot)
+    assert {each.workload.uid: each.choice.pod_sets[0].places[0][0][0] for each in decided} == nodes
+    assert there.leaf_of["x1",].used[GPU] == 0
+
+
+@pytest.mark.parametrize(("minor", "flavor"), [(19, "spot"), (18, "")])
+def test_from_0_19_on_a_flavor_without_victims_is_worse_than_any_other(minor: int, flavor: str) -> None:
+    own = queue("q", ("a4", "spot"), cohort="lab", within_queue="LowerPriority", preempts_before_borrowing=True)
+    own.next_if_borrowing, own.next_if_preempting = True, True
+    own.quotas = {("a4", GPU): FlavorQuota(4, 0), ("spot", GPU): FlavorQuota(0)}
+    above = [CohortQuota("lab", "all"), CohortQuota("all", "", {("spot", GPU): FlavorQuota(4)})]
+    high = job("high", "q", pods("main", 4), priority=9, flavor="a4")
+    snapshot = Snapshot([own, queue("lender", gpus=4, cohort="lab")], above, [Flavor("a4"), Flavor("spot")],
+                        holding=[high], release=KueueRelease(minor))  # fmt: skip
+    (decision,) = admission_cycle([job("low", "q", pods("main", 4))], snapshot)
+    assert (decision.choice.pod_sets[0].flavors[GPU] if decision.verdict is CycleVerdict.ADMIT else "") == flavor
 
 
 @pytest.mark.parametrize(("first", "flavor"), [(False, "spot"), (True, "a4")])

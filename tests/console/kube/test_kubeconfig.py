@@ -60,6 +60,9 @@ def test_a_value_that_cannot_be_made_is_refused(tmp_path: Path, value: str) -> N
 def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     target = load(write(tmp_path / "deep" / "config")).target()
     assert target.cluster.certificate_authority == str(tmp_path / "deep" / "ca.crt")
+    for given, found in (("./log-in", f"{tmp_path}/deep/log-in"), ("/bin/log-in", "/bin/log-in"), ("log-in", "log-in")):
+        text = GOOD.replace("{token: hunter2}", f"{{exec: {{command: {given}}}}}")
+        assert (load(write(tmp_path / "deep" / "config", text)).target().user.exec or {})["command"] == found
 
 
 def test_a_list_of_files_is_merged_and_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +128,17 @@ def test_an_unknown_context_lists_those_there_are(tmp_path: Path) -> None:
     error = refused(write(tmp_path / "config"), "three")
     assert 'has no context "three"' in error.message
     assert error.hint == "It has: one, two, lost, nobody."
+
+
+@pytest.mark.parametrize(
+    "acts", ["as-uid: 'x'", "as: a, as-groups: [b, c]", 'as: "a\\nb"', "as: a, as-user-extra: {k: [b, c]}"]
+)
+def test_who_acts_as_another_in_a_way_that_no_header_says_is_refused(tmp_path: Path, acts: str) -> None:
+    (tmp_path / "config").write_text(
+        "clusters: [{name: c, cluster: {server: 'https://x'}}]\ncurrent-context: c\n"
+        f"contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {{token: t, {acts}}}}}]\n"
+    )
+    assert refused(tmp_path / "config").message.endswith("acts as another in a way that a4 does not know.")
 
 
 def test_contexts_that_lead_nowhere(tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ async def test_tokens_and_passwords() -> None:
     found = await login(User(username="u", password="p")).headers()
     assert base64.b64decode(found["Authorization"].removeprefix("Basic ")) == b"u:p"
     assert await login(User()).headers() == {}
+    acting = User(token="t", impersonate="bo", as_uid="7", as_groups=["g"], as_user_extra={"a/b": ["x"]})
+    assert await login(acting).headers() == {
+        "Authorization": "Bearer t", "Impersonate-User": "bo", "Impersonate-Uid": "7", "Impersonate-Group": "g",
+        "Impersonate-Extra-a%2Fb": "x",
+    }  # fmt: skip
 
 
 async def test_a_token_file_is_read_again() -> None:
@@ -160,13 +165,16 @@ async def test_a_server_with_another_certificate_is_asked_nothing_until_it_is_kn
 async def test_a_program_is_told_the_cluster_and_kept_off_the_terminal(tmp_path: Path) -> None:
     body = """
 info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
-cluster = info["spec"]["cluster"]["server"]
+cluster = info["spec"]["cluster"]
+cluster = f"{cluster['server']} {cluster['certificate-authority-data']} {cluster['config']['for']}"
 token = f"{cluster} {info['spec']['interactive']} {os.environ['ZONE']} {sys.stdin.read()!r}"
 print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "status": {"token": token}}))
 """
     spec = {**program(tmp_path, body), "provideClusterInfo": True, "env": [{"name": "ZONE", "value": "b"}]}
-    found = await login(User(exec=spec)).headers()
-    assert found == {"Authorization": "Bearer https://127.0.0.1:1 False b ''"}
+    (tmp_path / "ca").write_text("of a file")
+    told = [{"name": "client.authentication.k8s.io/exec", "extension": {"for": "it"}}]
+    found = await login(User(exec=spec), certificate_authority=str(tmp_path / "ca"), extensions=told).headers()
+    assert found == {"Authorization": "Bearer https://127.0.0.1:1 b2YgYSBmaWxl it False b ''"}
 
 
 async def test_what_a_program_wrongly_says_is_in_no_error(tmp_path: Path) -> None:
@@ -255,6 +263,10 @@ async def test_certificates_are_loaded_and_broken_ones_named(tmp_path: Path) -> 
     make_certificate(tmp_path, days=1)
     pair = base64.b64encode((tmp_path / "pair.pem").read_bytes()).decode()
     assert await login(User(client_certificate_data=pair, client_key_data=pair)).tls() is not None
+    text = (tmp_path / "pair.pem").read_text().strip()  # without a line end, as some plugins print it
+    asked = login(User(exec=giving(tmp_path, clientCertificateData=text, clientKeyData=text)))
+    await asked.headers()
+    assert await asked.tls() is not None
     with pytest.raises(BadKubeconfig, match="is not valid base64"):
         await login(User(), certificate_authority_data="???!").tls()
     for cut in (b"no certificate", b"-----BEGIN CERTIFICATE-----\n"):

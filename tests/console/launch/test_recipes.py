@@ -133,11 +133,11 @@ def test_what_cannot_be_read_is_said_at_its_field() -> None:
 
 
 def test_values_lie_over_each_other_as_in_helm() -> None:
-    below: dict[str, Value] = {"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}
-    above: dict[str, Value] = {"b": {"c": None, "x": 4}, "e": [3]}
-    assert merge_values(below, above) == {"a": 1, "b": {"d": 3, "x": 4}, "e": [3]}
-    assert overlay_values(below, above) == {"a": 1, "b": {"c": None, "d": 3, "x": 4}, "e": [3]}
-    assert below == {"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}
+    below: dict[str, Value] = {"a": 1, "b": {"c": 2, "d": 3, "n": None}, "e": [1, 2]}
+    above: dict[str, Value] = {"b": {"c": None, "x": 4, "new": None}, "e": [3]}
+    assert merge_values(below, above) == {"a": 1, "b": {"d": 3, "x": 4, "new": None}, "e": [3]}
+    assert overlay_values(below, above) == {"a": 1, "b": {"c": None, "d": 3, "n": None, "x": 4, "new": None}, "e": [3]}
+    assert below == {"a": 1, "b": {"c": 2, "d": 3, "n": None}, "e": [1, 2]}
 
 
 def test_paths_lead_into_levels() -> None:

@@ -185,17 +185,24 @@ class _Cycle:
             entry.message = NO_LONGER_FITS
             return
         if entry.choice.mode is Mode.FIT:
-            entry.verdict = CycleVerdict.ADMIT
-            if entry.workload.second_pass:
-                self._snapshot.remove_workload(entry.workload)
-            self._snapshot.add_workload(_admitted(entry))
+            self._admit(entry)
             return
         self._preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
             queue.add_usage(at, value)
-        self._reserve_places(entry)
+        self._reserve(*entry.choice.placed())
         entry.verdict = CycleVerdict.PREEMPT
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
+
+    def _admit(self, entry: Decision) -> None:
+        entry.verdict = CycleVerdict.ADMIT
+        if entry.workload.second_pass:
+            self._snapshot.remove_workload(entry.workload)
+        self._snapshot.add_workload(_admitted(entry))
+        for one in entry.choice.placed():  # a node that was replaced is free from the next cycle on
+            kept = dict(one.places)
+            left = [(at, more) for at, pods in one.pod_set.places if (more := pods - kept.get(at, 0)) > 0]
+            self._reserve(replace(one, places=left))
 
     def _free(self, entry: Decision) -> tuple[bool, bool]:
         """Whether the quota and the domains chosen at nomination are still free, once its targets are gone."""
@@ -203,15 +210,17 @@ class _Cycle:
         with self._snapshot.without([*self._preempted, *(target.workload for target in entry.targets)]):
             quota = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
             places = all(
-                trees[one.tree].has_room(values, one.pod_set.single, pods)
+                trees[one.tree].has_room(values, one.pod_set.single, more)
                 for one in entry.choice.placed()
-                if not one.pod_set.places  # a node that is replaced is no more of what it uses
+                # Where a node is replaced, only pods that move there use more; 0.18 did not look.
+                if not one.pod_set.places or self._snapshot.release.minor > 18
                 for values, pods in one.places
+                if (more := pods - dict(one.pod_set.places).get(values, 0)) > 0
             )
         return quota, places
 
-    def _reserve_places(self, entry: Decision) -> None:
-        for one in entry.choice.placed():
+    def _reserve(self, *placed: PodSetChoice) -> None:
+        for one in placed:
             self.reserved.append(one)
             self.use_places(one, 1)
 
@@ -230,7 +239,7 @@ class _Cycle:
             if entry.choice.borrowing:
                 kept = value if limit is None else max(0, min(value, nominal + limit - used))
             queue.add_usage(at, kept)
-        self._reserve_places(entry)
+        self._reserve(*entry.choice.placed())
 
 
 def _admitted(entry: Decision) -> SnapshotWorkload:

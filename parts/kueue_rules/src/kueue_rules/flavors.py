@@ -342,12 +342,13 @@ class FlavorAssigner:
         one.tried |= dict.fromkeys(wanted, -1 if last == len(group.flavors) - 1 else last)
         self._borrowing = max(self._borrowing, best.borrow)
 
-    def _rank(self, tried: FlavorAttempt) -> tuple[int, int]:
+    def _rank(self, tried: FlavorAttempt) -> tuple[bool, int, int]:
         return self._worth(tried.mode, tried.level)
 
-    def _worth(self, mode: Mode, level: int) -> tuple[int, int]:
-        """How good it is to get something so, by what the queue prefers."""
-        return (-level, int(mode)) if self._queue.preempts_before_borrowing else (int(mode), -level)
+    def _worth(self, mode: Mode, level: int) -> tuple[bool, int, int]:
+        """How good it is to get something so, by what the queue prefers; from 0.19 on only among what can come true."""
+        hopeful = mode is not Mode.NO_CANDIDATES or self._snapshot.release.minor < 19
+        return (hopeful, -level, int(mode)) if self._queue.preempts_before_borrowing else (hopeful, int(mode), -level)
 
     def _try(
         self, flavor: str, wanted: dict[str, int], pod_sets: Sequence[SnapshotPodSet], group: ResourceGroup

@@ -1,7 +1,7 @@
 """The state an admission cycle works on: workloads, queues, flavors, nodes, and a snapshot that allows trials.
 
 An admission check, by which others have to agree once a workload has its quota, is for all workloads of a ClusterQueue,
-or for those that get one of the flavors it names. Ports Kueue 0.18, with the words of 0.17 and 0.19.
+or for those that get one of the flavors it names. Ports Kueue 0.18 and 0.19, with the words of 0.17.
 """
 
 from __future__ import annotations
@@ -247,6 +247,7 @@ class Snapshot:
         self.trees = trees or {}  # by flavor, of those that have a topology
         taken: dict[str, Amounts] = {}  # by node: flavors may share nodes, and what one uses the others lack
         for tree in self.trees.values():
+            tree.weighs_leaders = release.minor > 18
             if tree.of_nodes:
                 for leaf in tree.leaves:
                     leaf.used = taken.setdefault(leaf.values[-1], leaf.used)

@@ -43,6 +43,9 @@ class Domain(Struct, eq=False):
 class TopologyTree:
     """The nodes of one flavor as a tree by the levels of its Topology."""
 
+    weighs_leaders = False
+    """Whether the leader of a group goes where it leaves room enough for the others, as from Kueue 0.19 on."""
+
     def __init__(
         self,
         name: str,
@@ -129,6 +132,7 @@ class _Request(Struct):
         default_factory=dict
     )  # by level below that of the slices, how many pods stay together
     within: tuple[str, ...] = ()  # the values of the only domain that counts
+    weighed: bool = False  # whether the leader goes where it leaves room enough
 
 
 class _Exclusions(Struct):
@@ -290,7 +294,7 @@ def _assign(
     request, why = _request(tree, pod_set)
     if request is None:
         return [], [], why
-    request.leader, request.within = leader, within
+    request.leader, request.within, request.weighed = leader, within, tree.weighs_leaders
     excluded = _count_fitting_pods(tree, pod_set, request, empty=empty, taken=taken)
     level, domains, why = _find_level(tree, request, request.level, excluded)
     if why:
@@ -451,8 +455,9 @@ def _find_level(
     if not domains:
         return 0, [], f"no topology domains at level: {tree.levels[level]}"
     slices = request.count // request.slice_size
+    beside = leaders * request.weighed
     if request.unconstrained:
-        fitting = [domain for domain in domains if domain.slices >= slices]
+        fitting = [each for each in domains if each.leader >= beside and _room(each, leaders=beside) >= slices]
         if fitting:
             return level, [fitting[0]], ""
     elif _room(domains[0], leaders=leaders) >= slices and domains[0].leader >= leaders:
@@ -473,6 +478,7 @@ def _find_level(
 
 def _spread_group(domains: list[Domain], request: _Request, slices: int) -> tuple[list[Domain], int]:
     """As `spread`, with the leader in the first domain."""
+    domains = _leader_first(domains, request, slices, by_slices=True)
     first = domains[0]
     if not first.leader:
         return [], slices
@@ -499,6 +505,15 @@ def spread(
     return chosen, left
 
 
+def _leader_first(domains: list[Domain], request: _Request, needed: int, *, by_slices: bool) -> list[Domain]:
+    """With the first domain in front in which the leader leaves room enough for all in them together."""
+    spare = sum(_room(each, by_slices) for each in domains) - needed
+    for each in domains if request.weighed else ():
+        if each.leader and _room(each, by_slices) - _room(each, by_slices, 1) <= spare:
+            return [each, *(other for other in domains if other is not each)]
+    return domains
+
+
 def _place_in_order(
     domains: list[Domain], request: _Request, pods: int, leaders: int, size: int, *, by_slices: bool
 ) -> list[Domain]:
@@ -506,6 +521,8 @@ def _place_in_order(
     left = pods // size if by_slices else pods
     chosen: list[Domain] = []
     at = 0
+    if leaders:
+        domains = _leader_first(domains, request, left, by_slices=by_slices)
     while leaders and at < len(domains):
         domain = domains[at]
         if not request.unconstrained and domain.leader and _room(domain, by_slices, leaders) >= left:
@@ -534,11 +551,11 @@ def _room(domain: Domain, by_slices: bool = True, leaders: int = 0) -> int:
 
 def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True, leaders: int = 0) -> Domain:
     """The domain with the least sufficient room; the first, which is the roomiest, if none suffices."""
-    best = domains[0]
+    best, least = domains[0], None
     for domain in domains:
         room = _room(domain, by_slices, leaders)
-        if needed <= room < _room(best, by_slices, leaders):
-            best = domain
+        if room >= needed and domain.leader >= leaders and (least is None or room < least):
+            best, least = domain, room
     return best
 
 
