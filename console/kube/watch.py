@@ -231,8 +231,9 @@ def _change(line: WatchEvent[Any]) -> Change:
     """Convert a watch event to a change; raises Gone, Unreachable and other errors for an event of type ERROR."""
     if line.type == "ERROR":
         status = line.status or StatusSchema()
-        if "resource version" in (message := (status.message or "").lower()) and "large" in message:
-            raise Gone(status.message or "")  # the server was restored from a backup, or replaced by another
+        restored = "resource version" in (message := (status.message or "").lower()) and "large" in message
+        if restored or status.reason == "StoreReadError":  # by a backup; or what it could not read is deleted
+            raise Gone(status.message or "")
         raise error_from_status(status.code or 500, status, doing="watch for changes")
     if line.type == "DELETED":
         return Removed(line.key)

@@ -31,6 +31,19 @@ SCRIPTS = (
 PORT, LIMIT = 4242, 900.0  # of the scripts' own sshd; and seconds for one script
 _MADE = 2222  # the port of the pod behind which a server is made for each connection
 _STARTED = (*range(3300, 3340), *range(PORT, PORT + 20))  # ports on which the scripts listen and to which they connect
+# The scripts of sftp and scp start a server beside the client (-D), without a connection: here it is at its far end.
+_OVER = """#!/bin/sh
+over= count=$#
+while [ $count -gt 0 ]; do
+  each=$1; shift; count=$((count - 1))
+  if [ "$each" = -D ]; then over=$1; shift; count=$((count - 1)); else set -- "$@" "$each"; fi
+done
+case "PROGRAM $over" in
+  *" ") exec PROGRAM "$@" ;;
+  sftp*) exec sftp -S ssh -F OBJECTS/ssh_proxy -s "$over" "$@" somehost ;;
+  scp*) exec scp -S ssh -F OBJECTS/ssh_proxy "$@" ;;
+esac
+"""
 
 
 def version() -> str:
@@ -95,13 +108,14 @@ async def _play(scripts: Path, place: Path, kubeconfig: Path) -> list[dict[str, 
         found = []
         for name in SCRIPTS:
             begun.write_text("")
+            why = ""
             said = await _run(scripts, objects, name, over, made)
             if not said and not begun.read_text():
-                said = "it connects nowhere"
+                said = why = "it connects nowhere"
             elif said and await _run(scripts, objects, name):
-                said = f"fails on this machine without a4 too: {said}"
+                said = why = f"fails on this machine without a4 too: {said}"
             sys.stderr.write(f"rulers: OpenSSH {name}: {said or 'ok'}\n")
-            found.append({"suite": "regress", "name": name, "case": {}, "said": said})
+            found.append({"suite": "regress", "name": name, "case": {}, "said": said, "why": why})
         return found
 
 
@@ -123,10 +137,19 @@ async def _run(scripts: Path, objects: Path, name: str, option: str = "", of_pro
                       f"\techo '{of_proxy}'", frame.read_text())  # fmt: skip
         assert of_proxy in text, "test-exec.sh makes ssh_proxy in another way"
         frame.write_text(text)
+        copies = objects / "scp-ssh-wrapper.sh"
+        copies.write_text(
+            copies.read_text().replace('exec $SCP "$@"', f'exec ssh -F {objects}/ssh_proxy somehost "$arg"')
+        )
+        for program in ("sftp", "scp"):
+            wrapper = objects / f"{program}-over"
+            wrapper.write_text(_OVER.replace("OBJECTS", str(objects)).replace("PROGRAM", program))
+            wrapper.chmod(0o700)
     settings = {
         "TEST_SHELL": "sh", "TEST_SSH_SSH": "ssh", "TEST_SSH_SFTPSERVER": "/usr/lib/openssh/sftp-server",
         "TEST_SSH_UNSAFE_PERMISSIONS": "1", "BUILDDIR": str(objects), "TEST_SSH_SSH_CONFOPTS": option,
         "TEST_SSH_QUIET": "yes",
+        **({"TEST_SSH_SFTP": f"{objects}/sftp-over", "TEST_SSH_SCP": f"{objects}/scp-over"} if of_proxy else {}),
     }  # fmt: skip
     process = await asyncio.create_subprocess_exec(
         "sh", str(objects / "test-exec.sh"), str(objects), str(objects / f"{name}.sh"),

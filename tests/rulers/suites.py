@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.lab.build import KUBERNETES
-from tests.rulers import helm, kubeconfig, kubectl, kueue_replay, openssh
+from tests.rulers import helm, kubeconfig, kubectl, kueue_replay, openssh, reflector
 from tests.rulers.go_cases import Calls, Module, Table, Unavailable, cases_of
 
 Case = dict[str, Any]
@@ -121,12 +121,14 @@ _GATES = {
     "TASHandleOverlappingFlavors": True, "ReclaimablePods": True,
 }  # fmt: skip
 _GATES_19 = _GATES | dict.fromkeys(kueue_replay.NEWLY_ON, True)
+_CLIENT_GO_MODULE = Module("k8s.io/client-go", "v0.36.4", _CLIENT_GO, "^Test")
 RULERS = (
     *(
         _of_module("Kueue", Module("sigs.k8s.io/kueue", version, _KUEUE, _KUEUE_RUNS), kueue_replay.difference, gates)
         for version, gates in (("v0.18.4", _GATES), ("v0.19.2", _GATES_19), ("v0.20.0", _GATES_19))
     ),
-    _of_module("client-go", Module("k8s.io/client-go", "v0.36.4", _CLIENT_GO, "^Test"), kubeconfig.difference),
+    _of_module("client-go", _CLIENT_GO_MODULE, kubeconfig.difference),
+    Ruler("client-go", _CLIENT_GO_MODULE.version.removeprefix("v"), partial(reflector.cases, _CLIENT_GO_MODULE), _said),
     _of_module("Helm", Module("helm.sh/helm/v4", "v4.2.3", _HELM, _HELM_RUNS), helm.difference),
     Ruler("OpenSSH", openssh.version(), openssh.cases, _said),
     Ruler("Kubernetes", KUBERNETES.removeprefix("v"), kubectl.cases, _said),
@@ -153,7 +155,11 @@ def results(projects: Collection[str] = ()) -> list[Result]:
     found: list[Result] = []
     for ruler in RULERS:
         if projects and ruler.project not in projects:
-            found += [each for each in kept if (each.project, each.version) == (ruler.project, ruler.version)]
+            found += [
+                each
+                for each in kept
+                if (each.project, each.version) == (ruler.project, ruler.version) and each not in found
+            ]
         else:
             found += _measured(ruler)
     return found
@@ -178,7 +184,9 @@ def _measured(ruler: Ruler) -> Iterable[Result]:
             same += not said
             same_default += not (gates or said)
             if said:
-                different[case["name"]] = reason(suite, case["name"], gates) or f"NOT EXPLAINED: {said}"
+                different[case["name"]] = (
+                    case.get("why") or reason(suite, case["name"], gates) or f"NOT EXPLAINED: {said}"
+                )
         yield Result(ruler.project, version, suite, len(listed), default, same, same_default, different)
 
 

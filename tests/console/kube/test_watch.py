@@ -276,9 +276,15 @@ def test_lists_that_are_useless_for_ever_come_every_few_seconds_at_most() -> Non
     assert min(seconds[6:]) >= 15  # of each of eleven kinds: one in a second and a half
 
 
-async def test_a_restored_server_lists_again() -> None:
-    too_large = {"kind": "Status", "code": 504, "message": "Too large resource version: 90, current: 7"}
-    script = Script([page("a", version=90), page("b", version=7)], [[line("ERROR", too_large)]])
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"code": 504, "message": "Too large resource version: 90, current: 7"},
+        {"code": 500, "reason": "StoreReadError", "message": "corrupt object has been deleted"},
+    ],
+)
+async def test_a_restored_server_lists_again_and_one_that_cannot_say_what_is_gone(status: dict[str, object]) -> None:
+    script = Script([page("a", version=90), page("b", version=7)], [[line("ERROR", {"kind": "Status", **status})]])
     changes = await told(script, 4)
     assert [type(each) for each in changes] == [Listed, Heartbeat, Listed, Heartbeat]
 

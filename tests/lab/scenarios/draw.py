@@ -74,6 +74,8 @@ class _Draft:
         self._add("Topology", "topology", {"levels": [{"nodeLabel": level} for level in LEVELS]})
         for number in range(self._weighted({1: 3, 2: 2})):
             self._flavor(f"{self._scenario.name}-f{number}")
+        if self._dice.random() < 0.25:
+            self._add("AdmissionCheck", "check", {"controllerName": "a4-lab/checks"})
         self._queues()
         self._jobs()
         return self._scenario
@@ -91,10 +93,14 @@ class _Draft:
 
     def _flavor(self, name: str) -> None:
         dice = self._dice
-        spec: Object = {"nodeLabels": {POOL: name}}
+        shares = next(iter(self._capacity), "") if dice.random() < 0.4 else ""
+        spec: Object = {"nodeLabels": {POOL: shares or name}}
         if dice.random() < 0.85:
             spec["topologyName"] = f"{self._scenario.name}-topology"
         self._add("ResourceFlavor", name, spec)
+        if shares:
+            self._capacity[name] = self._capacity[shares]
+            return
         for block in range(dice.randint(1, 3)):
             for subblock in range(dice.randint(1, 2)):
                 for host in range(dice.randint(1, 4)):
@@ -151,6 +157,9 @@ class _Draft:
             "preemption": preemption,
             "resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}],
         }
+        checks = [{"name": each["metadata"]["name"]} for each in self._scenario.of_kind("AdmissionCheck")]
+        if checks and dice.random() < 0.6:
+            spec["admissionChecksStrategy"] = {"admissionChecks": checks}
         if dice.random() < 0.4:
             policies = ["MayStopSearch", "TryNextFlavor"]
             spec["flavorFungibility"] = {when: dice.choice(policies) for when in ("whenCanBorrow", "whenCanPreempt")}
@@ -187,7 +196,13 @@ class _Draft:
 
     def _pod_sets(self) -> list[Object]:
         count = self._weighted({1: 7, 2: 2, 3: 1})
-        style = self._weighted({"none": 2, "required": 3, "preferred": 2, "unconstrained": 1, "slices": 2})
+        style = self._weighted({"none": 2, "required": 3, "preferred": 2, "unconstrained": 1, "slices": 2, "group": 2})
+        if style == "group":
+            asked = self._dice.choice(["required", "preferred"])
+            pair = [self._pod_set(name, asked, most) for name, most in (("leader", 1), ("workers", 4))]
+            for each in pair:
+                each["topologyRequest"] = pair[0]["topologyRequest"] | {"podSetGroupName": "group"}
+            return pair
         return [self._pod_set(f"set-{number}", style, 4 if count == 1 else 2) for number in range(count)]
 
     def _pod_set(self, name: str, style: str, most: int) -> Object:
@@ -209,4 +224,6 @@ class _Draft:
         container = {"name": "main", "image": "busybox:1", "resources": resources}
         template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
         made: Object = {"name": name, "count": count, "template": template}
+        if most == 4 and count > 1 and style != "slices" and dice.random() < 0.25 and name == "set-0":
+            made["minCount"] = dice.randint(1, count - 1)
         return made | ({"topologyRequest": request} if request else {})

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.contract.client import Api
+from tests.contract.client import MERGE_PATCH, Api
 from tests.contract.cluster import CORE, KUEUE, eventually
 from tests.lab.build import LabError
 from tests.lab.machines import Object
@@ -24,7 +24,7 @@ from tests.lab.scenarios.draw import KUEUE_VERSION, NAMESPACE, SCENARIO, Job, Sc
 
 PLURALS = {
     "Topology": "topologies", "ResourceFlavor": "resourceflavors", "Cohort": "cohorts",
-    "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues",
+    "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues", "AdmissionCheck": "admissionchecks",
 }  # fmt: skip
 WORKLOADS = f"{KUEUE}/namespaces/{NAMESPACE}/workloads"
 SETTLED_AFTER = 4
@@ -224,7 +224,9 @@ class KueueLog:
         follower.note([name, status], 0)
         if status in ("finished", "pending"):  # a second later those that wait are tried again
             follower.awaited.add(f"move {self.roots[name]}")
-        follower.awaited.discard({"finished": "finish", "admitted": "admit"}.get(status, "") + f" {name}")
+        # One that has to wait for a check holds its quota and its nodes all the same.
+        told = {"finished": "finish", "admitted": "admit", "quotaReserved": "admit"}
+        follower.awaited.discard(told.get(status, "") + f" {name}")
         if status == "pending":
             follower.releases.discard(name)
 
@@ -366,7 +368,13 @@ class RealKueue:
 
         nodes = await eventually(ready, f"the nodes of {scenario.name} are ready")
         for each in scenario.objects:
-            await self._create(_path(each), each)
+            made = await self._create(_path(each), each)
+            if each["kind"] == "AdmissionCheck":  # its controller watches it, and never says that it is met
+                words = {"type": "Active", "status": "True", "reason": "Active", "message": "",
+                         "lastTransitionTime": _now()}  # fmt: skip
+                path = f"{_path(made)}/{made['metadata']['name']}/status"
+                answer = await self.api.send("PATCH", path, {"status": {"conditions": [words]}}, MERGE_PATCH)
+                assert answer.status == 200, answer.body
 
         async def active() -> bool:
             found = (await self.api.get(f"{KUEUE}/clusterqueues", labelSelector=picked)).made["items"]

@@ -22,14 +22,14 @@ from msgspec import structs
 from kueue_rules import FlavorChoice, FlavorTurns, Move, Snapshot, SnapshotWorkload, VirtualCluster
 from practice.controllers.kueue.info import read_workload
 from practice.controllers.kueue.snapshot import read_snapshot
-from practice.objects.resources import CLUSTERQUEUES, COHORTS, NODES, RESOURCEFLAVORS, TOPOLOGIES
+from practice.objects.resources import ADMISSIONCHECKS, CLUSTERQUEUES, COHORTS, NODES, RESOURCEFLAVORS, TOPOLOGIES
 from practice.objects.storage import Storage
 from tests.lab.machines import Object
 from tests.lab.scenarios.real import ENDLESS, Record, Step
 
 _RESOURCES = {
     "Node": NODES, "Topology": TOPOLOGIES, "ResourceFlavor": RESOURCEFLAVORS, "Cohort": COHORTS,
-    "ClusterQueue": CLUSTERQUEUES,
+    "ClusterQueue": CLUSTERQUEUES, "AdmissionCheck": ADMISSIONCHECKS,
 }  # fmt: skip
 
 
@@ -217,6 +217,8 @@ class _Replay:
             self._found.placed += bool(other.places)
             if dict(one.flavors) != dict(other.flavors):
                 self._differ("domains", at, f"{name}/{one.name}: flavors {other.flavors}, ours {one.flavors}")
+            elif one.count != other.count:
+                self._differ("domains", at, f"{name}/{one.name}: {other.count} pods, ours {one.count}")
             elif sorted(one.places) != sorted(other.places):
                 self._differ("domains", at, f"{name}/{one.name}: Kueue places {list(other.places)}, ours "
                                             f"{list(one.places)} ({one.topology})")  # fmt: skip
