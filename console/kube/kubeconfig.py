@@ -88,10 +88,14 @@ class Kubeconfig:
         context = self.contexts.get(chosen)
         if context is None:
             raise BadKubeconfig(f'The kubeconfig {self.source} has no context "{chosen}".', known)
-        cluster = self.clusters.get(context.cluster)
+        cluster, user = self.clusters.get(context.cluster), self.users.get(context.user or "")
+        wrong = ""
         if cluster is None or not cluster.server:
-            missing = "has no server" if cluster else "is not in it"
-            why = f'The context "{chosen}" of {self.source} names the cluster "{context.cluster}", which {missing}.'
+            wrong = f'the cluster "{context.cluster}", which {"has no server" if cluster else "is not in it"}'
+        elif user is None and context.user:
+            wrong = f'the user "{context.user}", which is not in it'
+        if cluster is None or wrong:
+            why = f'The context "{chosen}" of {self.source} names {wrong}.'
             raise BadKubeconfig(why, "Choose another context, or write the kubeconfig again.")
         try:
             named = "@" in urlsplit(cluster.server).netloc
@@ -101,11 +105,12 @@ class Kubeconfig:
         if named:
             why = f'The server of context "{chosen}" of {self.source} has a user or a password in its address.'
             raise BadKubeconfig(why, "Write them as username and password of a user of the kubeconfig.")
-        user = self.users.get(context.user or "")
-        if user is None and context.user:
-            why = f'The context "{chosen}" of {self.source} names the user "{context.user}", which is not in it.'
-            raise BadKubeconfig(why, "Choose another context, or write the kubeconfig again.")
-        return Target(chosen, context.user or "", context.namespace or "default", cluster, user or User())
+        user = user or User()
+        acts = user.impersonation()
+        if any(len(each) > 1 or not each[0].isprintable() for each in acts.values()) or (acts and not user.impersonate):
+            why = f'The user "{context.user}" of {self.source} acts as another in a way that a4 does not know.'
+            raise BadKubeconfig(why, "Give it `as` with at most one of `as-groups` and one value of each extra.")
+        return Target(chosen, context.user or "", context.namespace or "default", cluster, user)
 
 
 def _absolute(entry: Any, folder: Path) -> Any:
@@ -113,6 +118,9 @@ def _absolute(entry: Any, folder: Path) -> Any:
         written = getattr(entry, name, None)
         if written:
             setattr(entry, name, str(folder / Path(written).expanduser()))
+    program = (getattr(entry, "exec", None) or {}).get("command")
+    if isinstance(program, str) and "/" in program:  # a mere name is looked for on the PATH
+        entry.exec["command"] = str(folder / program)
     return entry
 
 

@@ -58,7 +58,8 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         raise NotLoggedIn(why, AGAIN)
     try:
         async with asyncio.timeout(LIMIT):
-            code, out, complaint = await _run([program, *map(str, spec.get("args") or ())], _environment(spec, cluster))
+            environment = await asyncio.to_thread(_environment, spec, cluster)
+            code, out, complaint = await _run([program, *map(str, spec.get("args") or ())], environment)
     except FileNotFoundError as error:
         hint = str(spec.get("installHint") or "").strip() or f"Install {program}, or put it on the PATH."
         raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig is not installed.", hint) from error
@@ -145,12 +146,15 @@ async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes
 def _environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
     asked: dict[str, Any] = {"interactive": False}
     if spec.get("provideClusterInfo"):
+        authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
+        extensions = {each.get("name"): each.get("extension") for each in cluster.extensions or ()}
         facts = {
             "server": cluster.server,
             "tls-server-name": cluster.tls_server_name,
             "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
-            "certificate-authority-data": cluster.certificate_authority_data,
+            "certificate-authority-data": base64.b64encode(authority.encode()).decode() or None,
             "proxy-url": cluster.proxy_url,
+            "config": extensions.get("client.authentication.k8s.io/exec"),
         }
         asked["cluster"] = {name: value for name, value in facts.items() if value is not None}
     info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": asked}
@@ -255,7 +259,8 @@ class Login:
                 raise NotLoggedIn(self._failed[1].message, self._failed[1].hint)
             if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
                 await self._obtain_credentials()
-        return {"Authorization": self._authorization} if self._authorization else {}
+        acts = {name: values[0] for name, values in self.target.user.impersonation().items()}
+        return acts | ({"Authorization": self._authorization} if self._authorization else {})
 
     async def renew(self, refused: dict[str, str]) -> bool:
         """Get new credentials after these were refused; False if they cannot be renewed."""
@@ -321,8 +326,9 @@ class Login:
         lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE
         # A token that is handed out shortly before its end must not make every request run the program.
         self._expires = now + max(lives, RENEW_BEFORE + ASK_AT_MOST_EVERY)
-        if given.certificate and given.certificate + given.key != self._certificate:
-            self._certificate = Secret(given.certificate + given.key)
+        pair = Secret(f"{given.certificate}\n{given.key}" if given.certificate else "")
+        if pair and pair != self._certificate:
+            self._certificate = pair
             self.forget_certificates()
 
     def forget_certificates(self) -> None:

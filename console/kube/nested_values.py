@@ -33,8 +33,21 @@ def get_path(values: Mapping[str, Value], path: str) -> Value:
 
 
 def merge_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """Both value trees merged level by level as Helm does: `above` wins, and None in it removes a name."""
-    return _without_nulls(overlay_values(below, above))
+    """Both value trees merged level by level as Helm does: `above` wins, and None in it removes a name of `below`."""
+    merged: dict[str, Value] = {
+        name: merge_values(value, {}) if isinstance(value, Mapping) else value
+        for name, value in below.items()
+        if value is not None
+    }
+    for name, value in above.items():
+        under = below.get(name)
+        if isinstance(value, Mapping) and isinstance(under, Mapping):
+            merged[name] = merge_values(under, value)
+        elif value is not None or under is None:
+            merged[name] = value
+        else:
+            del merged[name]
+    return merged
 
 
 def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
@@ -49,22 +62,13 @@ def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> di
     return laid
 
 
-def _without_nulls(values: Mapping[str, Value]) -> dict[str, Value]:
-    return {
-        name: _without_nulls(value) if isinstance(value, Mapping) else value
-        for name, value in values.items()
-        if value is not None
-    }
-
-
 def minimal_override(below: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
     """The smallest values that, merged over `below`, give the same result as `values`."""
     least: dict[str, Value] = {}
     for name, value in values.items():
         under = below.get(name)
         if isinstance(value, Mapping) and isinstance(under, Mapping):
-            part = minimal_override(under, value)
-            if part:
+            if part := minimal_override(under, value):
                 least[name] = part
         elif (name not in below and value is not None) or (name in below and value != under):
             least[name] = value

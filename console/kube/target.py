@@ -14,7 +14,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct, field
 
@@ -66,9 +66,19 @@ class User(Masked):
     token_file: str | None = field(default=None, name="tokenFile")
     username: str | None = None
     password: str | None = None
+    impersonate: str | None = field(default=None, name="as")  # as whom the account acts, with the next three
+    as_uid: str | None = None
+    as_groups: list[str] | None = None
+    as_user_extra: dict[str, list[str]] | None = None
     exec: dict[str, Any] | None = None
     auth_provider: dict[str, Any] | None = None
     source: Callable[[], Awaitable[tuple[str, float]]] | None = None  # gives a bearer token and its end
+
+    def impersonation(self) -> dict[str, list[str]]:
+        """Headers by which the account acts as another."""
+        found = {f"Extra-{quote(name, safe='')}": each for name, each in (self.as_user_extra or {}).items()}
+        found |= {"User": [self.impersonate or ""], "Uid": [self.as_uid or ""], "Group": self.as_groups or []}
+        return {f"Impersonate-{name}": values for name, values in found.items() if any(values)}
 
 
 class Target(Masked):
