@@ -212,6 +212,11 @@ class Pipe:
     def ping(self) -> None:
         self._socket.ping()
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open, as far as is known before it was attached."""
+        return not self.closed and self._socket.is_open
+
     def close(self) -> None:
         self.closed = True
         self._receiver = None

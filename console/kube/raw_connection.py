@@ -54,7 +54,6 @@ class RawConnection:
         self._base = urlsplit(login.server)
         self._reader, self._writer = reader, writer
         self._taken = False
-        self._made_at = asyncio.get_running_loop().time()
         self.refused: dict[str, str] = {}  # credentials of the last request, for `login.renew`
 
     async def get(self, path: str, *more: str, accept: str = "application/json") -> list[RawResponse]:
@@ -125,9 +124,8 @@ class RawConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may go over it that was not made for it: it is young, and open as far as is known."""
-        young = asyncio.get_running_loop().time() - self._made_at < AHEAD_SECONDS
-        return young and not (self._taken or self._reader.at_eof() or self._writer.transport.is_closing())
+        """Whether a request may go over it that was not made for it: it is open, as far as is known."""
+        return not (self._taken or self._reader.at_eof() or self._writer.transport.is_closing())
 
     def close(self) -> None:
         if not self._taken:

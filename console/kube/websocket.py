@@ -181,13 +181,19 @@ class WebSocket(asyncio.BufferedProtocol):
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has ended it, as far as is known before it has a listener."""
+        over = self._before._eof or self._before.exception() is not None  # type: ignore[attr-defined]
+        return not (self.closed or over or self._transport.is_closing())
+
     def listen(self, listener: MessageListener) -> None:
         """Take over the connection, including bytes that have already arrived."""
         self._listener = listener
         self._transport.set_write_buffer_limits(high=WAITING)
         # Reading it would wait when it is empty, and asyncio has no question whether it is.
         held = bytes(self._before._buffer)  # type: ignore[attr-defined]
-        over = self._before.at_eof() or self._before.exception() is not None
+        over = not self.is_open
         self._transport.set_protocol(self)
         self._transport.resume_reading()
         self._timer = self._loop.call_later(KEEP_ALIVE, self._watch)

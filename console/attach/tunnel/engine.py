@@ -11,20 +11,22 @@ import errno
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from console.attach.tunnel import published
+from console.attach.tunnel.ahead import Ahead
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.login import Login
 from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
 from console.kube.rank_address import LivePod, PortPair, RankAddress
-from console.kube.raw_connection import RawConnection, connect, open_connection
+from console.kube.raw_connection import AHEAD_SECONDS, RawConnection, connect, open_connection
 
 POD_POLL_SECONDS = 60.0
 """Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
@@ -32,12 +34,21 @@ WAITING_POLL_SECONDS = 3.0
 SLEEP_DETECTED_SECONDS = 15.0  # seconds by which the clock runs ahead if the machine has slept
 TICK_SECONDS = 5.0
 _PAUSE = 1.0  # seconds between two looks, however many connections break
+MOST_SPARES = 4
+SPARE_SECONDS = 10.0
+"""Seconds for which a connection to the pod's port is kept ready for a client that has made several within them.
+
+A single client gets none: a debugger may accept one connection only. Each stays open for so long and no longer, for
+what listens there sees it.
+"""
 
 
 @dataclass(slots=True)
 class _LocalPort:
     local: int
     remote: int
+    spares: Ahead[tuple[Pipe, LivePod]]
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SPARES + 1))  # of the last clients
     server: asyncio.Server | None = None
     open: int = 0
     connections: int = 0
@@ -47,6 +58,14 @@ class _LocalPort:
     def count(self, sent: int, received: int) -> None:
         self.sent += sent
         self.received += received
+
+    def take_spare(self, now: float) -> tuple[Pipe, LivePod] | None:
+        """A connection that is ready for this client; none of a client alone."""
+        self.times.append(now)
+        return self.spares.take()
+
+    def renew_spares(self, now: float) -> None:
+        self.spares.keep(sum(now - each < SPARE_SECONDS for each in self.times) - 1)
 
 
 class LocalForward:
@@ -108,6 +127,7 @@ class LocalForward:
 
     async def close(self) -> None:
         for door in self._doors:
+            door.spares.close()
             if door.server:
                 door.server.close()
         tasks = tuple(self._tasks)
@@ -125,7 +145,8 @@ class LocalForward:
             choices = [last or (wanted.remote if wanted.remote >= 1024 else 0), 0]
         taken = ""
         for local in choices:
-            door = _LocalPort(local, wanted.remote)
+            connect = partial(self._reach.open_pipe, self._address, wanted.remote, limit=0.0)
+            door = _LocalPort(local, wanted.remote, Ahead(connect, SPARE_SECONDS, lambda made: made[0]))
             loop = asyncio.get_running_loop()
             try:
                 door.server = await loop.create_server(partial(self._accept_connection, door), "127.0.0.1", local)
@@ -156,18 +177,24 @@ class LocalForward:
         task.add_done_callback(self._tasks.discard)
 
     async def _relay_connection(self, door: _LocalPort, splice: Relay) -> None:
+        loop = asyncio.get_running_loop()
         door.open += 1
         door.connections += 1
         self._splices.add(splice)
         try:
-            opening = asyncio.ensure_future(self._reach.open_pipe(self._address, door.remote, say=self._on_pod_pending))
-            done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
-            if opening not in done:  # the client has gone meanwhile
-                opening.cancel()
-                return
-            pipe, target = opening.result()
+            if (spare := door.take_spare(loop.time())) is None:
+                opening = asyncio.ensure_future(
+                    self._reach.open_pipe(self._address, door.remote, say=self._on_pod_pending)
+                )
+                done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
+                if opening not in done:  # the client has gone meanwhile
+                    opening.cancel()
+                    return
+                spare = opening.result()
+            pipe, target = spare
             self._on_pod_found(target)
             splice.attach(pipe)
+            door.renew_spares(loop.time())
             await splice.ended
             if splice.why:
                 self._on_connection_broken(splice.why)
@@ -190,6 +217,8 @@ class LocalForward:
 
     def _on_pod_found(self, target: LivePod) -> None:
         if target.uid != self._uid:
+            for door in self._doors:
+                door.spares.close()
             again = self._tunnel.reconnections + bool(self._uid)
             if self._uid and self._tunnel.state == "ready":
                 self._on_pod_gone(f"{target.pod} replaced it.")
@@ -264,41 +293,19 @@ _UNAUTHORIZED = 401
 def _ignore_message(words: str) -> None: ...
 
 
-def _close(made: asyncio.Future[RawConnection]) -> None:
-    if not made.cancelled() and made.exception() is None:
-        made.result().close()
-
-
 class PortForwarder:
     """Connects to ports of ranks with one login; each connection looks up the rank's current pod."""
 
     def __init__(self, login: Login, *, limit: float = POD_TIMEOUT) -> None:
         self.login = login
         self._limit = limit
-        self._ahead: asyncio.Future[RawConnection] | None = None  # the connection of the next pipe
+        self._ahead = Ahead(partial(connect, login), AHEAD_SECONDS, lambda made: made)
         self.connects_ahead = False  # as a tunnel does, whose clients make many: TLS is half of what each waits for
 
     def close(self) -> None:
         """Close the connection that was made ahead, and make none any more."""
         self.connects_ahead = False
-        if self._ahead is not None:
-            self._ahead.cancel()
-            self._ahead.add_done_callback(_close)
-            self._ahead = None
-
-    def _connect_ahead(self) -> None:
-        if self.connects_ahead and self._ahead is None:
-            self._ahead = asyncio.ensure_future(connect(self.login))
-
-    def _take_ahead(self) -> RawConnection | None:
-        ahead = self._ahead
-        if ahead is None or not ahead.done():
-            return None
-        self._ahead = None
-        if ahead.exception() is None and ahead.result().is_usable:
-            return ahead.result()
-        _close(ahead)  # the one that is made instead tells what is wrong
-        return None
+        self._ahead.close()
 
     async def wait_for_pod(
         self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _ignore_message
@@ -404,11 +411,11 @@ class PortForwarder:
         """Do the work over a new connection; retried after renewing the login or switching the protocol."""
         renewed = False
         while True:
-            ahead = self._take_ahead()
+            ahead = self._ahead.take()
             try:
                 async with open_connection(self.login, doing, ahead) as connection:
                     found = await work(connection)
-                self._connect_ahead()
+                self._ahead.keep(int(self.connects_ahead))
                 return found
             except Unreachable:
                 if ahead is None:

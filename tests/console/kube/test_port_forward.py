@@ -328,6 +328,14 @@ async def test_the_pod_of_the_next_connection_is_the_one_there_is_then() -> None
             assert told[-1].words == "Pod p has ended (failed)."
 
 
+async def answer(local: int) -> None:
+    """A client that gets what it sends in capitals, and goes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", local)
+    writer.write(b"hello")
+    assert await asyncio.wait_for(reader.readexactly(5), 60) == b"HELLO"
+    writer.close()
+
+
 async def test_the_next_connection_goes_over_one_that_was_made_ahead_unless_it_has_ended() -> None:
     async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -336,30 +344,47 @@ async def test_the_next_connection_goes_over_one_that_was_made_ahead_unless_it_h
     async with ApiServer() as server:
         server.handlers[FORWARD] = echo_port(2222)
         async with tunnel(server) as made, await asyncio.start_server(end, "127.0.0.1", 0) as ends:
-            reach = made._reach
+            ahead = made._reach._ahead
+            await eventually(lambda: [each for each in ahead._made if each.done()])
+            ((first, _),) = ahead._made.items()
+            await answer(local_of(made))
+            assert first.result()._taken
+            assert first not in ahead._made
+            ahead.close()
+            ended = RawConnection(made._reach.login, *await asyncio.open_connection(*ends.sockets[0].getsockname()))
+            gone = asyncio.get_running_loop().create_future()
+            gone.set_result(ended)
+            ahead._made[gone] = asyncio.get_running_loop().call_later(60, ended.close)
+            await answer(local_of(made))
+            assert gone not in ahead._made, "it was tried"
+            assert not ended._taken, "but a new one was made when it had ended at the first word"
+        assert not ahead._made
 
-            async def answered() -> RawConnection:
-                """The connection that was made ahead for this one."""
-                await eventually(lambda: reach._ahead is not None and reach._ahead.done())
-                assert reach._ahead is not None
-                ahead = reach._ahead.result()
-                reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-                writer.write(b"hello")
-                assert await asyncio.wait_for(reader.readexactly(5), 60) == b"HELLO"
-                writer.close()
-                return ahead
 
-            first, second = await answered(), await answered()
-            assert first is not second
-            assert first._taken
-            assert second._taken
-            await eventually(lambda: reach._ahead is not None and reach._ahead.done())
-            third = reach._take_ahead()
-            assert third is not None
-            third.close()
-            reach._ahead = asyncio.get_running_loop().create_future()
-            ended = RawConnection(reach.login, *await asyncio.open_connection(*ends.sockets[0].getsockname()))
-            reach._ahead.set_result(ended)
-            assert await answered() is ended, "but a new one was made when it had ended at the first word"
-            assert not ended._taken
-        assert reach._ahead is None
+async def test_a_client_after_others_has_a_connection_that_is_ready_and_to_the_pod_there_is() -> None:
+    opened: list[str] = []
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        opened.append(request.path)
+        return await echo_port(2222)(request)
+
+    async with ApiServer() as server:
+        server.handlers[FORWARD] = serve
+        async with tunnel(server) as made:
+            (door,) = made._doors
+            await answer(local_of(made))
+            assert not door.spares._made, "what listens may accept one connection only"
+            await answer(local_of(made))
+            await eventually(lambda: all(each.done() for each in door.spares._made))
+            (spare,) = door.spares._made
+            server.refuse[POD] = pod("second")
+            await made._find_pod()
+            assert not door.spares._made, "it led to the pod of before"
+            await eventually(lambda: spare.result()[0].closed)
+            await answer(local_of(made))
+            await eventually(lambda: all(each.done() for each in door.spares._made))
+            assert len(opened) == 6, "three clients and three spares"
+            server.refuse[POD] = pod("second", "Pending")  # nobody asks
+            await answer(local_of(made))
+            assert (len(door.spares._made), made.tunnel.listeners[0].connections) == (3, 4)
+        assert not door.spares._made
