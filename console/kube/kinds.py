@@ -152,16 +152,13 @@ AT_ONCE = 8 << 20  # bytes of a page that is decoded in one step; 500 pods have 
 PEEK = 1 << 12  # bytes of a page in which its metadata are looked for
 
 
-def next_token(body: bytes) -> str:
-    """The continue token, if it precedes the items, as API servers write it; else empty."""
+def peek(body: bytes) -> ListMetaSchema:
+    """What a list says of its pages, if it precedes the items, as API servers write it; else empty."""
     head, items, _ = body[:PEEK].partition(b'"items":')
-    try:
-        meta = (
-            msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListSchema[msgspec.Raw]).metadata if items else None
-        )
-    except UNREADABLE:
-        return ""
-    return (meta.next or "") if meta else ""
+    with suppress(*UNREADABLE):
+        if items and (found := msgspec.json.decode(head.rstrip(b", \n") + b"}", type=ListSchema[msgspec.Raw]).metadata):
+            return found
+    return ListMetaSchema()
 
 
 def _page(listed: ListSchema[Any]) -> ListPage[Any]:

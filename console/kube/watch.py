@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -21,7 +21,7 @@ from console.errors import ConsoleError, Gone, NotAllowed, NotFound, Refused, Un
 from console.kube.backoff import DEFAULT_BACKOFF, Backoff, Retries
 from console.kube.failures import StatusSchema, error_from_status
 from console.kube.http import HttpRequest
-from console.kube.kinds import JOBSET, KUEUE, Kind, WatchEvent, next_token
+from console.kube.kinds import JOBSET, KUEUE, Kind, WatchEvent, peek
 from console.kube.snapshot import WatchState
 from console.yielding import SLICE_SECONDS, WorkSlices, key_expected
 
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from console.kube.client import ApiDiscovery, Client
     from console.kube.kinds import Key, KindReader, ListPage
 
+Selection = Mapping[str, str] | Callable[["Client"], Awaitable[Mapping[str, str]]]
+"""Selectors of the objects that are meant, or what finds those that are needed of a long list."""
 
 M = TypeVar("M")
 
 PAGE = 500
 SELECTED_PAGE = 2000
 """Of a command, which draws nothing before all have come; servers do not count what a selector finds, see UNCOUNTED."""
+LONG_LIST = 1000  # objects beyond the first page from which on it is asked which of them are needed
 SEND_TURNS = 3  # of the event loop, in which a request leaves
 SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 WATCH_SECONDS = (240, 480)  # least and most seconds after which the server is asked to end a watch
@@ -198,7 +201,7 @@ async def _list(
     try:
         while fetching:
             body = await fetching
-            ahead = next_token(body)
+            ahead = peek(body).next
             fetching = asyncio.ensure_future(source.page(ahead)) if ahead else None
             for _ in range(SEND_TURNS if ahead else 0):
                 await asyncio.sleep(0)
@@ -246,20 +249,26 @@ class HttpSource:
     """Lists and watches one collection of the API server over HTTP."""
 
     def __init__(
-        self, client: Client, path: str, what: str, *, silence: float = SILENCE, query: Mapping[str, str] | None = None
+        self, client: Client, path: str, what: str, *, silence: float = SILENCE, query: Selection | None = None
     ) -> None:
-        """`query`: selectors of the objects that are meant."""
         self._client = client
         self._path = path
         self._what = what
         self.of = f"{what} of the API server {client.login.server}"
         self._silence = silence
-        self._query = query or {}
+        self._query = {} if callable(query) else query or {}
+        self._narrow = query if callable(query) else None
 
     async def page(self, token: str) -> bytes:
         limit = str(SELECTED_PAGE if self._query else PAGE)
         params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
-        return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
+        body = await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
+        if self._narrow is not None and (peek(body).remaining or 0) > LONG_LIST:
+            narrow, self._narrow = self._narrow, None
+            if query := await narrow(self._client):
+                self._query = query
+                return await self.page("")
+        return body
 
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -331,7 +340,7 @@ async def watch_kind(
     catalogue: ApiDiscovery,
     kind: Kind,
     namespace: str,
-    query: Mapping[str, str] | None = None,
+    query: Selection | None = None,
     backoff: Backoff = DEFAULT_BACKOFF,
 ) -> AsyncGenerator[Change | Served, None]:
     """Yield the changes of one kind for ever; falls back to `namespace` where all namespaces may not be listed."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from console.kube.client import Connection
     from console.kube.kubeconfig import Kubeconfig
-    from console.kube.watch import Change, Served
+    from console.kube.watch import Change, Selection, Served
 
-Selectors = Mapping[str, Mapping[str, str] | None]
+Selectors = Mapping[str, "Selection | None"]
 _BY_ITSELF = "Retrying automatically."
 SILENT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
 _MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
@@ -113,8 +113,8 @@ class WatchedCluster:
         for name, work in self.beside.items():
             self._start(name, work())
 
-    async def select(self, kind: str, query: Mapping[str, str]) -> None:
-        """List the objects of a kind that these selectors name, once it is known which are needed."""
+    async def select(self, kind: str, query: Selection) -> None:
+        """List the objects of a kind that are meant, once it is known which are needed."""
         self._only[kind] = query
         self._start(kind, self._watch_kind(kind))
         await self.wait_until_listed(kind)

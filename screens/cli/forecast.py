@@ -12,6 +12,7 @@ from msgspec import structs
 
 from console.errors import BadInput, NotFound
 from console.kube.find_job import find_job
+from console.kube.gpu_pods import gpu_pods
 from console.kube.objects.meta import GPU
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
@@ -33,8 +34,9 @@ KINDS = (*WAIT_KINDS, "topologies")
 
 
 async def forecast(options: ForecastOptions) -> int:
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet, forecasts = session.fleet, session.forecasts
+        await session.launch.runs.update_open_runs()  # how long runs took that ended while no console was open
         starts = await expected_starts(session)
         try:
             promises = await forecasts.record_windows()
@@ -144,7 +146,7 @@ async def what_if(options: WhatIfOptions) -> int:
     )
     if changes == Changes():
         raise BadInput("Nothing to try.", "Name a change, as in a4 whatif --submit a4:32; a4 whatif --help has all.")
-    async with open_session(options, KINDS, brief=True) as session:
+    async with open_session(options, KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet = session.fleet
         missing = unread(KINDS, fleet)
         found = await session.launch.unsaved.add_losses(compare(fleet, session.namespace, changes))

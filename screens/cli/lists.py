@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
+from console.kube.gpu_pods import HOLDING, gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.settings import YOU
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
 NAMED = 40
 """Jobs whose names are given to the API server; of more, the pods of all JobSets are listed."""
-HOLDING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"  # pods that may hold GPUs of a node
 ONLY: Mapping[str, Selectors] = {
-    **{name: {"pods": {"fieldSelector": HOLDING}} for name in ("nodes", "pools")},
+    **{name: {"pods": partial(gpu_pods, fields=HOLDING)} for name in ("nodes", "pools")},
+    **{name: {"pods": gpu_pods} for name in ("queues", "workloads")},
     "jobs": {"pods": None},
 }
-"""Which pods lists need: those that are on nodes; those of jobs, see `list_pods_of`."""
+"""Which pods lists need, beside the list of all of them: those of jobs, see `list_pods_of`."""
 LOOKS = 6.0
 """Seconds for which a list looks at the ends of logs."""
 
@@ -120,7 +121,7 @@ async def list_pods_of(session: Session, jobs: Iterable[JobSet]) -> None:
     """List the pods that tell how these jobs are: all, if one of them waits for a place that others may have."""
     jobs = tuple(jobs)
     if not all(each.finished or each.state is JobState.RUNNING for each in jobs):
-        await session.watch.select("pods", {})
+        await session.watch.select("pods", gpu_pods)
     elif jobs:
         names = sorted({each.name for each in jobs})
         among = f" in ({','.join(names)})" if len(names) <= NAMED else ""

@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_listed
+from console.kube.gpu_pods import gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
@@ -52,7 +53,7 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
         if job is not None and job.finished:  # what others hold has no part in it
             await list_pods_of(session, [job])
         else:
-            await session.watch.select("pods", {})
+            await session.watch.select("pods", gpu_pods)
         fleet = session.fleet
         other = workload_named(fleet, session.namespace, options.job) if job is None else None
         reason = why_jobset(job, fleet) if job else why_workload(other, fleet) if other else None

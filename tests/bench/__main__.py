@@ -1,8 +1,8 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
 Options choose parts (`parsers`, `panels`, `panes`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
-`commands` (plain commands beside kubectl), `consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, `bucket`
-(checkpoints of 10,000 objects), and by their names only `floods`, what hostile pods and servers send, `forecast_days`,
+`commands` (plain commands beside kubectl) and `many` (on many pods), `consoles`, `screens`, `scale` (150,000 pods),
+`ssh`, `tunnels`, `bucket` (checkpoints of 10,000 objects), and by their names only `floods`, what hostile pods and servers send, `forecast_days`,
 windows of starts over 500 simulated days, and `watching`, what 32 running jobs cost) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
@@ -45,8 +45,8 @@ from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
 
 PARTS = (
-    "parsers", "panels", "panes", "launch", "practice", "commands", "logs", "consoles", "screens", "scale", "ssh",
-    "tunnels", "bucket",
+    "parsers", "panels", "panes", "launch", "practice", "commands", "many", "logs", "consoles", "screens", "scale",
+    "ssh", "tunnels", "bucket",
 )  # fmt: skip
 ROWS: list[Row] = []  # all that this run has measured
 BY_NAME = ("logfile", "floods", "forecast_days", "watching")  # parts that are measured when they are named only
@@ -70,6 +70,7 @@ def main() -> int:
         "launch": lambda: launch.main(say, bound),
         "practice": practice,
         "commands": lambda: commands.main(say, ratio),
+        "many": lambda: commands.on_many_pods(options.nodes, options.pods, say, ratio),
         "scale": lambda: scale.main(bound, say),
         "floods": lambda: floods.main([], say),
         "bucket": lambda: bucket_checkpoints.main(say, ratio, bound),

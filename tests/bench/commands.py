@@ -1,4 +1,8 @@
-"""Plain commands on the practice cluster beside kubectl, in the same run: medians of wall time, and processor time."""
+"""Plain commands beside kubectl, in the same run: medians of wall time, and processor time.
+
+On a fresh practice cluster, on one that is three hours old, whose logs are longer, and on a real control plane with
+1,000 nodes and 10,000 pods, nine of ten of DaemonSets.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,10 @@ import os
 import resource
 import statistics
 import subprocess
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -15,10 +22,17 @@ from typing import Any
 
 from practice.child import PracticeProcess
 from tests.bench.consoles import A4
+from tests.contract.space import jobset
+from tests.lab.bulk import Bulk
+from tests.lab.control_plane import Lab
 
-ROUNDS = 11
+ROUNDS, LARGE_ROUNDS = 11, 5
+HOURS = 3.0
 BUILT = Path(__file__).parents[2] / ".tools/lab/bin/kubectl"
 KUBECTL = str(BUILT) if BUILT.exists() else "kubectl"  # that of PATH may be a launcher of several versions
+Ours = Mapping[str, tuple[tuple[str, ...], str, float | None]]
+"""By its name: the words of a command, those of kubectl beside it, and how many times as long it may take."""
+Ratio = Callable[[str, float, float, float | None], bool]
 
 
 @dataclass(frozen=True)
@@ -48,12 +62,11 @@ def _used() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def main(say: Callable[[str], None], ratio: Callable[[str, float, float, float | None], bool]) -> bool:
-    """Each command in turn, round after round, so that what else the machine does hits all alike."""
+def main(say: Callable[[str], None], ratio: Ratio) -> bool:
+    """On practice clusters."""
     practice = PracticeProcess.start()
     try:
-        environment = {**os.environ, "KUBECONFIG": str(practice.kubeconfig())}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled once, not at each start
+        environment = _environment(practice.kubeconfig())
         jobs = _jobs(environment)
         ours = {
             "--help": (("--help",), "--help", 2.0),
@@ -63,16 +76,54 @@ def main(say: Callable[[str], None], ratio: Callable[[str, float, float, float |
             "why (of one that failed)": (("why", jobs["failed"]), "get pods", 6.0),
             "why (of one that waits)": (("why", jobs["pending"]), "get pods", 6.0),
         }
-        theirs = {each: Timed((KUBECTL, *each.split())) for each in ("--help", "get pods")}
-        timed = {name: Timed((str(A4), *argv), int("failed" in name)) for name, (argv, _, _) in ours.items()}
-        for each in timed.values():
-            subprocess.run(each.argv, env=environment, check=False, capture_output=True)
-        for _ in range(ROUNDS):
-            for each in (*theirs.values(), *timed.values()):
-                each.run(environment)
+        good = _measure(ours, environment, ROUNDS, "a command", say, ratio)
     finally:
         practice.stop()
-    say("\na command, median (ms)                   a4    kubectl     ratio   bound")
+    with _old_practice() as kubeconfig:
+        environment = _environment(kubeconfig)
+        jobs = _jobs(environment)
+        ours = {
+            "jobs -A": (("jobs", "-A"), "get pods", 6.0),
+            "forecast -A": (("forecast", "-A"), "get pods", 7.0),
+            "why (of one that failed)": (("why", jobs["failed"]), "get pods", 6.0),
+            "why (of one that waits)": (("why", jobs["pending"]), "get pods", 6.0),
+        }
+        return good & _measure(ours, environment, ROUNDS, f"{HOURS:g} hours old", say, ratio)
+
+
+def on_many_pods(nodes: int, pods: int, say: Callable[[str], None], ratio: Ratio) -> bool:
+    """On a real control plane."""
+    with Lab(say=say) as lab:
+        Bulk(lab).fill(nodes, pods, daemons=True)
+        lab.create([jobset(f"bench-{number}", "a4", 1, topology="") for number in range(4)])
+        lab.create([jobset("bench-waits", "a4", 10_000, topology="")])
+        environment = _environment(lab.kubeconfig)
+        deadline = time.monotonic() + 120
+        while not {"running", "pending"} <= _jobs(environment).keys():
+            assert time.monotonic() < deadline, "no job runs, or none waits"
+        ours = {
+            "nodes": (("nodes",), "get nodes", 3.0),
+            "jobs -A": (("jobs", "-A"), "get nodes", 3.0),
+            "queues": (("queues",), "get nodes", 3.0),
+            "why (of one that waits)": (("why", "bench-waits"), "get nodes", 4.0),
+            "forecast -A": (("forecast", "-A"), "get nodes", 5.0),
+            "pods -A": (("pods", "-A"), "get pods -A", 1.0),
+        }
+        return _measure(ours, environment, LARGE_ROUNDS, f"{nodes:,} nodes, {pods:,} pods", say, ratio)
+
+
+def _measure(
+    ours: Ours, environment: dict[str, str], rounds: int, where: str, say: Callable[[str], None], ratio: Ratio
+) -> bool:
+    """Each command in turn, round after round, so that what else the machine does hits all alike."""
+    theirs = {beside: Timed((KUBECTL, *beside.split())) for _, beside, _ in ours.values()}
+    timed = {name: Timed((str(A4), *argv), int("failed" in name)) for name, (argv, _, _) in ours.items()}
+    for each in timed.values():
+        subprocess.run(each.argv, env=environment, check=False, capture_output=True)
+    for _ in range(rounds):
+        for each in (*theirs.values(), *timed.values()):
+            each.run(environment)
+    say(f"\n{where}, median (ms)".ljust(38) + "a4    kubectl     ratio   bound")
     good = True
     for name, (_, beside, most) in ours.items():
         a4, kubectl = timed[name], theirs[beside]
@@ -84,6 +135,22 @@ def main(say: Callable[[str], None], ratio: Callable[[str, float, float, float |
 def _median(seconds: list[float]) -> float:
     """In milliseconds."""
     return 1000 * statistics.median(seconds)
+
+
+def _environment(kubeconfig: Path) -> dict[str, str]:
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled once, not at each start
+    return environment
+
+
+@contextmanager
+def _old_practice() -> Iterator[Path]:
+    argv = [sys.executable, "-m", "tests.bench.old_practice", f"{HOURS}"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Path(process.stdout.readline().strip())
+        process.stdin.close()
 
 
 def _jobs(environment: dict[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ GPUS = 8
 NAMESPACES = 8
 JOB_PODS = 64
 """Pods that share one JobSet name: 8 hosts' worth of a medium job."""
+DAEMONS = 9
 PADDING = "example.com/padding"
 BATCH = 100
 """Objects a transaction; etcd takes 128 operations."""
@@ -36,7 +38,8 @@ class Bulk:
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
 
-    def fill(self, nodes: int, pods: int) -> None:
+    def fill(self, nodes: int, pods: int, *, daemons: bool = False) -> None:
+        """`daemons`: as on a cluster of GKE, where each node has a pod with GPUs, and the others are of DaemonSets."""
         pool = Pool("a4-bulk", max(nodes, 1), per_block=64, per_subblock=16, first_block=100)
         made = list(pool.nodes())
         if nodes:
@@ -45,7 +48,7 @@ class Bulk:
             for number in range(NAMESPACES):
                 namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{number}"}}
                 self.lab.api.request("POST", "/api/v1/namespaces", namespace)
-            self._put("pods", self._pods(made, pods))
+            self._put("pods", self._daemons(made, pods) if daemons else self._pods(made, pods))
         self.lab.say(f"{nodes} nodes and {pods} pods more")
 
     def _nodes(self, made: list[Object]) -> Iterator[Object]:
@@ -59,8 +62,9 @@ class Bulk:
             status = {**node["status"], "conditions": [ready], "daemonEndpoints": endpoint, "phase": "Running"}
             yield {**node, "metadata": metadata, "status": status}
 
-    def _pods(self, nodes: list[Object], count: int) -> Iterator[Object]:
-        first = self.lab.api.request("POST", "/api/v1/namespaces/team-0/pods?dryRun=All", _pod(gpus=1))
+    def _pods(self, nodes: list[Object], count: int, gpus: int = 1) -> Iterator[Object]:
+        """`gpus`: of each pod that has any."""
+        first = self.lab.api.request("POST", "/api/v1/namespaces/team-0/pods?dryRun=All", _pod(gpus=gpus))
         idle = self.lab.api.request("POST", "/api/v1/namespaces/team-0/pods?dryRun=All", _pod(gpus=0))
         stamp = _created(first)
         state = {"running": {"startedAt": stamp}}
@@ -79,9 +83,32 @@ class Bulk:
             status = {"phase": "Running", "startTime": stamp, "conditions": conditions, "containerStatuses": containers,
                       "hostIP": node["status"]["addresses"][0]["address"], "podIP": address,
                       "podIPs": [{"ip": address}], "qosClass": "Burstable"}  # fmt: skip
-            model = first if number < GPUS * len(nodes) else idle
+            model = first if number < GPUS // gpus * len(nodes) else idle
             spec = {**model["spec"], "nodeName": node["metadata"]["name"]}
             yield _padded({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+
+    def _daemons(self, nodes: list[Object], count: int) -> Iterator[Object]:
+        """A pod of a job on each node, then those of DaemonSets, which want no GPU and no node of the lab."""
+        revisions = self._daemon_sets(DAEMONS)
+        for number, pod in enumerate(self._pods(nodes, count, GPUS)):
+            if number >= len(nodes):
+                revision = {"controller-revision-hash": revisions[number // len(nodes) % DAEMONS]}
+                pod["metadata"] |= {"labels": {BULK: "true", **revision}, "namespace": "kube-system"}
+            yield pod
+
+    def _daemon_sets(self, number: int) -> list[str]:
+        """Make them; the hashes of their revisions."""
+        template = _pod(gpus=0)["spec"] | {"nodeSelector": {"nowhere": "true"}, "restartPolicy": "Always"}
+        for each in range(number):
+            labels = {"daemon": f"{each}"}
+            spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": template}}
+            made = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": f"daemon-{each}"}, "spec": spec}
+            self.lab.api.request("POST", "/apis/apps/v1/namespaces/kube-system/daemonsets", made)
+        deadline = time.monotonic() + 60
+        while True:
+            found = self.lab.api.request("GET", "/apis/apps/v1/namespaces/kube-system/controllerrevisions")["items"]
+            if len(found) >= number or time.monotonic() > deadline:
+                return [each["metadata"]["labels"]["controller-revision-hash"] for each in found]
 
     def _put(self, resource: str, objects: Iterator[Object]) -> None:
         """Store them, a transaction of many at a time, over the JSON gateway of etcd."""

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from console.config import Thresholds
 from console.errors import NotFound
+from console.kube.gpu_pods import gpu_pods
 from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.node import Node
@@ -309,10 +310,15 @@ def test_what_is_well_has_no_mark_in_a_command() -> None:
 
 def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> None:
     fleet = scene.scene()
-    holding = {key: pod for key, pod in fleet.pods.items() if pod.node and not pod.finished}
-    assert len(holding) < len(fleet.pods)
+    daemon = Pod("kube-system", "daemon", uid="d", phase="Running", node=next(iter(fleet.nodes))[1])
+    every = replace(fleet, pods={**fleet.pods, ("kube-system", "daemon"): daemon})
+    holding = replace(fleet, pods={key: pod for key, pod in fleet.pods.items() if pod.holds_gpus})
+    assert len(holding.pods) < len(fleet.pods)
     for name in ONLY.keys() - {"jobs"}:
-        assert layout_of(name).rows(replace(fleet, pods=holding)) == layout_of(name).rows(fleet)
+        layout = layout_of(name)
+        for few in (fleet, *([holding] if name in {"nodes", "pools"} else ())):
+            shown = [as_text(layout.columns, layout.of(each, None, str)) for each in (few, every)]
+            assert shown[0] == shown[1]
     fleet = queue_scene()
     fleet = replace(fleet, jobsets={key: job for key, job in fleet.jobsets.items() if job.name in {"llama", "sweep"}})
     stranger = Pod("default", "stranger", uid="s", phase="Running", node=next(iter(fleet.nodes))[1], gpus=8)
@@ -326,13 +332,13 @@ def test_lists_say_of_the_pods_that_they_ask_for_what_they_would_of_all() -> Non
     [
         (("b", "a"), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name in (a,b)"}),
         (map(str, range(NAMED + 1)), JobState.RUNNING, {"labelSelector": "jobset.sigs.k8s.io/jobset-name"}),
-        (("a",), JobState.PENDING, {}),
+        (("a",), JobState.PENDING, gpu_pods),
         ((), JobState.RUNNING, None),
     ],
     ids=["that run", "many", "one that waits for what others have", "none"],
 )
 async def test_of_pods_those_are_listed_that_tell_how_jobs_are(
-    names: Iterable[str], state: JobState, query: dict[str, str] | None
+    names: Iterable[str], state: JobState, query: object
 ) -> None:
     group = ReplicatedJob("w", pods_per_job=1, ready=1)
     jobs = [JobSet("default", name, groups=(group,), suspended=state is JobState.PENDING) for name in names]

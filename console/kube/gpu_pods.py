@@ -1,0 +1,70 @@
+"""Selects the pods that may hold GPUs: on a large cluster nine of ten are of DaemonSets, which ask for none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from console.decoding import UNREADABLE
+from console.errors import ConsoleError
+from console.kube.kinds import ListSchema
+from console.kube.objects.meta import ApiSchema, ObjectSchema, controller_of, labels_of
+from console.kube.objects.pod import TemplateSchema, gpus_of
+
+if TYPE_CHECKING:
+    from console.kube.client import Client
+
+S = TypeVar("S")
+HOLDING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_REVISION = "controller-revision-hash"
+_MOST_REVISIONS = 200  # that are named to the API server: pods of others are listed too
+
+
+class _SpecSchema(ApiSchema):
+    template: TemplateSchema | None = None
+
+
+class _DataSchema(ApiSchema):
+    spec: _SpecSchema | None = None
+
+
+class _RevisionSchema(ObjectSchema):
+    data: _DataSchema | None = None
+
+    @property
+    def asks_for_none(self) -> bool:
+        """Whether its pods are of a DaemonSet whose template asks for no GPU."""
+        template = self.data.spec.template if self.data and self.data.spec else None
+        spec = template.spec if template else None
+        return controller_of(self.metadata).kind == "DaemonSet" and spec is not None and not gpus_of(spec)
+
+
+async def gpu_pods(client: Client, fields: str = "") -> Mapping[str, str]:
+    """Selectors of the pods that may hold GPUs, among those of these fields; of all where that is not certain.
+
+    A label is believed in the namespaces of the DaemonSets only: a pod of another that claims to be of one holds what
+    it likes.
+    """
+    query = {"fieldSelector": fields} if fields else {}
+    with suppress(ConsoleError, *UNREADABLE):
+        revisions = await _items(client, "/apis/apps/v1/controllerrevisions", _RevisionSchema, {"limit": "500"})
+        idle = {labels_of(each.metadata).get(_REVISION): each for each in revisions if each.asks_for_none}
+        for each in revisions:
+            if not each.asks_for_none:
+                idle.pop(labels_of(each.metadata).get(_REVISION), None)
+        names = ",".join(sorted(filter(None, idle))[:_MOST_REVISIONS])
+        theirs = {each.metadata.namespace for each in revisions if each.asks_for_none}
+        elsewhere = ",".join(f"metadata.namespace!={each}" for each in sorted(filter(None, theirs)))
+        claims = {"labelSelector": f"{_REVISION} in ({names})", "fieldSelector": elsewhere, "limit": "1"}
+        if names and not await _items(client, "/api/v1/pods", ObjectSchema, claims):
+            query["labelSelector"] = f"{_REVISION} notin ({names})"
+    return query
+
+
+async def _items(client: Client, path: str, schema: type[S], params: Mapping[str, str]) -> list[S]:
+    body = await client.request("GET", path, doing="list pods", params=params)
+    found: ListSchema[S] = msgspec.json.decode(body, type=ListSchema[schema])  # type: ignore[valid-type]
+    return found.items or []

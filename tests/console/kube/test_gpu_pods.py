@@ -1,0 +1,98 @@
+"""Of a long list of pods only those are asked for that may hold GPUs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from console.errors import NotAllowed
+from console.kube.client import Client
+from console.kube.gpu_pods import HOLDING, gpu_pods
+from console.kube.watch import LONG_LIST, HttpSource
+
+PODS = "/api/v1/pods"
+SET = {"ownerReferences": [{"kind": "DaemonSet", "name": "x", "controller": True}]}
+GPU = {"limits": {"nvidia.com/gpu": "8"}}
+
+
+class Server(Client):
+    """Has a list of revisions, and pods elsewhere that claim to be of them, of which the whole list is long."""
+
+    def __init__(self, revisions: Any, strangers: int = 0, remaining: int = LONG_LIST + 1) -> None:
+        self.revisions, self.strangers, self.remaining = revisions, strangers, remaining
+        self.asked: list[Mapping[str, str]] = []
+        self.login = SimpleNamespace(server="test")  # type: ignore[assignment]
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if path != PODS and isinstance(self.revisions, Exception):
+            raise self.revisions
+        if path != PODS:
+            return (
+                self.revisions if isinstance(self.revisions, bytes) else json.dumps({"items": self.revisions}).encode()
+            )
+        self.asked.append(more["params"])
+        if more["params"]["limit"] == "1":
+            return json.dumps({"items": [{}] * self.strangers}).encode()
+        selects = {"labelSelector", "fieldSelector"} & more["params"].keys()
+        meta = {"resourceVersion": "5", **({} if selects else {"continue": "t1", "remainingItemCount": self.remaining})}
+        return json.dumps({"metadata": meta, "items": []}).encode()
+
+
+def revision(name: str, resources: Any = None, namespace: str = "kube-system", **meta: Any) -> dict[str, Any]:
+    labels = {"controller-revision-hash": name} if name else {}
+    spec = {"containers": [{"name": "a"}, {"name": "b", "resources": resources or {"requests": {"cpu": "1"}}}]}
+    return {
+        "metadata": {"namespace": namespace, "labels": labels, **SET, **meta},
+        "data": {"spec": {"template": {"spec": spec}}},
+    }
+
+
+NOT_IN = {"labelSelector": "controller-revision-hash notin (a,b)"}
+
+
+@pytest.mark.parametrize(
+    ("server", "query"),
+    [
+        (Server([revision("b"), revision("a", namespace="gmp")]), NOT_IN),
+        (Server([revision("b"), revision("a"), revision("g", GPU), revision("")]), NOT_IN),
+        (Server([revision("g", GPU), revision("g"), revision("g", GPU)]), {}),
+        (Server([revision("s", ownerReferences=[{"kind": "StatefulSet"}])]), {}),
+        (Server([{**revision("d"), "data": {"spec": None}}, {**revision("e"), "data": None}]), {}),
+        (Server([revision("b"), revision("a")], strangers=1), {}),
+        (Server(b"no list"), {}),
+        (Server(NotAllowed("no")), {}),
+        (Server([]), {}),
+    ],
+    ids=["daemon sets", "some with GPUs", "unclear", "others", "no template", "claimed", "odd", "no", "none"],
+)  # fmt: skip
+async def test_pods_are_left_out_that_certainly_ask_for_no_gpu(server: Server, query: dict[str, str]) -> None:
+    assert await gpu_pods(server) == query
+    assert await gpu_pods(server, HOLDING) == {"fieldSelector": HOLDING, **query}
+
+
+@pytest.mark.parametrize(
+    ("server", "asked"),
+    [
+        (Server([revision("a"), revision("b")]), ["500", "1", "2000"]),
+        (Server([revision("a"), revision("b")], remaining=LONG_LIST), ["500"]),
+        (Server([revision("a"), revision("b")], strangers=1), ["500", "1"]),
+    ],
+    ids=["long", "short", "all are needed"],
+)
+async def test_only_of_a_long_list_it_is_asked_which_are_needed(server: Server, asked: list[str]) -> None:
+    source = HttpSource(server, PODS, "pods", query=gpu_pods)
+    first = json.loads(await source.page(""))
+    assert [each["limit"] for each in server.asked] == asked
+    assert ("continue" in first["metadata"]) is (asked[-1] != "2000")
+    if "1" in asked:
+        claims = {
+            "labelSelector": "controller-revision-hash in (a,b)",
+            "fieldSelector": "metadata.namespace!=kube-system",
+        }
+        assert server.asked[1] == {**claims, "limit": "1"}
+    await source.page("t1")
+    assert server.asked[-1].get("labelSelector") == (NOT_IN["labelSelector"] if asked[-1] == "2000" else None)
