@@ -23,6 +23,8 @@ class Row:
     limit: float | None
     """Of the ratio where there is a peer, else of the figure."""
     load: float
+    is_rate: bool = False
+    """Whether the more the better: then the limit is what it has to reach."""
 
     @property
     def ratio(self) -> float | None:
@@ -34,7 +36,8 @@ class Row:
             return ""
         if self.load > BUSY * CORES:
             return "too loaded to tell"
-        return "kept" if (self.ours if self.ratio is None else self.ratio) <= self.limit else "BROKEN"
+        figure = self.ours if self.ratio is None else self.ratio
+        return "kept" if (figure >= self.limit if self.is_rate else figure <= self.limit) else "BROKEN"
 
     def line(self) -> str:
         peer, ratio, limit = (f"{each:10.2f}" if each is not None else " " * 10

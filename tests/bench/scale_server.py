@@ -1,7 +1,8 @@
 """An API server of many nodes and pods without etcd: lists by page and watches over TLS, as the real one answers.
 
 `python -m tests.bench.scale_server NODES PODS` prints the path of a kubeconfig that reaches it. Its pods are those of
-tests/fixtures/api/pods.json, recorded from a real API server, under other names; its nodes are those of the lab.
+tests/fixtures/api/pods.json, recorded from a real API server, under other names, as its JobSets, workloads and queues
+are; its nodes are those of the lab.
 Lines on its standard input change it: `churn RATE` (pods changed in a second), `cut N` (the N-th page of pods from now
 on breaks off in the middle), `expire N` (the N-th is answered with 410, as after compaction).
 """
@@ -24,8 +25,12 @@ from tests.certificates import make_certificate
 from tests.lab.machines import Pool
 
 JOB_PODS = 64
+WAITING = 250
+"""Jobs without pods, in the queue."""
 NAMESPACES = 8
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "api" / "pods.json"
+POOL = "a4-bulk"
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "api"
+JOB_UID = "53f93d1b-b2b7-476c-b07d-%012d"
 GROUPS = {
     "jobset.x-k8s.io": ("v1alpha2", ("jobsets",)),
     "kueue.x-k8s.io": (
@@ -42,9 +47,14 @@ class Fleet:
     def __init__(self, nodes: int, pods: int) -> None:
         self.version = 1_000_000
         self.pods = pods
-        self.node_bytes = [_node_bytes(each) for each in Pool("a4-bulk", nodes, per_block=64, per_subblock=16).nodes()]
+        self.node_bytes = [_node_bytes(each) for each in Pool(POOL, nodes, per_block=64, per_subblock=16).nodes()]
         self.node_names = [f"gke-lab-a4-bulk-{number:04d}" for number in range(nodes)]
         self._template, self._fields = _pod_template()
+        running = pods // JOB_PODS
+        self.others = {kind: _of_jobs(kind, running) for kind in ("jobsets", "workloads")}
+        self.others |= {
+            kind: _queues(kind) for kind in ("clusterqueues", "localqueues", "resourceflavors", "topologies")
+        }
 
     def pod(self, number: int, version: int) -> bytes:
         """The JSON of one pod."""
@@ -55,6 +65,7 @@ class Fleet:
             "UID": f"0905c5af-9f6c-4d31-ad8f-{number:012d}",
             "VERSION": str(version),
             "JOBSET": f"train-{job:04d}",
+            "JOBUID": JOB_UID % job,
             "INDEX": str(rank),
             "NODE": self.node_names[number % len(self.node_names)],
             "ADDRESS": f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}",
@@ -67,18 +78,19 @@ class Fleet:
             end = min(self.pods, start + limit) if limit else self.pods
             items = [self.pod(number, 1000) for number in range(start, end)]
             return b",".join(items), end, self.pods
-        known = self.node_bytes if kind == "nodes" else []
+        known = self.node_bytes if kind == "nodes" else self.others.get(kind, [])
         end = min(len(known), start + limit) if limit else len(known)
         return b",".join(known[start:end]), end, len(known)
 
 
 def _pod_template() -> tuple[bytes, list[str]]:
     """A pod as recorded, with places for what differs, and the names of these places in their order."""
-    pod = json.loads(FIXTURE.read_text())["items"][0]
+    pod = _recorded("pods")[0]
     metadata = pod["metadata"]
     metadata |= {"name": "@NAME@", "namespace": "@NAMESPACE@", "uid": "@UID@", "resourceVersion": "@VERSION@"}
     metadata["labels"] |= {
         "jobset.sigs.k8s.io/jobset-name": "@JOBSET@",
+        "jobset.sigs.k8s.io/jobset-uid": "@JOBUID@",
         "batch.kubernetes.io/job-completion-index": "@INDEX@",
     }
     pod["spec"]["nodeName"] = "@NODE@"
@@ -86,6 +98,45 @@ def _pod_template() -> tuple[bytes, list[str]]:
     text = json.dumps(pod, separators=(",", ":")).replace("%", "%%")
     parts = text.split("@")
     return "%s".join(parts[::2]).encode(), parts[1::2]
+
+
+def _recorded(kind: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = json.loads((FIXTURES / f"{kind}.json").read_text())["items"]
+    return items
+
+
+def _of_jobs(kind: str, running: int) -> list[bytes]:
+    """A JobSet or workload of each job: those recorded, of which the first waits and the second runs."""
+    waits, runs = map(json.dumps, _recorded("jobsets" if kind == "jobsets" else "workloads-v1beta2"))
+    found = []
+    for job in range(running + WAITING):
+        text, name, uid = (runs, "train", "53f93d1b-b2b7-476c-b07d-3d1563d6e518")
+        if job >= running:
+            text, name, uid = waits, "big", "e814cbd9-1c8e-4e49-95be-84b0d98f4c92"
+        text = text.replace(uid, JOB_UID % job).replace(f'"{name}"', f'"train-{job:04d}"')
+        made = json.loads(text.replace(f"jobset-{name}-", f"jobset-train-{job:04d}-"))
+        made["metadata"] |= {"namespace": f"team-{job % NAMESPACES}", "resourceVersion": "900"}
+        if kind == "workloads":
+            made["metadata"]["uid"] = f"workload-{job:04d}"
+        found.append(_sized(json.dumps(made, separators=(",", ":"))).encode())
+    return found
+
+
+def _sized(text: str) -> str:
+    """The job of two pods with as many as there are of each here."""
+    for old, new in (('"completions":2', "completions"), ('"parallelism":2', "parallelism"), ('"count":2', "count")):
+        text = text.replace(old, f'"{new}":{JOB_PODS}')
+    return text.replace('"nvidia.com/gpu":"16"', f'"nvidia.com/gpu":"{8 * JOB_PODS}"')
+
+
+def _queues(kind: str) -> list[bytes]:
+    """Those recorded, on the machines and in the namespaces there are here."""
+    items = _recorded(f"{kind}-v1beta2")
+    if kind == "localqueues":
+        items = [{**each, "metadata": {**each["metadata"], "namespace": f"team-{number}"}}
+                 for each in items for number in range(NAMESPACES)]  # fmt: skip
+    texts = (json.dumps(each).replace("a4-reserved", POOL) for each in items)
+    return [each.replace('"nominalQuota": "96"', '"nominalQuota": "2000000"').encode() for each in texts]
 
 
 def _node_bytes(node: dict[str, Any]) -> bytes:
@@ -206,7 +257,8 @@ class Server:
                 events.append(b'{"type":"MODIFIED","object":%s}\n' % pod)
             owed %= 1
             for writer in tuple(self._watches) if events else ():
-                _chunk(writer, b"".join(events))
+                if not writer.is_closing():
+                    _chunk(writer, b"".join(events))
 
     async def obey(self) -> None:
         """Take the lines of standard input until it ends."""
