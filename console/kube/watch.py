@@ -87,6 +87,9 @@ class WatchSource(Protocol):
 
     async def page(self, token: str) -> bytes: ...
 
+    async def narrow(self, first: bytes) -> bool:
+        """Select what is needed of a list of which this is the first page; whether that is asked for anew."""
+
     def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a watch from that resourceVersion and yield its lines; once entered, the server has accepted it."""
 
@@ -201,6 +204,10 @@ async def _list(
     try:
         while fetching:
             body = await fetching
+            if not version and await source.narrow(body):
+                fetching = asyncio.ensure_future(source.page(""))
+                yield "", FirstListPage({})  # the server has answered
+                continue
             ahead = peek(body).next
             fetching = asyncio.ensure_future(source.page(ahead)) if ahead else None
             for _ in range(SEND_TURNS if ahead else 0):
@@ -257,18 +264,19 @@ class HttpSource:
         self.of = f"{what} of the API server {client.login.server}"
         self._silence = silence
         self._query = {} if callable(query) else query or {}
-        self._narrow = query if callable(query) else None
+        self._selects = query if callable(query) else None
 
     async def page(self, token: str) -> bytes:
         limit = str(SELECTED_PAGE if self._query else PAGE)
         params = {"limit": limit, **self._query, **({"continue": token} if token else {})}
-        body = await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
-        if self._narrow is not None and (peek(body).remaining or 0) > LONG_LIST:
-            narrow, self._narrow = self._narrow, None
-            if query := await narrow(self._client):
-                self._query = query
-                return await self.page("")
-        return body
+        return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
+
+    async def narrow(self, first: bytes) -> bool:
+        if self._selects is None or (peek(first).remaining or 0) <= LONG_LIST:
+            return False
+        selects, self._selects = self._selects, None
+        self._query = await selects(self._client)
+        return bool(self._query)
 
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:

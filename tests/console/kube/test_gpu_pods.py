@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 from console.errors import NotAllowed
 from console.kube.client import Client
 from console.kube.gpu_pods import HOLDING, gpu_pods
-from console.kube.watch import LONG_LIST, HttpSource
+from console.kube.kinds import reader_of
+from console.kube.watch import LONG_LIST, HttpSource, follow
+from tests.apiserver import first
 
 PODS = "/api/v1/pods"
 SET = {"ownerReferences": [{"kind": "DaemonSet", "name": "x", "controller": True}]}
@@ -37,9 +40,10 @@ class Server(Client):
         self.asked.append(more["params"])
         if more["params"]["limit"] == "1":
             return json.dumps({"items": [{}] * self.strangers}).encode()
-        selects = {"labelSelector", "fieldSelector"} & more["params"].keys()
-        meta = {"resourceVersion": "5", **({} if selects else {"continue": "t1", "remainingItemCount": self.remaining})}
-        return json.dumps({"metadata": meta, "items": []}).encode()
+        whole = {"labelSelector", "continue"}.isdisjoint(more["params"])
+        meta = {"resourceVersion": "5", **({"continue": "t1", "remainingItemCount": self.remaining} if whole else {})}
+        items = [{"metadata": {"namespace": "a", "name": "daemon" if whole else "job"}}]
+        return json.dumps({"metadata": meta, "items": items}).encode()
 
 
 def revision(name: str, resources: Any = None, namespace: str = "kube-system", **meta: Any) -> dict[str, Any]:
@@ -78,21 +82,20 @@ async def test_pods_are_left_out_that_certainly_ask_for_no_gpu(server: Server, q
     ("server", "asked"),
     [
         (Server([revision("a"), revision("b")]), ["500", "1", "2000"]),
-        (Server([revision("a"), revision("b")], remaining=LONG_LIST), ["500"]),
-        (Server([revision("a"), revision("b")], strangers=1), ["500", "1"]),
+        (Server([revision("a"), revision("b")], remaining=LONG_LIST), ["500", "500"]),
+        (Server([revision("a"), revision("b")], strangers=1), ["500", "1", "500"]),
     ],
     ids=["long", "short", "all are needed"],
 )
 async def test_only_of_a_long_list_it_is_asked_which_are_needed(server: Server, asked: list[str]) -> None:
     source = HttpSource(server, PODS, "pods", query=gpu_pods)
-    first = json.loads(await source.page(""))
+    async with aclosing(follow(source, reader_of("pods"))) as changes:
+        _, listed = await first(2, changes)
     assert [each["limit"] for each in server.asked] == asked
-    assert ("continue" in first["metadata"]) is (asked[-1] != "2000")
+    assert [name for _, name in listed.objects] == (["job"] if asked[-1] == "2000" else ["daemon", "job"])
     if "1" in asked:
         claims = {
             "labelSelector": "controller-revision-hash in (a,b)",
             "fieldSelector": "metadata.namespace!=kube-system",
         }
         assert server.asked[1] == {**claims, "limit": "1"}
-    await source.page("t1")
-    assert server.asked[-1].get("labelSelector") == (NOT_IN["labelSelector"] if asked[-1] == "2000" else None)

@@ -69,6 +69,9 @@ class Script:
         self.tokens: list[str] = []
         self.versions: list[str] = []
 
+    async def narrow(self, first: bytes) -> bool:
+        return False
+
     async def page(self, token: str) -> bytes:
         self.tokens.append(token)
         answer = self._pages.pop(0)
