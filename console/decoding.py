@@ -2,8 +2,8 @@
 
 JSON is decoded into schemas whose numbers are finite and in their range, and only if its objects would take little
 memory. What is computed from it costs time that grows with the bytes. It runs in a thread that is given up after some
-seconds, or when nobody waits for it any more: such a thread is told to end between two steps of Python, so that no
-single step may be long, as the hash of nested tuples is.
+seconds, or when nobody waits for it any more: an asynchronous exception of CPython ends such a thread, which is raised
+between two steps of Python, so that no single step may be long, as the hash of nested tuples is.
 """
 
 from __future__ import annotations

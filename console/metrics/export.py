@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from console.metrics.gpu_metrics import mfu
 from trainlog import STEP_METRICS, json_number, nccl_test_json, reference_curve, step_json
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def training_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dic
         "step": last.step if last else None,
         "total": track.total,
         "eta_s": json_number(track.eta(now)),
-        "mfu": json_number(track.mfu(gpu)),
+        "mfu": json_number(mfu(track.recent_mean("tflops_per_gpu"), gpu)),
         "marks": [
             {"kind": mark.kind, "step": mark.step, "time": mark.time or None, "words": mark.words}
             for mark in track.list_events()

@@ -104,6 +104,12 @@ def peak_tflops(accelerator: str) -> float | None:
     return next((peak for name, peak in PEAK_TFLOPS.items() if accelerator.startswith(name)), None)
 
 
+def mfu(tflops: float | None, accelerator: str) -> float | None:
+    """Share of that peak; None without TFLOP/s or peak, and where no GPU can be so fast."""
+    peak = peak_tflops(accelerator)
+    return tflops / peak if peak and tflops is not None and tflops <= MAX_MFU * peak else None
+
+
 Source = Literal["", "nvidia-smi", "dcgm"]  # whose readings: of the first, else of the second
 SMI: Final = "nvidia-smi"
 DCGM: Final = "dcgm"

@@ -75,6 +75,38 @@ MAX_REPLAYED_LINES = 1000  # latest lines that a new listener gets
 LATE = 60.0  # seconds by which a line may come after others; an older one is of a log that is read from its start
 
 
+class CatchUp:
+    """Whether the log of before is still being read: it comes at once, its times advance faster than the clock."""
+
+    def __init__(self) -> None:
+        self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
+        self._until = 0.0
+
+    @property
+    def goes_on(self) -> bool:
+        return CLOCK.now() < self._until
+
+    def begin(self) -> None:
+        self._read_to, self._until = None, inf
+
+    def on_connected(self) -> None:
+        """All connections were opened, so that the first line comes at once, if there is one."""
+        if self._read_to is None:
+            self.end_batch()
+
+    def begin_batch(self, lines: Sequence[RankLine]) -> None:
+        times, now = [line.time for line in lines], CLOCK.now()
+        printed, at = self._read_to or (min(times), now)
+        newest = max(printed, *times)
+        if newest - printed > MAX_REPLAY_SPEED * (now - at) + CATCH_UP_SECONDS:
+            self._until = inf
+        self._read_to = newest, now
+
+    def end_batch(self) -> None:
+        if self._until == inf:
+            self._until = CLOCK.now() + CATCH_UP_SECONDS
+
+
 class JobMeasures:
     """Tests and training runs of a job, updated while its log is read; `changes` announces updates."""
 
@@ -98,8 +130,7 @@ class JobMeasures:
         self.earlier_phases: Mapping[str, float] = {}  # how long those of its start took at most in earlier runs
         self._starts: dict[int, StartRecorder] = {}  # by pod
         self.started: dict[int, float] = {}  # when the container of each pod did
-        self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
-        self._reads_until = 0.0
+        self.catch_up = CatchUp()
         self._listeners: list[Listener] = []
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=MAX_REPLAYED_LINES)
         self._newest = 0.0  # when the last line was printed
@@ -147,28 +178,7 @@ class JobMeasures:
     @property
     def is_reading_old_lines(self) -> bool:
         """Whether the log of before is still being read: later steps than those known wait in it."""
-        return CLOCK.now() < self._reads_until and not self.over
-
-    def begin_reading(self) -> None:
-        self._read_to, self._reads_until = None, inf
-
-    def on_connected(self) -> None:
-        """All connections were opened, so that the first line comes at once, if there is one."""
-        if self._read_to is None:
-            self.end_batch()
-
-    def begin_batch(self, lines: Sequence[RankLine]) -> None:
-        """Detect whether a batch is old output read at once: its times advance faster than the clock."""
-        times, now = [line.time for line in lines], CLOCK.now()
-        printed, at = self._read_to or (min(times), now)
-        newest = max(printed, *times)
-        if newest - printed > MAX_REPLAY_SPEED * (now - at) + CATCH_UP_SECONDS:
-            self._reads_until = inf
-        self._read_to = newest, now
-
-    def end_batch(self) -> None:
-        if self._reads_until == inf:
-            self._reads_until = CLOCK.now() + CATCH_UP_SECONDS
+        return self.catch_up.goes_on and not self.over
 
     def notify(self) -> None:
         for event in self._woken:

@@ -328,7 +328,7 @@ class JobMonitor:
             self._looked = now
             self._works.begin("inspect", self._inspect_stalled(inspect))
         track = self.measures.track
-        slowdown = track.slowdown if track is not None and look.running and not since else None
+        slowdown = track.finder.slowdown if track is not None and look.running and not since else None
         slower = slowdown.words if slowdown is not None else ""
         if (
             find is not None
@@ -341,7 +341,7 @@ class JobMonitor:
 
     def _store_slowdown(self, track: TrainingRun | None) -> None:
         """Store that its steps are slower, or as fast again, for consoles that read only the end of the log."""
-        slowdown = track.slowdown if track is not None else None
+        slowdown = track.finder.slowdown if track is not None else None
         if self._sources.store_slowdown is None or slowdown == self._slowdown or self.is_lagging:
             return
         jobset = self._cluster.fleet.jobsets.get(self.key)
@@ -485,7 +485,7 @@ class JobMonitor:
     async def _feed_lines(self, rank: int, lines: list[RankLine]) -> None:
         slices = WorkSlices()
         if lines:
-            self.measures.begin_batch(lines)
+            self.measures.catch_up.begin_batch(lines)
         for start in range(0, len(lines), BATCH_LINES):
             some, now = lines[start : start + BATCH_LINES], CLOCK.now()
             for line in some:
@@ -496,7 +496,7 @@ class JobMonitor:
             # Only now: a task cancelled in a pause opens the log again after the last line that was fed.
             self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in some)])
             await slices.pause()
-        self.measures.end_batch()
+        self.measures.catch_up.end_batch()
         await asyncio.sleep(0)
 
     async def _read_gpus(self) -> None:

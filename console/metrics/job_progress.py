@@ -195,7 +195,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         steps = reversed(track.steps[-20:])
         return next((value for step in steps if (value := getattr(step, name)) is not None), None)
 
-    slowdown = track.slowdown
+    slowdown = track.finder.slowdown
     metric, speed = next(iter(track.recent_speeds().items()), ("tflops_per_gpu", None))
     return JobProgress(
         step=last.step,
@@ -212,7 +212,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         rhythm=None if last.has_all_steps else track.cadence(),
         slower=slowdown.words if slowdown is not None else "",
         slower_since=slowdown.since if slowdown is not None else 0.0,
-        cost=track.cost,
+        cost=track.finder.cost,
         finished=track.finished,
         stepped=track.times[-1],
         at=at,

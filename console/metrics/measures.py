@@ -112,15 +112,7 @@ class MeasureService:
         self._read_again = 0.0
         self._read_last: tuple[Key, float, JobMeasures] | None = None  # the log that was read to its end last, and when
         self.find_monitored = find_monitored  # the measures of a job of which a log or two are followed
-        self.progress_reader = JobProgressReader(
-            cluster,
-            lambda: self.test_history,
-            lambda: self.pass_line,
-            read_tail,
-            self.find_followed,
-            lambda jobset, metric: runs().earlier_speeds(jobset.recipe, jobset.gpus, metric),
-            self.earlier_phases,
-        )
+        self.progress_reader = JobProgressReader(cluster, self, read_tail)
 
     @property
     def pass_line(self) -> float:
@@ -152,6 +144,10 @@ class MeasureService:
         """How long the phases before its first step took at most in earlier runs."""
         return await self._runs().earlier_phases(jobset)
 
+    async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]:
+        """That speed in earlier runs of the recipe on as many GPUs."""
+        return await self._runs().earlier_speeds(jobset.recipe, jobset.gpus, metric)
+
     def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""
         return self._shared[key].measures if key in self._shared else self.find_monitored(key)
@@ -181,7 +177,7 @@ class MeasureService:
         shared = self._shared.get(key)
         if shared is None:
             measures = JobMeasures(key)
-            measures.begin_reading()
+            measures.catch_up.begin()
             following = asyncio.create_task(self._follow_shared(measures), name=f"measures:{name}")
             shared = self._shared[key] = _SharedMeasures(measures, following)
         shared.readers += 1
@@ -225,14 +221,14 @@ class MeasureService:
                     if log.uid != uid:
                         measures.reset()
                         reader, uid = LogReader(measures, log.ranks), log.uid
-                    measures.begin_batch(batch)
+                    measures.catch_up.begin_batch(batch)
                     mine = batch if measured is None else [line for line in batch if line.rank in measured]
                     changed = await asyncio.to_thread(_feed_reader, reader, mine)
                     if not once:
                         await _read_batch(measures, batch)
                     changed |= await self._record_endings(measures, log)
                     await self._find_log_beginning(measures)
-                    measures.end_batch()
+                    measures.catch_up.end_batch()
                     read += len(batch)
                     if once and log.errors and read > LINES_OF_BROKEN:
                         break
@@ -258,7 +254,7 @@ class MeasureService:
                     measures.feed_line(rank, 0.0, bar)
             before = drawn
             if not log.connecting:
-                measures.on_connected()
+                measures.catch_up.on_connected()
             await asyncio.sleep(BARS_SECONDS)
 
     async def _find_log_beginning(self, measures: JobMeasures) -> None:

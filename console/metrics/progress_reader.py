@@ -7,7 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -96,26 +96,28 @@ class NanOnsetFinder:
         return None
 
 
+class ProgressSource(Protocol):
+    """What is known of jobs besides the ends of their logs."""
+
+    @property
+    def pass_line(self) -> float: ...
+    @property
+    def test_history(self) -> NcclHistory: ...
+    def find_followed(self, key: tuple[str, str]) -> JobMeasures | None: ...
+    async def earlier_phases(self, jobset: JobSet) -> Mapping[str, float]: ...
+    async def earlier_speeds(self, jobset: JobSet, metric: str) -> Sequence[float]: ...
+
+
 class JobProgressReader:
     """The last known progress of each job, for lists of jobs."""
 
     def __init__(
         self,
         cluster: WatchedCluster,
-        kept: Callable[[], NcclHistory],
-        pass_line: Callable[[], float],
+        service: ProgressSource,
         read_tail: ReadTail | None = None,
-        live: Callable[[tuple[str, str]], JobMeasures | None] = lambda _: None,
-        earlier: Callable[[JobSet, str], Awaitable[Sequence[float]]] | None = None,
-        earlier_phases: Callable[[JobSet], Awaitable[Mapping[str, float]]] | None = None,
     ) -> None:
-        """`live`: returns the measures of a job whose log is being followed, so that its log need not be read.
-
-        `earlier`: TFLOP/s of one GPU in earlier runs of a job's recipe on as many GPUs; `earlier_phases`: how long
-        the phases of their start took at most.
-        """
-        self._earlier, self._earlier_phases = earlier, earlier_phases
-        self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
+        self._cluster, self._service = cluster, service
         self._read_tail = read_tail or self._read_tail_of_log
         self.beginnings = NanOnsetFinder(self._read_tail)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
@@ -146,15 +148,15 @@ class JobProgressReader:
         now, gate = time.monotonic(), asyncio.Semaphore(MAX_CONCURRENT_READS)
         changed, due = False, list[JobSet]()
         for place, jobset in enumerate(filter(None, map(self._cluster.fleet.jobsets.get, keys))):
-            live = self._live(jobset.key)
+            live = self._service.find_followed(jobset.key)
             if live is not None and live.is_reading_old_lines and jobset.uid in self.known:
                 continue
             found = self._progress_of_followed(jobset, live) if live is not None else None
             if live is None or found is None:
                 due += [jobset] if place < MAX_JOBS and self._is_due(jobset, now) else []
                 continue
-            if found.start is not None and self._earlier_phases is not None:
-                live.earlier_phases = await self._earlier_phases(jobset)
+            if found.start is not None:
+                live.earlier_phases = await self._service.earlier_phases(jobset)
             changed |= await self._complete(jobset, found, live.accelerator)
 
         async def update_job(jobset: JobSet) -> bool:
@@ -166,13 +168,14 @@ class JobProgressReader:
     def _progress_of_followed(self, jobset: JobSet, live: JobMeasures) -> JobProgress | None:
         if live.is_reading_old_lines:
             return None
-        found = progress_of_measures(live, CLOCK.now() - live.missing_seconds, self._pass_line())
+        found = progress_of_measures(live, CLOCK.now() - live.missing_seconds, self._service.pass_line)
         return found if found is not None and self._has_caught_up(jobset.uid, live, found) else None
 
     async def _complete(self, jobset: JobSet, found: JobProgress, accelerator: str) -> bool:
         """Store the progress, compared with earlier runs; returns whether it changed."""
-        if self._earlier is not None and found.speed is not None:
-            found = compare_with_earlier(found, await self._earlier(jobset, found.speed_metric), accelerator)
+        if found.speed is not None:
+            earlier = await self._service.earlier_speeds(jobset, found.speed_metric)
+            found = compare_with_earlier(found, earlier, accelerator)
         return self._store_progress(jobset.uid, await self._find_end(jobset, found))
 
     async def _find_end(self, jobset: JobSet, found: JobProgress) -> JobProgress:
@@ -265,7 +268,7 @@ class JobProgressReader:
         known = self.known.get(jobset.uid)
         if known is not None and known.start is None:
             return False
-        usual = await self._earlier_phases(jobset) if self._earlier_phases is not None else {}
+        usual = await self._service.earlier_phases(jobset)
         start = pull_phase(pod_slots(jobset, self._cluster.fleet), usual.get(PULL, 0.0)) or start
         if start is None:
             return False
@@ -286,14 +289,15 @@ class JobProgressReader:
         )
         about.tracks = tuple(tracks)
         about.set_job_facts(jobset, self._cluster.fleet)
-        found = progress_of_measures(about, now, self._pass_line())
+        found = progress_of_measures(about, now, self._service.pass_line)
         if found is None:
             return False
         self._printing[jobset.uid] = rank
         ended = [each for each in about.tests if each.test.finished and each.test.rows]
         if ended:
-            names = {each.name: each for each in self._kept().tests}
-            await self._kept().store(each for each in ended if each.name not in names)
+            kept = self._service.test_history
+            names = {each.name for each in kept.tests}
+            await kept.store(each for each in ended if each.name not in names)
         where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
         found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, end=end)
         return await self._complete(jobset, found, about.accelerator)

@@ -13,8 +13,7 @@ from statistics import median
 from threading import RLock
 from typing import NamedTuple
 
-from console.config import Thresholds, config_in_force
-from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
+from console.config import config_in_force
 from console.metrics.seen_time import TimeRecorder
 from console.metrics.step_cadence import (
     MIN_STEPS_FOR_LATE,
@@ -233,7 +232,7 @@ class TrainingRun(RunReader):
         self.earlier: RunPosition | None = None  # what lines from before those that were read say of a lost loss
         self.endings: tuple[RunEvent, ...] = ()  # evictions, preemptions and failures, by their time
         self.seen = TimeRecorder(begun)
-        self._finder = RunEventFinder()
+        self.finder = RunEventFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
         self._standing: tuple[int, Step | None, RunPosition] | None = None  # for so many steps, the last this
@@ -300,18 +299,18 @@ class TrainingRun(RunReader):
                 number, when = self.numbers[place], self.times[place]
                 if place >= self._paced_from:
                     self._pauses.add_pause(when - self.times[place - 1])
-                self._finder.add_step(step, number, when)
+                self.finder.add_step(step, number, when)
                 self.seen.feed_step(int(number), when, step.step_time_s)
                 if step.total and number >= step.total:
                     self.seen.finish(when)
                 if place >= self._paced_from:
                     tokens = None if step.warm_up else step.tokens_per_s
-                    self._finder.check_pace(number, when, self._step_seconds_at(place), tokens)
+                    self.finder.check_pace(number, when, self._step_seconds_at(place), tokens)
             self._seen = len(self)
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
                 self._looked = self._seen
                 if (column := self.columns.get("loss")) is not None:
-                    self._finder.check_plateau(self, column)
+                    self.finder.check_plateau(self, column)
             if len(self) > self._points:
                 self._thin()
             return at
@@ -396,23 +395,11 @@ class TrainingRun(RunReader):
     def list_events(self) -> list[RunEvent]:
         """All events in order of time; those with a time only are placed at the step of that time."""
         with self.lock:
-            placed = [self._with_step(mark) for mark in self.endings]
-        every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
+            before = (max(0, bisect_left(self.times, mark.time) - 1) for mark in self.endings)
+            steps = [self.numbers[at] if len(self) else None for at in before]
+            placed = [mark._replace(step=step) for mark, step in zip(self.endings, steps, strict=True)]
+        every = [*self.finder.marks, *self.restarts, *self.checkpoints, *placed]
         return sorted(every, key=lambda mark: (mark.time, mark.step or 0.0))
-
-    def _with_step(self, mark: RunEvent) -> RunEvent:
-        if not len(self):
-            return mark
-        at = max(0, bisect_left(self.times, mark.time) - 1)
-        return mark._replace(step=self.numbers[at])
-
-    @property
-    def slowdown(self) -> Slowdown | None:
-        return self._finder.slowdown
-
-    @property
-    def cost(self) -> float | None:
-        return self._finder.cost
 
     @property
     def last(self) -> Step | None:
@@ -489,13 +476,13 @@ class TrainingRun(RunReader):
         steps = median(after - before for before, after in pairwise(self.numbers[-RECENT:]))
         return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
-    def late_text(self, now: float, limits: Thresholds | None = None) -> str:
+    def late_text(self, now: float) -> str:
         """How late the next step is, as text; empty if not late or unknown."""
         rhythm = self.cadence()
         if rhythm is None or self.finished or not self.goes_on:
             return ""
         quiet = now - self.times[-1]
-        if quiet <= rhythm.soonest_late or quiet <= rhythm.late_after(limits or config_in_force().config.alarms):
+        if quiet <= rhythm.soonest_late or quiet <= rhythm.late_after(config_in_force().config.alarms):
             return ""
         return format_late_step(quiet, self.last.step if self.last else None, rhythm.usual(self.pace()))
 
@@ -507,8 +494,3 @@ class TrainingRun(RunReader):
                 self._standing = len(steps), steps[-1] if steps else None, find_run_position(steps, self.times)
             where = self._standing[2]
         return where.with_nan_onset(self.earlier) if self.earlier is not None else where
-
-    def mfu(self, accelerator: str) -> float | None:
-        """Share of the GPU's dense BF16 peak; None without TFLOP/s or peak, and where no GPU can be so fast."""
-        peak, reached = peak_tflops(accelerator), self.recent_mean("tflops_per_gpu")
-        return reached / peak if peak and reached is not None and reached <= MAX_MFU * peak else None

@@ -355,10 +355,6 @@ class CheckContext:
         self.questions, self.cluster, self.wish = requests, requests.cluster, needs
         self.looks: list[Observation] = []
 
-    @property
-    def fleet(self) -> Fleet:
-        return self.cluster.watch.fleet
-
     async def send_request(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Send a request once for all checks, and log the outcome."""
         started = time.monotonic()

@@ -237,7 +237,7 @@ async def _missing_tools_in_pod(context: CheckContext, pod: Pod, container: str)
 
 async def _find_running_pod(context: CheckContext, image: str) -> tuple[Pod, str] | None:
     """A pod of the namespace that runs the image, and its container; None if there is none."""
-    if context.cluster.watch.read_only or "pods" not in context.fleet.links:
+    if context.cluster.watch.read_only or "pods" not in context.cluster.watch.fleet.links:
         return None
     pods = (await context.wait_for_kinds("pods")).pods.values()
     mine = [

@@ -19,7 +19,7 @@ from console.metrics.export import (
     format_training_csv,
     training_json,
 )
-from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric
+from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric, mfu
 from console.metrics.health import NO_STEPS, Health
 from console.metrics.job_progress import progress_of_runs
 from console.metrics.nccl_history import (
@@ -334,7 +334,8 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
     print_line(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
-    left, share, where = track.eta(CLOCK.now()), track.mfu(job.accelerator), track.position()
+    reached = track.recent_mean("tflops_per_gpu")
+    left, share, where = track.eta(CLOCK.now()), mfu(reached, job.accelerator), track.position()
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
         (health.state, health.words) if health else ("diverged", where.nan_words),
@@ -343,7 +344,7 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
         ("grad norm", _format_figure(track.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
         ("learning rate", _format_figure(track.latest_value("lr"))),
         ("step time", f"{pace:.4g} s" if (pace := track.pace()) is not None else ""),
-        ("TFLOP/s per GPU", _format_figure(track.recent_mean("tflops_per_gpu"))),
+        ("TFLOP/s per GPU", _format_figure(reached)),
         ("MFU", f"{100 * share:.1f} % of the dense BF16 peak of {job.accelerator}" if share is not None else ""),
         ("tokens/s", _format_figure(track.recent_mean("tokens_per_s"))),
         ("left", "finished" if track.finished else wording.duration(left) if left is not None else ""),

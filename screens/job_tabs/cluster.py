@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from textual import getters, work
 from textual.app import ComposeResult
-from textual.widget import Widget
 
 from console.kube.snapshot import Fleet
 from screens.columns.job_header import events_of
@@ -19,7 +18,7 @@ class EventsTab(JobTab):
     KEY = "e"
     TITLE = "Events"
 
-    table = getters.query_one(EventTable)
+    table = focus_target = getters.query_one(EventTable)
 
     def compose(self) -> ComposeResult:
         yield EventTable()
@@ -32,24 +31,16 @@ class EventsTab(JobTab):
         if line is not None:
             self.table.show_rows(events_of(line), fleet.links.get("events"))
 
-    @property
-    def focus_target(self) -> Widget:
-        return self.table
-
 
 class YamlTab(JobTab):
     NAME = "yaml"
     KEY = "y"
     TITLE = "YAML"
 
-    text = getters.query_one(YamlText)
+    text = focus_target = getters.query_one(YamlText)
 
     def compose(self) -> ComposeResult:
         yield YamlText()
-
-    @property
-    def focus_target(self) -> Widget:
-        return self.text
 
     def opened(self) -> None:
         self._read()

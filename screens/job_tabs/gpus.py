@@ -11,7 +11,6 @@ from typing import ClassVar
 from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from console.kube.arrivals import CLOCK
 from console.kube.snapshot import Fleet
@@ -150,7 +149,7 @@ class GpusTab(JobTab):
         ),
     ]
 
-    table = getters.query_one(GpuTable)
+    table = focus_target = getters.query_one(GpuTable)
     about = getters.query_one("#about", SentenceLine)
     board = GpuBoard()
     _place = 0
@@ -165,10 +164,6 @@ class GpusTab(JobTab):
         yield SentenceLine(id="about")
         yield GpuTable(classes="pods")
         yield SentenceLine(id="gpu")
-
-    @property
-    def focus_target(self) -> Widget:
-        return self.table
 
     def opened(self) -> None:
         if not self._reading:

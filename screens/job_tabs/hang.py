@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from console.errors import ConsoleError
 from console.hang.bundle import find_unasked_bundle
@@ -118,7 +117,7 @@ class HangTab(JobTab):
     verdict = getters.query_one("#verdict", SentenceLine)
     advice = getters.query_one("#advice", SentenceLine)
     more = getters.query_one("#more", SentenceLine)
-    table = getters.query_one(HangGroupTable)
+    table = focus_target = getters.query_one(HangGroupTable)
     text = getters.query_one(OutputText)
     report: HangReport | None = None
     _asked = False
@@ -134,10 +133,6 @@ class HangTab(JobTab):
     def on_mount(self) -> None:
         self.table.show_rows({})  # its rows are of no kind that the cluster lists
         self.text.wrap = True
-
-    @property
-    def focus_target(self) -> Widget:
-        return self.table
 
     @property
     def fault(self) -> str:

@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from console.kube.snapshot import Fleet
 from console.logs.job_log import JobLog
@@ -34,6 +33,7 @@ from screens.columns.jobs import JobLine
 from screens.columns.live import alarm_by_log
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
+from screens.widgets.log.lines import LogLines
 from screens.widgets.log.view import WAITING, LogView
 from trainlog import FIRST_ERROR
 
@@ -73,6 +73,7 @@ class LogTab(JobTab):
     ]
 
     view = getters.query_one(LogView)
+    focus_target = getters.query_one(LogLines)
     mode = "one"
     _asked = False
     _log: JobLog | None = None
@@ -90,10 +91,6 @@ class LogTab(JobTab):
 
     def compose(self) -> ComposeResult:
         yield LogView()
-
-    @property
-    def focus_target(self) -> Widget:
-        return self.view.lines
 
     def activated(self) -> None:
         """Start to follow: at the alarm's line, or in the pod that prints the steps."""

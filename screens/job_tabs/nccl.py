@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import getters, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState, RecipeKind, recipe_kind
@@ -20,7 +19,7 @@ from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
-from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.charts.nccl_panel import NcclPanel, NcclTable
 from screens.wording import clock
 from trainlog import REFERENCE_RANKS, is_comparable
 
@@ -37,14 +36,11 @@ class NcclTab(JobTab):
     ]
 
     panel = getters.query_one(NcclPanel)
+    focus_target = getters.query_one(NcclTable)
     _measured = ""
 
     def compose(self) -> ComposeResult:
         yield NcclPanel()
-
-    @property
-    def focus_target(self) -> Widget:
-        return self.panel.table
 
     def resume_after_reconnect(self) -> None:
         self._measured = ""  # the next snapshot, which comes at once, begins to read again

@@ -15,7 +15,6 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.widget import Widget
 from textual.widgets import Static
 
 from console.kube.arrivals import CLOCK
@@ -300,7 +299,7 @@ class RanksTab(JobTab):
     waits = getters.query_one("#waits", CutLines)
     matrix = getters.query_one(PodMatrix)
     slow = getters.query_one("#slow", CutLines)
-    table = getters.query_one(RankTable)
+    table = focus_target = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
     course = getters.query_one("#course", Pane)
     _pulse: RankProgress | None = None
@@ -444,10 +443,6 @@ class RanksTab(JobTab):
         live = self.live
         measures = live.session.measures.find_followed(self.key) if live.app.connected else None
         return course_lines(self.line, measures, width, height, now) if self.line is not None else []
-
-    @property
-    def focus_target(self) -> Widget:
-        return self.table
 
     @on(PodMatrix.Pointed)
     def point(self, event: PodMatrix.Pointed) -> None:

@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import getters, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
@@ -21,7 +20,7 @@ from screens.columns.job_header import explanation, training_waits
 from screens.columns.jobs import JobLine, health_runs
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
-from screens.widgets.charts.training_panel import TrainingPanel
+from screens.widgets.charts.training_panel import TrainingCharts, TrainingPanel
 
 
 class TrainingTab(JobTab):
@@ -43,6 +42,7 @@ class TrainingTab(JobTab):
     ]
 
     panel = getters.query_one(TrainingPanel)
+    focus_target = getters.query_one(TrainingCharts)
     _asked = False
     _job: JobMeasures | None = None
     _line: tuple[float, str] | None = None
@@ -53,10 +53,6 @@ class TrainingTab(JobTab):
 
     def compose(self) -> ComposeResult:
         yield TrainingPanel()
-
-    @property
-    def focus_target(self) -> Widget:
-        return self.panel.charts
 
     @property
     def fault(self) -> str:

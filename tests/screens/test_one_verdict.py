@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec import structs
@@ -139,13 +140,11 @@ async def read_tail(job: JobSet, fleet: Fleet, lines: list[LogLine]) -> JobProgr
     async def tail(_: object, number: int) -> list[LogLine]:
         return lines[-number:]
 
-    async def store(_: object) -> None:
-        """Keep no test."""
-
-    kept = SimpleNamespace(tests=(), store=store)
-    reader = JobProgressReader(
-        cast("Any", SimpleNamespace(fleet=fleet)), lambda: cast("Any", kept), lambda: PASS_LINE, tail
-    )
+    service = SimpleNamespace(
+        test_history=SimpleNamespace(tests=(), store=AsyncMock()), pass_line=PASS_LINE, find_followed=lambda _: None,
+        earlier_phases=AsyncMock(return_value={}), earlier_speeds=AsyncMock(return_value=()),
+    )  # fmt: skip
+    reader = JobProgressReader(cast("Any", SimpleNamespace(fleet=fleet)), cast("Any", service), tail)
     await reader.update([job.key])
     return reader.progress_of(job.uid)
 

@@ -154,21 +154,21 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
     monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
     assert not job.is_reading_old_lines
-    job.begin_reading()
-    job.begin_batch(printed_at(1.0, 2000.0))
+    job.catch_up.begin()
+    job.catch_up.begin_batch(printed_at(1.0, 2000.0))
     now += 5  # the batch takes long to read
     assert job.is_reading_old_lines
-    job.end_batch()
-    job.begin_batch(printed_at(2000.5, 9000.0))
-    job.end_batch()
+    job.catch_up.end_batch()
+    job.catch_up.begin_batch(printed_at(2000.5, 9000.0))
+    job.catch_up.end_batch()
     now += 0.9
     assert job.is_reading_old_lines
     now += 0.2
     assert not job.is_reading_old_lines
     for at in range(3):  # each as it is printed, by a node whose clock is late
-        job.begin_batch(printed_at(9001.0 + at))
+        job.catch_up.begin_batch(printed_at(9001.0 + at))
         assert not job.is_reading_old_lines
-        job.end_batch()
+        job.catch_up.end_batch()
         now += 1
 
 
@@ -177,10 +177,10 @@ def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: p
     monkeypatch.setattr(CLOCK, "_started", None)
     monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
-    job.begin_reading()
+    job.catch_up.begin()
     now += 60
     assert job.is_reading_old_lines
-    job.on_connected()
+    job.catch_up.on_connected()
     now += 1.1
     assert not job.is_reading_old_lines
 

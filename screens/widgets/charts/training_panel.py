@@ -16,7 +16,7 @@ from textual.reactive import reactive
 
 from console.durations import DAY
 from console.kube.arrivals import CLOCK
-from console.metrics.gpu_metrics import peak_tflops
+from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.health import Health
 from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
@@ -86,13 +86,12 @@ def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
     parts = []
     reached, pace = track.recent_mean("tflops_per_gpu"), track.pace()
     if reached is not None:
-        share = track.mfu(gpu)
-        peak = peak_tflops(gpu)
-        mfu = f" ({100 * share:.0f} % MFU of {peak:,.0f})" if share is not None and peak else ""
+        share, peak = mfu(reached, gpu), peak_tflops(gpu)
+        of_peak = f" ({100 * share:.0f} % MFU of {peak:,.0f})" if share is not None and peak else ""
         if short and share is not None:
             parts.append(f"{100 * share:.0f} % MFU")
         else:
-            parts.append(f"{reached:,.0f} TFLOP/s per GPU{mfu}")
+            parts.append(f"{reached:,.0f} TFLOP/s per GPU{of_peak}")
     if pace is not None:
         parts.append(f"{pace:.3g} s a step" if pace < 100 else f"{wording.duration(pace)} a step")
     tokens = track.recent_mean("tokens_per_s")

@@ -407,12 +407,12 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
     while (track := job.measures.track) is None or len(track) < 399:  # hundreds of lines are read in turns
         assert time.monotonic() < end
         await rounds(patrol)
-    assert track.slowdown is not None
-    assert track.slowdown.words.startswith("33 % slower since ")
+    assert track.finder.slowdown is not None
+    assert track.finder.slowdown.words.startswith("33 % slower since ")
     await rounds(patrol)
     await rounds(patrol)
     assert asked == ([(("default", "a"), 3.0)] if inspect else [])
-    assert kept == [track.slowdown]
+    assert kept == [track.finder.slowdown]
     assert patrol.latest_alarms == []
     await patrol.close()
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from console.config import Thresholds
 from console.metrics.export import draw_training_svg, format_training_csv, training_json
-from console.metrics.gpu_metrics import peak_tflops
+from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
@@ -124,15 +124,15 @@ def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_wh
     assert mark.words in "".join(each.text for each in marks_words(made.list_events())), (
         "the page says it in the same words"
     )
-    assert made.slowdown is not None
-    assert made.slowdown.words == mark.words
+    assert made.finder.slowdown is not None
+    assert made.finder.slowdown.words == mark.words
     assert RunEventKind.SLOWER not in kinds(slower(501, 500, printed=printed))
 
 
 def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
     (mark,) = [each for each in slower(300, 500, printed=True, tokens=8_192).list_events() if each.kind == "slower"]
     assert (mark.step, mark.words) == (300.0, "26 % slower since 300 (2,912 to 2,155 tokens/s)")
-    assert slower(300, 500, printed=True, tokens=-8_192).slowdown is None, (
+    assert slower(300, 500, printed=True, tokens=-8_192).finder.slowdown is None, (
         "longer sequences take longer at the same speed"
     )
 
@@ -150,9 +150,9 @@ def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
 def test_a_run_is_slow_until_it_is_as_fast_again(pieces: tuple[tuple[int, float], ...], words: str) -> None:
     took = [each for number, each in pieces for _ in range(number)]
     made = run_of(Step(at, None, 2.0, step_time_s=each) for at, each in enumerate(took, 1))
-    assert (made.slowdown.words if made.slowdown is not None else "") == words
-    assert made.cost == pieces[-1][1]
-    assert made.slowdown is None or made.cost > made.slowdown.limit
+    assert (made.finder.slowdown.words if made.finder.slowdown is not None else "") == words
+    assert made.finder.cost == pieces[-1][1]
+    assert made.finder.slowdown is None or made.finder.cost > made.finder.slowdown.limit
 
 
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
@@ -161,9 +161,9 @@ def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
     assert [mark.words for mark in whole.list_events()] == [mark.words for mark in growing.list_events()]
     for first in (50, 77, 111, 160):
         end = run_of(growing.steps[first:], growing.times[-1])
-        assert end.slowdown is not None
-        assert growing.slowdown is not None
-        assert end.slowdown.words == growing.slowdown.words, first
+        assert end.finder.slowdown is not None
+        assert growing.finder.slowdown is not None
+        assert end.finder.slowdown.words == growing.finder.slowdown.words, first
 
 
 def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
@@ -184,9 +184,9 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
 def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
     made = track(steps(100, total=400))
     assert made.eta() == pytest.approx(300 * 7.0)
-    assert made.mfu("nvidia-b200") == pytest.approx(0.5)
-    assert made.mfu("nvidia-l4") is None
-    assert track([step._replace(tflops_per_gpu=16_421.0) for step in steps(9)]).mfu("nvidia-b200") is None
+    assert mfu(made.recent_mean("tflops_per_gpu"), "nvidia-b200") == pytest.approx(0.5)
+    assert mfu(made.recent_mean("tflops_per_gpu"), "nvidia-l4") is None
+    assert mfu(16_421.0, "nvidia-b200") is None
     assert peak_tflops("nvidia-h100-mega-80gb") == 989.0
     assert track(steps(100)).eta() is None
     silent = track([Step(at, total=100, loss=1.0) for at in range(50)])
