@@ -231,9 +231,6 @@ class PartialFile:
             self.path.unlink(missing_ok=True)
             self._waiting = bytearray()
 
-    def finish_part(self) -> None:
-        finish_file(self.path, self.final, self.entry)
-
 
 _TAR_BLOCK = tarfile.BLOCKSIZE
 _CHUNK_SIZE = 1 << 18

@@ -125,7 +125,7 @@ class FetchCopy(_Copy):
             self._meter.done -= entry.size
             if second:
                 raise CopyFailed(f"{path} arrived damaged twice: its checksum differs from the one in the container.")
-        await asyncio.to_thread(part.finish_part)
+        await asyncio.to_thread(local.finish_file, part.path, final, entry)
         self._meter.finish_file()
 
     async def _receive(self, part: local.PartialFile, path: str, entry: FileEntry) -> bool:
