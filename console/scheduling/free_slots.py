@@ -14,7 +14,7 @@ from console.kube.objects.node import Node
 from console.kube.objects.workload import PodSet as WorkloadPodSet
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue_snapshot import UNNAMED, node_of
+from console.scheduling.kueue_snapshot import UNNAMED, gpus_assigned, node_of
 from console.scheduling.quota_accounts import fewest_holders, quota_holder_of
 from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, Holder, Host, host, label_of, level_name
 from console.scheduling.why_answer import Category, QuotaHolder, Why
@@ -142,7 +142,11 @@ class EligibleNodes:
     def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
         self.nodes = tuple(nodes)
         self.size = size
-        self._used = {each.name: max(each.gpus, each.gpu_capacity) - fleet.gpus_free(each) for each in nodes}
+        taken = gpus_assigned(fleet)  # by Kueue, which counts them before their pods come
+        self._used = {
+            each.name: max(max(each.gpus, each.gpu_capacity) - fleet.gpus_free(each), taken[each.name])
+            for each in nodes
+        }
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
         self._trees: dict[tuple[str, ...], TopologyTree] = {}

@@ -9,7 +9,7 @@ lets those behind it pass, so a position is the order of trying, not of starting
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -242,6 +242,16 @@ def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] 
         known = label_of(node, key)
         own[key] = value if known is None else known
     return SnapshotNode(node.name, own, (), {GPU: max(node.gpus, node.gpu_capacity), "pods": NO_LIMIT})
+
+
+@per_snapshot
+def gpus_assigned(fleet: Fleet) -> Counter[str]:
+    """GPUs per node that workloads with quota are assigned there, whether their pods have come yet or not."""
+    found: Counter[str] = Counter()
+    for group in (one for each in _orders(fleet).values() for held in each.running for one in held.pod_sets):
+        for domain in group.domains:
+            found[domain.values[-1]] += domain.count * dict(group.requests).get(GPU, 0)
+    return found
 
 
 def _used_by_others(fleet: Fleet) -> dict[str, int]:

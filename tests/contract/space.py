@@ -85,11 +85,11 @@ class Space:
             await self.condition(KUEUE, "localqueues", name, "Active")
         return name
 
-    async def check(self, name: str) -> str:
+    async def check(self, name: str, controller: str = "example.com/by-hand") -> str:
         """An admission check that a test answers by hand; gives its name."""
         full = f"{self.name}-{name}"
         await self._queue(f"{KUEUE}/admissionchecks", "AdmissionCheck", {"name": full},
-                          {"controllerName": "example.com/by-hand"})  # fmt: skip
+                          {"controllerName": controller})  # fmt: skip
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         active = {"type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": now}
         path = f"{KUEUE}/admissionchecks/{full}/status"

@@ -25,8 +25,8 @@ from tests.rulers.go_cases import CASES, Unavailable
 PACKAGE = "openssh-tests"
 SCRIPTS = (
     "connect", "transfer", "exit-status", "exit-status-signal", "stderr-data", "stderr-after-eof", "broken-pipe",
-    "yes-head", "multiplex", "forwarding", "forward-control", "dynamic-forward", "sftp", "sftp-cmds", "sftp-batch",
-    "sftp-badcmds", "sftp-glob", "sftp-perm", "sftp-uri", "scp", "scp3", "scp-uri", "rekey",
+    "yes-head", "multiplex", "forwarding", "forward-control", "dynamic-forward", "sftp-cmds", "sftp-batch",
+    "sftp-badcmds", "sftp-glob", "sftp-perm", "sftp-uri", "scp", "scp3", "scp-uri",
 )  # fmt: skip
 PORT, LIMIT = 4242, 900.0  # of the scripts' own sshd; and seconds for one script
 _MADE = 2222  # the port of the pod behind which a server is made for each connection

@@ -9,6 +9,7 @@ from tests.architecture.sizes import ROOT
 from tests.rulers.suites import NOT_RUN, Result
 
 PAGE = ROOT / "docs" / "scoreboard.md"
+_MOST = 30  # names of cases that differ for one reason
 _HEAD = """# Other people's rulers
 
 Our own tests measure with rulers that we made. This page has those of others: the tests of the projects whose rules a4
@@ -17,7 +18,9 @@ tests is in this repository: each suite comes from its package when it is run.
 
 A case is the same if our answer is: for a cycle of Kueue, who holds quota in which flavors and on which nodes, and who
 is evicted; for places, the domains and the words of the reason; for flavors, the mode and the reasons; for `--set`, the
-values. "By default" are the cases that set no feature gate to anything but its default.
+values; for a kubeconfig, what is used of it, or that it is refused; for a script, that it ends well with our program
+in it, and for an assertion of one, that it holds. "By default" are the cases that set no feature gate to anything but
+its default.
 
 | project | version | suite | cases | same | by default | same of these |
 |---|---|---|---:|---:|---:|---:|
@@ -48,7 +51,10 @@ def _differences(results: Iterable[Result]) -> Iterator[str]:
     for each in results:
         if each.different:
             yield f"\n{each.project} {each.version}, `{each.suite}`:\n\n"
-            yield from (f"- {_plain(name)}: {why}\n" for name, why in sorted(each.different.items()))
+            for why in dict.fromkeys(each.different[name] for name in sorted(each.different)):
+                names = [_plain(name) for name in sorted(each.different) if each.different[name] == why]
+                more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+                yield f"- {', '.join(names[:_MOST])}{more}: {why}\n"
 
 
 def _left_out(results: Iterable[Result]) -> Iterator[str]:

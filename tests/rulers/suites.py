@@ -229,6 +229,10 @@ REASONS = {
 """By suite (empty: any) and words of the name of the case."""
 
 NOT_RUN = {
+    "OpenSSH, `sftp` (buffers of 5 bytes) and `rekey`": "each takes over a quarter of an hour over a tunnel",
+    "OpenSSH, the other scripts": "of keys, agents, configuration and programs on one machine: no connection of ours",
+    "Kubernetes, `apps`, `debug`, `crd`, `kuberc` and others of `test/cmd`": "of kinds that a practice cluster has no "
+    "business with, or of kubectl alone",
     "Kueue, `TestFindTopologyAssignmentsMultiLayerReplacement`, `TestEntryOrdering`, admission fair sharing, "
     "integration and end-to-end tests": "written for its own objects; not tried yet",
     "Helm, template functions (58)": "Helm itself draws the chart: a4 has none of its own",

@@ -29,7 +29,9 @@ def running(name: str, queue: str, flavor: str, at: tuple[int, ...]) -> list[obj
     return [made, structs.replace(held, cluster_queue=queue, pod_sets=(group,)), *ranks]
 
 
-def scene(*, cohorts: tuple[str, str] = ("x", "x"), checks: tuple[str, ...] = (), c: bool = True) -> Fleet:
+def scene(
+    *, cohorts: tuple[str, str] = ("x", "x"), checks: tuple[str, ...] = (), c: bool = True, bound: bool = True
+) -> Fleet:
     """a (flavor high) and c (flavor dws) hold two of four nodes each; b waits in dws for all four, in one block."""
     flavors = [ResourceFlavor(each, node_labels=((POOL, "pool"),), topology="net") for each in ("high", "dws")]
     high = ClusterQueue("h", cohort=cohorts[0], quotas=(Quota("high", GPU, 32),), reserved=(Usage("high", GPU, 16),))
@@ -40,7 +42,10 @@ def scene(*, cohorts: tuple[str, str] = ("x", "x"), checks: tuple[str, ...] = ()
     wish = claim(wide, waits="insufficient unused quota", queue="d")
     wish = structs.replace(wish, pod_sets=(structs.replace(wish.pod_sets[0], required_topology=BLOCK),))
     doors = [LocalQueue("default", each, cluster_queue=each) for each in ("h", "d")]
-    held = [*running("a", "h", "high", (0, 1)), *(running("c", "d", "dws", (2, 3)) if c else ())]
+    held = [
+        *running("a", "h", "high", (0, 1))[: None if bound else 2],
+        *(running("c", "d", "dws", (2, 3)) if c else ()),
+    ]
     return fleet_of(high, dws, *doors, *flavors, *NODES, Topology("net", levels=(BLOCK, "kubernetes.io/hostname")),
                     *held, *((wide, wish) if c else ()))  # fmt: skip
 
@@ -66,9 +71,9 @@ def test_when_one_starts_whose_nodes_two_flavors_share(
     assert start.checks == checks
 
 
-@pytest.mark.parametrize("checks", [(), ("prov",)])
-def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...]) -> None:
-    fleet = scene(checks=checks, c=False)
+@pytest.mark.parametrize(("checks", "bound"), [((), True), ((), False), (("prov",), True)])
+def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...], bound: bool) -> None:
+    fleet = scene(checks=checks, c=False, bound=bound)
     answer = what_if(fleet, "default", Changes(submit=("d:32",)))
     launch = forecast(fleet, LaunchDemand("default", "d", gpus=32))
     (consequence,) = answer.consequences
@@ -78,5 +83,8 @@ def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...]) 
         assert launch.sentence.endswith("the admission check prov requests them, and when is not known")
     else:
         assert (consequence.what, noted) == ("waits", [])
-        assert launch.sentence == "quota is free, but it needs 4 free hosts and there are 2; a (16) has to end first"
+        assert (
+            launch.sentence
+            == "quota is free, but it needs 4 free hosts and there are 2" + "; a (16) has to end first" * bound
+        )
         assert [each.machines_then for each in answer.free] == [16, 16]
