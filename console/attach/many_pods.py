@@ -32,7 +32,8 @@ MAX_CONCURRENT_PODS = 16  # streams for one pod each at the same time
 FEW_PODS = 4  # so many get a stream each in any case
 _NO_ROOM = HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE  # "No agent available": nothing has run
 STREAM_PAUSES = 1.0, 2.0  # seconds after which a stream that was refused for want of room is tried again
-GATEWAY_TRIES = 3  # pods that are tried as gateways
+GATEWAY_TRIES = 3  # pods that are tried as gateways; no other after a silent one, where all have room for a stream
+GATEWAY_BEGINS = 2.5  # seconds until a gateway has begun, and from its first byte to the first of its answer
 GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
 STARTING = 10.0  # seconds that the gateway has beside those of the commands
 MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may print
@@ -166,6 +167,7 @@ async def _run_through_gateway(
 ) -> None:
     """Collect answers by ssh from one of the pods; those of pods that it does not reach are missing."""
     script = await asyncio.to_thread(_SCRIPT.read_bytes)
+    now, few = asyncio.get_running_loop().time, len(ranks) <= MAX_CONCURRENT_PODS
     for gateway in ranks[:GATEWAY_TRIES]:
         asked = {
             "pods": [
@@ -178,11 +180,11 @@ async def _run_through_gateway(
             "limit": limit,
             "most": MAX_ANSWER_BYTES,
         }
-        read = _FrameReader(gateway.name, ranks, take)
+        read, begun = _FrameReader(gateway.name, ranks, take), now()
         whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + STARTING
         data = script + json.dumps(asked).encode() + b"\n" + stdin
         try:
-            code, answers.no_gateway = await _run_gateway(run, gateway, len(script), data, whole, read.feed)
+            code, answers.no_gateway = await _run_gateway(run, gateway, len(script), data, whole, read)
         except NotAllowed as error:
             for rank in ranks:
                 take(rank, error)
@@ -191,24 +193,26 @@ async def _run_through_gateway(
             code, answers.no_gateway = 1, error.message
         if read.answered:
             answers.gateway, answers.through_it = gateway.number, read.answered
-        if not code or code == _NO_GATEWAY or read.answered:
+        if not code or code == _NO_GATEWAY or read.answered or (few and now() - begun >= GATEWAY_BEGINS):
             return  # another one has no key either, or the rest is asked directly
 
 
 async def _run_gateway(
-    run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, feed: Callable[[bytes], None]
+    run: Exec, gateway: PodSlot, length: int, data: bytes, limit: float, read: _FrameReader
 ) -> tuple[int, str]:
     """Run the script, the first `length` bytes of `data`, for `limit` seconds: its exit code, and why it failed."""
-    from console.kube.exec import BEGINS, limit_output
+    from console.kube.exec import limit_output
 
     assert gateway.pod is not None
-    async with limit_output(gateway.name, most=MAX_TOGETHER, limit=limit, flow=None, begins=BEGINS) as answer:
+    soon = GATEWAY_BEGINS
+    async with limit_output(gateway.name, most=MAX_TOGETHER, limit=limit, flow=soon, begins=soon) as answer:
 
         def pass_on(channel: int, piece: bytes) -> None:
             answer.add(channel, piece)
             if channel == _STDOUT:
-                answer.output.clear()
-                feed(piece)
+                read.feed(piece)
+                if read.begun:
+                    answer.reset()
 
         argv = _begin_with_a_word(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
         code = await run(gateway.pod, argv, data, pass_on)
@@ -230,7 +234,7 @@ class _FrameReader:
         self._gateway, self._take = gateway, take
         self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
         self._rest, self._length = bytearray(), 0
-        self._begun = False
+        self.begun = False  # whether the script has said its first word
         self.answered = 0  # pods that were reached
 
     def feed(self, data: bytes) -> None:
@@ -241,13 +245,13 @@ class _FrameReader:
             for rank, _, _ in self._open.values():
                 self._take(rank, _too_much())
             raise _too_much()
-        if not self._begun:
+        if not self.begun:
             _, magic, rest = self._rest.partition(_MAGIC)
             if not magic:
                 if len(self._rest) > _MAX_NOISE:
                     raise self._unreadable()
                 return
-            self._begun, self._rest = True, rest
+            self.begun, self._rest = True, rest
         at = 0
         while (end := self._rest.find(b"\n", at, at + _MAX_HEADER)) >= 0:
             number, channel, length = self._parse_frame_header(bytes(self._rest[at:end]))

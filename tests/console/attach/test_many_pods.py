@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -75,12 +76,29 @@ class Pods:
                 *argv, env={"PATH": path, "HOME": str(place), "POD": str(place), "PODS": str(self.folder)},
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             )  # fmt: skip
-            said, errors = await process.communicate(stdin)
-            take(2, errors)
-            size = 7 if len(said) < 10_000 else 4093
-            for at in range(0, len(said), size):  # in pieces that end anywhere
-                take(1, said[at : at + size])
-            return process.returncode or 0
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdin.write(stdin)
+            process.stdin.write_eof()
+
+            async def pass_on(channel: int, stream: asyncio.StreamReader) -> None:
+                while said := await stream.read(1 << 16):
+                    size = 7 if len(said) < 10_000 else 4093
+                    for at in range(0, len(said), size):  # in pieces that end anywhere
+                        take(channel, said[at : at + size])
+
+            beside = asyncio.create_task(pass_on(2, process.stderr))
+            try:
+                await pass_on(1, process.stdout)
+                await beside
+                return await process.wait()
+            finally:
+                beside.cancel()
+                await asyncio.wait({beside})
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.communicate()
         finally:
             self.now -= 1
 
@@ -164,6 +182,32 @@ async def test_a_gateway_that_does_not_answer_is_followed_by_the_next(tmp_path: 
     answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
     assert answers.found == {number: said_by(number) for number in range(8)}
     assert (answers.gateway, pods.streams) == (1, 1), "pod 0 answers by ssh"
+
+
+@pytest.mark.slow(reason="waits for gateways that say nothing, or nothing that is an answer")
+@pytest.mark.parametrize(
+    ("number", "piece", "asked"), [(8, b"", 1), (8, b"word\n", 1), (17, b"", 3), (17, b"word\n", 3)]
+)
+async def test_silent_and_dripping_gateways_are_given_up_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, piece: bytes, asked: int
+) -> None:
+    monkeypatch.setattr(many_pods, "GATEWAY_BEGINS", 0.5)
+    pods, gateways = Pods(tmp_path, number), list[str]()
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        if len(stdin) == len(INPUT):
+            return await running(pod, argv, stdin, take)
+        gateways.append(pod.name)
+        while True:
+            if piece:
+                take(1, piece)
+            await asyncio.sleep(0.1)
+
+    running, begun = pods.run, asyncio.get_running_loop().time()
+    answers = await run_in_pods(run, pods.ranks, ARGV, INPUT, 30.0)
+    assert answers.found == {each: said_by(each) for each in range(number)}
+    assert len(gateways) == asked
+    assert asyncio.get_running_loop().time() - begun < 8
 
 
 async def test_who_may_not_run_commands_is_not_asked_pod_by_pod(tmp_path: Path) -> None:
