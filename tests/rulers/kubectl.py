@@ -35,6 +35,7 @@ WHY = (
     (r"test-pod-applied|ssaKey", "an apply on the server does not bring kubectl's last-applied annotation up to date"),
     (r"\b(crds?|[a-z]+\.example\.com|test-crd-\w+)\b", "a practice cluster takes no CustomResourceDefinitions"),
     (r'url="\.\*/apis?/', "of what `kubectl get all` asks for, pods and services are named so there"),
+    (r"deployments/|no matching resources found", "Deployments are only kept there: nothing runs them"),
     (r"cassandra", "replication controllers are not served"),
     (r"clusterroles", "there are no cluster roles, so that they have no second page"),
     (r"Accept-Encoding", "answers are not compressed there"),
