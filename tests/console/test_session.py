@@ -59,16 +59,15 @@ def state(session: Session, kind: str) -> WatchState:
     return session.fleet.links[kind].state
 
 
-async def test_everything_is_watched_and_the_version_known(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.put(PODS, named("a"))
-        async with opened(server, tmp_path) as session:
-            fleet = await session.wait_until_listed()
-            assert {link.state for link in fleet.links.values()} == {WatchState.LIVE}
-            assert set(fleet.links) == set(FIELDS)
-            assert fleet.links["workloads"].version == "kueue.x-k8s.io/v1beta2"
-            assert list(fleet.pods) == [("default", "a")]
-            await eventually(lambda: session.watch.server_version == "v1.36.4-test")
+async def test_everything_is_watched_and_the_version_known(tmp_path: Path, server: ApiServer) -> None:
+    server.put(PODS, named("a"))
+    async with opened(server, tmp_path) as session:
+        fleet = await session.wait_until_listed()
+        assert {link.state for link in fleet.links.values()} == {WatchState.LIVE}
+        assert set(fleet.links) == set(FIELDS)
+        assert fleet.links["workloads"].version == "kueue.x-k8s.io/v1beta2"
+        assert list(fleet.pods) == [("default", "a")]
+        await eventually(lambda: session.watch.server_version == "v1.36.4-test")
 
 
 ALL = {"hang", "NCCL"}
@@ -164,8 +163,10 @@ async def test_what_is_inspected_unasked_leaves_a_bundle_where_it_names_a_cause(
     assert session.inspector.reports[job.key].bundle == str(written)
 
 
-async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["jobsets"]) as session:
+async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_found(
+    tmp_path: Path, server: ApiServer
+) -> None:
+    async with opened(server, tmp_path, kinds=["jobsets"]) as session:
         server.put(JOBSETS, named("train", "default"))
         await eventually(lambda: session.fleet.jobsets)
         (job,) = session.fleet.jobsets.values()
@@ -178,8 +179,8 @@ async def test_the_alarms_of_a_job_see_for_whom_its_ranks_wait_as_any_console_fo
         assert session.alarms._sources.diagnosis("another") is None
 
 
-async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+async def test_only_what_is_asked_for_is_watched(tmp_path: Path, server: ApiServer) -> None:
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
         assert set((await session.wait_until_listed()).links) == {"pods"}
         assert not server.asked(NODES)
 
@@ -198,8 +199,8 @@ async def test_of_a_kind_only_what_selectors_name_is_asked_for_once_they_are_kno
             await eventually(lambda: server.asked(PODS, **jobs, watch="1"))
 
 
-async def test_pictures_follow_the_cluster(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+async def test_pictures_follow_the_cluster(tmp_path: Path, server: ApiServer) -> None:
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
         await session.wait_until_listed("pods")
         server.put(PODS, named("a"))
         async for fleet in session.watch.snapshots():
@@ -227,8 +228,8 @@ async def test_a_server_that_is_down_at_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(reason="waits until the session has come back")
-async def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+async def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, server: ApiServer) -> None:
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
         server.put(PODS, named("a"))
         await eventually(lambda: session.fleet.pods)
         await server.stop()
@@ -242,47 +243,43 @@ async def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
         assert len(server.asked(PODS, limit="500")) == 1
 
 
-async def test_a_kind_that_may_not_be_listed_leaves_the_rest(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.refuse[NODES] = forbidden("nodes")
-        async with opened(server, tmp_path, kinds=["nodes", "pods"]) as session:
-            fleet = await session.wait_until_listed()
-            link = fleet.links["nodes"]
-            assert (link.state, link.hint) == (WatchState.FORBIDDEN, "Ask for `list nodes`.")
-            assert fleet.links["pods"].state is WatchState.LIVE
+async def test_a_kind_that_may_not_be_listed_leaves_the_rest(tmp_path: Path, server: ApiServer) -> None:
+    server.refuse[NODES] = forbidden("nodes")
+    async with opened(server, tmp_path, kinds=["nodes", "pods"]) as session:
+        fleet = await session.wait_until_listed()
+        link = fleet.links["nodes"]
+        assert (link.state, link.hint) == (WatchState.FORBIDDEN, "Ask for `list nodes`.")
+        assert fleet.links["pods"].state is WatchState.LIVE
 
 
-async def test_a_cluster_without_kueue_and_jobset(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.groups.clear()
-        async with opened(server, tmp_path) as session:
-            links = (await session.wait_until_listed()).links
-            assert (links["workloads"].state, links["jobsets"].state) == (WatchState.ABSENT, WatchState.ABSENT)
-            assert "JobSet is not installed" in links["jobsets"].why
-            assert links["pods"].state is WatchState.LIVE
+async def test_a_cluster_without_kueue_and_jobset(tmp_path: Path, server: ApiServer) -> None:
+    server.groups.clear()
+    async with opened(server, tmp_path) as session:
+        links = (await session.wait_until_listed()).links
+        assert (links["workloads"].state, links["jobsets"].state) == (WatchState.ABSENT, WatchState.ABSENT)
+        assert "JobSet is not installed" in links["jobsets"].why
+        assert links["pods"].state is WatchState.LIVE
 
 
-async def test_a_refused_token_is_said(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.tokens = {"another"}
-        path = server.kubeconfig(tmp_path, token="hunter2")
-        session = await Session.open(Settings(kubeconfig=path), kinds=["pods"])
-        try:
-            with pytest.raises(NotLoggedIn) as caught:
-                await session.wait_until_listed()
-            assert "hunter2" not in f"{caught.value} {session.fleet.links} {session.watch.__dict__}"
-        finally:
-            await session.close()
+async def test_a_refused_token_is_said(tmp_path: Path, server: ApiServer) -> None:
+    server.tokens = {"another"}
+    path = server.kubeconfig(tmp_path, token="hunter2")
+    session = await Session.open(Settings(kubeconfig=path), kinds=["pods"])
+    try:
+        with pytest.raises(NotLoggedIn) as caught:
+            await session.wait_until_listed()
+        assert "hunter2" not in f"{caught.value} {session.fleet.links} {session.watch.__dict__}"
+    finally:
+        await session.close()
 
 
-async def test_objects_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.put(PODS, named("good"))
-        server.put(PODS, named("bad", status={"phase": []}))
-        async with opened(server, tmp_path, kinds=["pods"]) as session:
-            fleet = await session.wait_until_listed()
-            assert list(fleet.pods) == [("default", "good")]
-            assert "1 of them cannot be read, the first default/bad" in fleet.links["pods"].why
+async def test_objects_that_cannot_be_read_are_counted(tmp_path: Path, server: ApiServer) -> None:
+    server.put(PODS, named("good"))
+    server.put(PODS, named("bad", status={"phase": []}))
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
+        fleet = await session.wait_until_listed()
+        assert list(fleet.pods) == [("default", "good")]
+        assert "1 of them cannot be read, the first default/bad" in fleet.links["pods"].why
 
 
 async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
@@ -319,52 +316,49 @@ async def test_while_a_credential_plugin_runs_no_list_is_missed(tmp_path: Path) 
             await session.close()
 
 
-async def test_another_context_and_namespace(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.put(PODS, named("a"))
-        async with opened(server, tmp_path, kinds=["pods"]) as session:
-            await session.wait_until_listed()
-            assert (session.context, session.namespace) == ("test", "default")
-            await session.watch.switch(context="other")
-            assert (session.context, session.namespace) == ("other", "team-b")
-            assert list((await session.wait_until_listed()).pods) == [("default", "a")]
-            assert [each.name for each in session.watch.contexts() if each.current] == ["other"]
-            with pytest.raises(BadKubeconfig):
-                await session.watch.switch(context="nowhere")
-            assert session.context == "other"
-            server.put(PODS, named("b"))
-            await eventually(lambda: len(session.fleet.pods) == 2)
+async def test_another_context_and_namespace(tmp_path: Path, server: ApiServer) -> None:
+    server.put(PODS, named("a"))
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
+        await session.wait_until_listed()
+        assert (session.context, session.namespace) == ("test", "default")
+        await session.watch.switch(context="other")
+        assert (session.context, session.namespace) == ("other", "team-b")
+        assert list((await session.wait_until_listed()).pods) == [("default", "a")]
+        assert [each.name for each in session.watch.contexts() if each.current] == ["other"]
+        with pytest.raises(BadKubeconfig):
+            await session.watch.switch(context="nowhere")
+        assert session.context == "other"
+        server.put(PODS, named("b"))
+        await eventually(lambda: len(session.fleet.pods) == 2)
 
 
-async def test_a_namespace_to_which_the_account_is_confined(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.refuse[PODS] = forbidden("pods")
-        for namespace in ("default", "team"):
-            server.put(f"/api/v1/namespaces/{namespace}/pods", named(f"in-{namespace}", namespace))
-        async with opened(server, tmp_path, kinds=["pods"]) as session:
-            assert list((await session.wait_until_listed()).pods) == [("default", "in-default")]
-            assert session.fleet.links["pods"].why.startswith("only namespace default")
-            await session.watch.switch(namespace="team")
-            await eventually(lambda: list(session.fleet.pods) == [("team", "in-team")])
+async def test_a_namespace_to_which_the_account_is_confined(tmp_path: Path, server: ApiServer) -> None:
+    server.refuse[PODS] = forbidden("pods")
+    for namespace in ("default", "team"):
+        server.put(f"/api/v1/namespaces/{namespace}/pods", named(f"in-{namespace}", namespace))
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
+        assert list((await session.wait_until_listed()).pods) == [("default", "in-default")]
+        assert session.fleet.links["pods"].why.startswith("only namespace default")
+        await session.watch.switch(namespace="team")
+        await eventually(lambda: list(session.fleet.pods) == [("team", "in-team")])
 
 
 @pytest.mark.parametrize("problem", ["missing", "broken", "context"])
-async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, problem: str) -> None:
-    async with ApiServer() as server:
-        settings = Settings(kubeconfig=server.kubeconfig(tmp_path))
-        if problem == "missing":
-            settings = settings._replace(kubeconfig=tmp_path / "nowhere")
-        if problem == "broken":
-            (tmp_path / "kubeconfig").write_text("clusters: [")
-        if problem == "context":
-            settings = settings._replace(context="nowhere")
-        with pytest.raises(BadKubeconfig) as caught:
-            await Session.open(settings)
-        assert caught.value.exit_code == 2
+async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, problem: str, server: ApiServer) -> None:
+    settings = Settings(kubeconfig=server.kubeconfig(tmp_path))
+    if problem == "missing":
+        settings = settings._replace(kubeconfig=tmp_path / "nowhere")
+    if problem == "broken":
+        (tmp_path / "kubeconfig").write_text("clusters: [")
+    if problem == "context":
+        settings = settings._replace(context="nowhere")
+    with pytest.raises(BadKubeconfig) as caught:
+        await Session.open(settings)
+    assert caught.value.exit_code == 2
 
 
-async def test_pictures_end_with_the_session(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+async def test_pictures_end_with_the_session(tmp_path: Path, server: ApiServer) -> None:
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
         async for _ in session.watch.snapshots():
             await session.close()
         with pytest.raises(Unreachable):
@@ -446,15 +440,15 @@ async def test_stopping_a_jobset_that_no_release_made(tmp_path: Path) -> None:
         assert [each["propagationPolicy"] for each in done] == ["Foreground"]
 
 
-async def test_stopping_what_is_not_there(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
+async def test_stopping_what_is_not_there(tmp_path: Path, server: ApiServer) -> None:
+    async with opened(server, tmp_path, kinds=[]) as session:
         server.refuse[MINE] = status(404, 'jobsets.jobset.x-k8s.io "train" not found', reason="NotFound")
         with pytest.raises(NotFound, match="not found"):
             await session.launch.stop("default", "train")
 
 
-async def test_read_only_changes_nothing(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=[], read_only=True) as session:
+async def test_read_only_changes_nothing(tmp_path: Path, server: ApiServer) -> None:
+    async with opened(server, tmp_path, kinds=[], read_only=True) as session:
         server.requests.clear()
         for change in (
             session.watch.cordon("n"),
@@ -566,9 +560,8 @@ async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: P
             assert [each.test.finished for each in kept if each.job == "train"] == [True]
 
 
-async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path) -> None:
+async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path, server: ApiServer) -> None:
     async with (
-        ApiServer() as server,
         opened(server, tmp_path, kinds=["pods", "jobsets"]) as session,
         session.measures.open_job("default", "nothing") as job,
     ):
@@ -596,8 +589,9 @@ async def test_a_part_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) 
             _ = session.watch.current_connection
 
 
-async def test_a_page_may_draw_its_title_once_more_after_the_session_is_closed(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        async with opened(server, tmp_path, kinds=["pods"]) as session:
-            assert not session.watch.unverified
+async def test_a_page_may_draw_its_title_once_more_after_the_session_is_closed(
+    tmp_path: Path, server: ApiServer
+) -> None:
+    async with opened(server, tmp_path, kinds=["pods"]) as session:
         assert not session.watch.unverified
+    assert not session.watch.unverified

@@ -1,12 +1,22 @@
-"""What the tests of the practice cluster's controllers share."""
+"""What the tests of the practice cluster share."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
+from tests.practice.api_client import Api, serving
 from tests.practice.world import World
 
 
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with serving(tmp_path) as served:
+        yield served

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from practice.objects.api_error import ApiError
 from practice.objects.json_patch import json_patch
 from practice.objects.strategic_patch import strategic_merge
-from tests.practice.api_client import APPLY, MAPS, MERGE, PODS, Answer, Api, config_map, serving
+from tests.practice.api_client import APPLY, MAPS, MERGE, PODS, Answer, Api, config_map
 
 Object = dict[str, Any]
 
@@ -78,71 +77,64 @@ def owned(body: Object) -> dict[str, Object]:
     return {entry["manager"]: entry["fieldsV1"] for entry in body["metadata"]["managedFields"]}
 
 
-async def test_what_two_managers_apply_stays_until_both_leave(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await apply(api, config_map("a", {"x": "1", "mine": "1"}), "one")
-        await apply(api, config_map("a", {"x": "1"}), "two")
-        left = await apply(api, config_map("a", {"mine": "1"}), "one")
-        assert left.body["data"] == {"mine": "1", "x": "1"}
-        gone = await apply(api, config_map("a", {"z": "1"}), "two")
-        assert gone.body["data"] == {"mine": "1", "z": "1"}
+async def test_what_two_managers_apply_stays_until_both_leave(api: Api) -> None:
+    await apply(api, config_map("a", {"x": "1", "mine": "1"}), "one")
+    await apply(api, config_map("a", {"x": "1"}), "two")
+    left = await apply(api, config_map("a", {"mine": "1"}), "one")
+    assert left.body["data"] == {"mine": "1", "x": "1"}
+    gone = await apply(api, config_map("a", {"z": "1"}), "two")
+    assert gone.body["data"] == {"mine": "1", "z": "1"}
 
 
-async def test_a_conflict_names_the_manager_and_the_field(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await api.made(f"{MAPS}?fieldManager=editor", config_map("a", {"x": "1"}))
-        refused = await apply(api, config_map("a", {"x": "2"}), "one")
-        assert refused.status == 409
-        assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
-        forced = await apply(api, config_map("a", {"x": "2"}), "one", force="true")
-        assert forced.body["data"] == {"x": "2"}
-        assert owned(forced.body)["one"] == {"f:data": {"f:x": {}}}
-        assert "f:x" not in owned(forced.body).get("editor", {}).get("f:data", {})
+async def test_a_conflict_names_the_manager_and_the_field(api: Api) -> None:
+    await api.made(f"{MAPS}?fieldManager=editor", config_map("a", {"x": "1"}))
+    refused = await apply(api, config_map("a", {"x": "2"}), "one")
+    assert refused.status == 409
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
+    forced = await apply(api, config_map("a", {"x": "2"}), "one", force="true")
+    assert forced.body["data"] == {"x": "2"}
+    assert owned(forced.body)["one"] == {"f:data": {"f:x": {}}}
+    assert "f:x" not in owned(forced.body).get("editor", {}).get("f:data", {})
 
 
-async def test_an_update_takes_ownership_of_what_it_changes(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
-        await api.send("PATCH", f"{MAPS}/a", {"data": {"x": "2"}}, MERGE, fieldManager="editor")
-        refused = await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
-        assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
+async def test_an_update_takes_ownership_of_what_it_changes(api: Api) -> None:
+    await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
+    await api.send("PATCH", f"{MAPS}/a", {"data": {"x": "2"}}, MERGE, fieldManager="editor")
+    refused = await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
 
 
-async def test_applied_containers_merge_by_name(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        jobs = "/apis/batch/v1/namespaces/default/jobs"
+async def test_applied_containers_merge_by_name(api: Api) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
 
-        def job(*containers: Object) -> Object:
-            spec = {"containers": list(containers), "restartPolicy": "Never"}
-            return {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {"name": "j"},
-                "spec": {"template": {"spec": spec}},
-            }
+    def job(*containers: Object) -> Object:
+        spec = {"containers": list(containers), "restartPolicy": "Never"}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "j"},
+            "spec": {"template": {"spec": spec}},
+        }
 
-        first = {"name": "a", "image": "i", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}
-        assert (await apply(api, job(first, {"name": "b", "image": "i"}), "one", path=jobs)).status == 201
-        changed = await apply(api, job({**first, "env": first["env"][1:]}), "one", path=jobs)
-        assert changed.status == 200, changed.body
-        containers = changed.body["spec"]["template"]["spec"]["containers"]
-        assert containers == [{"name": "a", "image": "i", "env": [{"name": "Y", "value": "2"}]}]
-
-
-async def test_applying_the_same_again_writes_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        first = await apply(api, config_map("a", {"x": "1"}), "one")
-        again = await apply(api, config_map("a", {"x": "1"}), "one")
-        assert first.body["metadata"]["resourceVersion"] == again.body["metadata"]["resourceVersion"]
+    first = {"name": "a", "image": "i", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}
+    assert (await apply(api, job(first, {"name": "b", "image": "i"}), "one", path=jobs)).status == 201
+    changed = await apply(api, job({**first, "env": first["env"][1:]}), "one", path=jobs)
+    assert changed.status == 200, changed.body
+    containers = changed.body["spec"]["template"]["spec"]["containers"]
+    assert containers == [{"name": "a", "image": "i", "env": [{"name": "Y", "value": "2"}]}]
 
 
-async def test_unknown_fields_cannot_be_applied(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        refused = await apply(api, {**config_map("a"), "nope": 1}, "one")
-        assert refused.message.endswith(".nope: field not declared in schema")
+async def test_applying_the_same_again_writes_nothing(api: Api) -> None:
+    first = await apply(api, config_map("a", {"x": "1"}), "one")
+    again = await apply(api, config_map("a", {"x": "1"}), "one")
+    assert first.body["metadata"]["resourceVersion"] == again.body["metadata"]["resourceVersion"]
 
 
-async def test_a_stale_version_in_a_patch_is_a_conflict(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        change = {"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}}
-        assert (await api.send("PATCH", f"{PODS}/run", change, MERGE)).status == 409
+async def test_unknown_fields_cannot_be_applied(api: Api) -> None:
+    refused = await apply(api, {**config_map("a"), "nope": 1}, "one")
+    assert refused.message.endswith(".nope: field not declared in schema")
+
+
+async def test_a_stale_version_in_a_patch_is_a_conflict(api: Api) -> None:
+    change = {"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}}
+    assert (await api.send("PATCH", f"{PODS}/run", change, MERGE)).status == 409

@@ -35,12 +35,11 @@ TUNNEL = "SPDY/3.1+portforward.k8s.io"
         ({"timestamps": "true", "tailLines": "1"}, "2026-01-01T00:00:09.500000000Z new\n"),
     ],
 )
-async def test_parts_of_a_log(tmp_path: Path, query: dict[str, str], expected: str) -> None:
-    async with serving(tmp_path) as api:
-        start = 1767225600.0
-        for line, at in ((b"old", 0), (b"middle", 5), (b"new", 9.5)):
-            api.runtime.output.add(line, at=start + at)
-        assert (await api.get(LOG, **query)).body == expected
+async def test_parts_of_a_log(query: dict[str, str], expected: str, api: Api) -> None:
+    start = 1767225600.0
+    for line, at in ((b"old", 0), (b"middle", 5), (b"new", 9.5)):
+        api.runtime.output.add(line, at=start + at)
+    assert (await api.get(LOG, **query)).body == expected
 
 
 @pytest.mark.parametrize(
@@ -54,11 +53,10 @@ async def test_parts_of_a_log(tmp_path: Path, query: dict[str, str], expected: s
         (f"{EXEC}&command=ls", 400, "Upgrade request required"),
     ],
 )
-async def test_streams_that_cannot_be(tmp_path: Path, path: str, status: int, message: str) -> None:
-    async with serving(tmp_path) as api:
-        answer = await api.get(path)
-        assert answer.status == status, answer.body
-        assert message in answer.message
+async def test_streams_that_cannot_be(path: str, status: int, message: str, api: Api) -> None:
+    answer = await api.get(path)
+    assert answer.status == status, answer.body
+    assert message in answer.message
 
 
 async def frames(socket: ClientWebSocketResponse) -> list[tuple[int, bytes]]:
@@ -97,22 +95,21 @@ async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error(
     assert not caplog.records
 
 
-async def test_a_terminal_has_a_size(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api, open_exec(api, "size", "v5.channel.k8s.io", tty="true") as socket:
+async def test_a_terminal_has_a_size(api: Api) -> None:
+    async with open_exec(api, "size", "v5.channel.k8s.io", tty="true") as socket:
         await socket.send_bytes(b'\x04{"Width":80,"Height":24}')
         assert (await frames(socket))[0] == (1, b"(80, 24)")
 
 
-async def test_attaching_shows_what_comes(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        api.runtime.output.add(b"before")
-        path = f"{PODS}/run/attach?container=main&stdout=true"
-        async with api.http.ws_connect(path, protocols=("v5.channel.k8s.io",)) as socket:
-            assert await socket.receive_bytes() == b"\x01"
-            api.runtime.output.add(b"after")
-            assert await socket.receive_bytes() == b"\x01after\n"
-            api.runtime.output.end()
-            assert json.loads((await socket.receive_bytes())[1:])["status"] == "Success"
+async def test_attaching_shows_what_comes(api: Api) -> None:
+    api.runtime.output.add(b"before")
+    path = f"{PODS}/run/attach?container=main&stdout=true"
+    async with api.http.ws_connect(path, protocols=("v5.channel.k8s.io",)) as socket:
+        assert await socket.receive_bytes() == b"\x01"
+        api.runtime.output.add(b"after")
+        assert await socket.receive_bytes() == b"\x01after\n"
+        api.runtime.output.end()
+        assert json.loads((await socket.receive_bytes())[1:])["status"] == "Success"
 
 
 async def test_exec_needs_both_verbs(tmp_path: Path) -> None:

@@ -17,25 +17,23 @@ async def take(events: AsyncIterator[Object], count: int) -> list[tuple[str, str
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in taken]
 
 
-async def test_a_selector_turns_changes_into_comings_and_goings(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        async with api.watch(MAPS, resourceVersion=await now(api), labelSelector="t=red") as events:
-            await api.made(MAPS, config_map("a", labels={"t": "blue"}))
-            for team in ("red", "green"):
-                await api.send("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"t": team}}}, MERGE)
-            assert (await anext(events))["type"] == "ADDED"
-            gone = await anext(events)
-        assert (gone["type"], gone["object"]["metadata"]["labels"]) == ("DELETED", {"t": "red"})
-        assert gone["object"]["metadata"]["resourceVersion"] == await now(api)
+async def test_a_selector_turns_changes_into_comings_and_goings(api: Api) -> None:
+    async with api.watch(MAPS, resourceVersion=await now(api), labelSelector="t=red") as events:
+        await api.made(MAPS, config_map("a", labels={"t": "blue"}))
+        for team in ("red", "green"):
+            await api.send("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"t": team}}}, MERGE)
+        assert (await anext(events))["type"] == "ADDED"
+        gone = await anext(events)
+    assert (gone["type"], gone["object"]["metadata"]["labels"]) == ("DELETED", {"t": "red"})
+    assert gone["object"]["metadata"]["resourceVersion"] == await now(api)
 
 
-async def test_other_namespaces_are_not_heard(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
-        async with api.watch(MAPS, resourceVersion=await now(api)) as events:
-            await api.made("/api/v1/namespaces/other/configmaps", config_map("far"))
-            await api.made(MAPS, config_map("near"))
-            assert await take(events, 1) == [("ADDED", "near")]
+async def test_other_namespaces_are_not_heard(api: Api) -> None:
+    await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    async with api.watch(MAPS, resourceVersion=await now(api)) as events:
+        await api.made("/api/v1/namespaces/other/configmaps", config_map("far"))
+        await api.made(MAPS, config_map("near"))
+        assert await take(events, 1) == [("ADDED", "near")]
 
 
 async def test_a_forgotten_version_is_an_error_event(tmp_path: Path) -> None:
@@ -51,17 +49,16 @@ async def test_a_forgotten_version_is_an_error_event(tmp_path: Path) -> None:
         assert (await api.get(MAPS, watch="1", resourceVersion=since)).status == 410
 
 
-async def test_an_open_watch_can_be_expired_or_closed(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        async with api.watch(MAPS) as events:
-            await api.made(MAPS, config_map("a"))
-            await anext(events)
-            api.server.expire_watches()
-            assert (await anext(events))["object"]["reason"] == "Expired"
-        async with api.watch(MAPS) as events:
-            await anext(events)
-            api.server.close_watches()
-            assert [event async for event in events] == []
+async def test_an_open_watch_can_be_expired_or_closed(api: Api) -> None:
+    async with api.watch(MAPS) as events:
+        await api.made(MAPS, config_map("a"))
+        await anext(events)
+        api.server.expire_watches()
+        assert (await anext(events))["object"]["reason"] == "Expired"
+    async with api.watch(MAPS) as events:
+        await anext(events)
+        api.server.close_watches()
+        assert [event async for event in events] == []
 
 
 async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
@@ -74,8 +71,8 @@ async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
         assert mark["object"]["kind"] == "ConfigMap"
 
 
-async def test_a_burst_arrives_whole(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api, api.watch(MAPS, resourceVersion=await now(api)) as events:
+async def test_a_burst_arrives_whole(api: Api) -> None:
+    async with api.watch(MAPS, resourceVersion=await now(api)) as events:
         from practice.objects.resources import CONFIGMAPS
 
         for number in range(500):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from practice.objects import resources as kinds
-from tests.practice.api_client import MAPS, PODS, config_map, serving
+from tests.practice.api_client import MAPS, PODS, Api, config_map, serving
 
 Object = dict[str, Any]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
@@ -52,51 +52,46 @@ PLACE = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[0]
         (PODS, pod({"resources": {"limits": {"cpu": "x"}}}), 400, "quantities must match the regular expression"),
     ],
 )
-async def test_what_is_refused(tmp_path: Path, path: str, body: Object, status: int, message: str) -> None:
-    async with serving(tmp_path) as api:
-        answer = await api.send("POST", path, body)
-        assert answer.status == status, answer.body
-        assert message in answer.message
+async def test_what_is_refused(path: str, body: Object, status: int, message: str, api: Api) -> None:
+    answer = await api.send("POST", path, body)
+    assert answer.status == status, answer.body
+    assert message in answer.message
 
 
-async def test_custom_kinds_say_what_they_lack(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        body = jobset({})
-        del body["spec"]["replicatedJobs"][0]["name"]
-        refused = await api.send("POST", JOBSETS, body)
-        assert refused.status == 422
-        assert refused.message == 'JobSet.jobset.x-k8s.io "j" is invalid: spec.replicatedJobs[0].name: Required value'
-        await api.made(JOBSETS, jobset({}))
-        change = [{"op": "remove", "path": "/spec/replicatedJobs/0/name"}]
-        assert (await api.send("PATCH", f"{JOBSETS}/j", change, "application/json-patch+json")).status == 422
+async def test_custom_kinds_say_what_they_lack(api: Api) -> None:
+    body = jobset({})
+    del body["spec"]["replicatedJobs"][0]["name"]
+    refused = await api.send("POST", JOBSETS, body)
+    assert refused.status == 422
+    assert refused.message == 'JobSet.jobset.x-k8s.io "j" is invalid: spec.replicatedJobs[0].name: Required value'
+    await api.made(JOBSETS, jobset({}))
+    change = [{"op": "remove", "path": "/spec/replicatedJobs/0/name"}]
+    assert (await api.send("PATCH", f"{JOBSETS}/j", change, "application/json-patch+json")).status == 422
 
 
-async def test_unknown_fields_are_dropped_with_a_warning_or_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        body = pod({"imag": "x"})
-        refused = await api.send("POST", PODS, body, fieldValidation="Strict")
-        expected = 'strict decoding error: unknown field "spec.containers[0].imag"'
-        assert (refused.status, refused.message.partition("as a Pod: ")[2]) == (400, expected)
-        made = await api.send("POST", PODS, body)
-        assert made.headers["Warning"] == '299 - "unknown field \\"spec.containers[0].imag\\""'
-        assert "imag" not in made.body["spec"]["containers"][0]
+async def test_unknown_fields_are_dropped_with_a_warning_or_refused(api: Api) -> None:
+    body = pod({"imag": "x"})
+    refused = await api.send("POST", PODS, body, fieldValidation="Strict")
+    expected = 'strict decoding error: unknown field "spec.containers[0].imag"'
+    assert (refused.status, refused.message.partition("as a Pod: ")[2]) == (400, expected)
+    made = await api.send("POST", PODS, body)
+    assert made.headers["Warning"] == '299 - "unknown field \\"spec.containers[0].imag\\""'
+    assert "imag" not in made.body["spec"]["containers"][0]
 
 
-async def test_a_dry_run_stores_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 201
-        assert (await api.get(f"{MAPS}/a")).status == 404
-        await api.made(MAPS, config_map("a"))
-        assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 409
-        assert (await api.send("DELETE", f"{MAPS}/a", dryRun="All")).status == 200
-        assert (await api.get(f"{MAPS}/a")).status == 200
+async def test_a_dry_run_stores_nothing(api: Api) -> None:
+    assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 201
+    assert (await api.get(f"{MAPS}/a")).status == 404
+    await api.made(MAPS, config_map("a"))
+    assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 409
+    assert (await api.send("DELETE", f"{MAPS}/a", dryRun="All")).status == 200
+    assert (await api.get(f"{MAPS}/a")).status == 200
 
 
-async def test_secrets_keep_text_as_data(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}
-        made = await api.made(SECRETS, body)
-        assert (made["data"], made["type"], "stringData" in made) == ({"k": "dg=="}, "Opaque", False)
+async def test_secrets_keep_text_as_data(api: Api) -> None:
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}
+    made = await api.made(SECRETS, body)
+    assert (made["data"], made["type"], "stringData" in made) == ({"k": "dg=="}, "Opaque", False)
 
 
 async def test_bodies_of_go_clients(tmp_path: Path) -> None:
@@ -112,46 +107,42 @@ async def test_bodies_of_go_clients(tmp_path: Path) -> None:
         assert cut.status == 400
 
 
-async def test_what_may_not_change(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        running = (await api.get(f"{PODS}/run")).body
-        running["spec"]["nodeName"] = "other"
-        refused = await api.send("PUT", f"{PODS}/run", running)
-        assert refused.status == 422
-        assert "pod updates may not change fields other than" in refused.message
-        fixed = {**config_map("a", {"x": "1"}), "immutable": True}
-        await api.made(MAPS, fixed)
-        refused = await api.send("PUT", f"{MAPS}/a", {**fixed, "data": {"x": "2"}})
-        assert "field is immutable when `immutable` is set" in refused.message
+async def test_what_may_not_change(api: Api) -> None:
+    running = (await api.get(f"{PODS}/run")).body
+    running["spec"]["nodeName"] = "other"
+    refused = await api.send("PUT", f"{PODS}/run", running)
+    assert refused.status == 422
+    assert "pod updates may not change fields other than" in refused.message
+    fixed = {**config_map("a", {"x": "1"}), "immutable": True}
+    await api.made(MAPS, fixed)
+    refused = await api.send("PUT", f"{MAPS}/a", {**fixed, "data": {"x": "2"}})
+    assert "field is immutable when `immutable` is set" in refused.message
 
 
-async def test_eviction_begins_a_deletion(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "run"}}
-        answer = await api.send("POST", f"{PODS}/run/eviction", body)
-        assert (answer.status, answer.body["status"]) == (201, "Success")
-        pod = api.storage.get(kinds.PODS, "default", "run")
-        assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
-        (told,) = (each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget")
-        assert (told["status"], told["reason"]) == ("True", "EvictionByEvictionAPI")
+async def test_eviction_begins_a_deletion(api: Api) -> None:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "run"}}
+    answer = await api.send("POST", f"{PODS}/run/eviction", body)
+    assert (answer.status, answer.body["status"]) == (201, "Success")
+    pod = api.storage.get(kinds.PODS, "default", "run")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    (told,) = (each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget")
+    assert (told["status"], told["reason"]) == ("True", "EvictionByEvictionAPI")
 
 
-async def test_a_namespace_that_ends_takes_no_more(tmp_path: Path) -> None:
-    async with serving(tmp_path) as api:
-        await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
-        ending = await api.send("DELETE", "/api/v1/namespaces/n")
-        assert ending.body["status"]["phase"] == "Terminating"
-        refused = await api.send("POST", "/api/v1/namespaces/n/configmaps", config_map("a"))
-        assert (refused.status, "because it is being terminated" in refused.message) == (403, True)
-        missing = await api.send("POST", "/api/v1/namespaces/none/configmaps", config_map("a"))
-        assert (missing.status, missing.message) == (404, 'namespaces "none" not found')
+async def test_a_namespace_that_ends_takes_no_more(api: Api) -> None:
+    await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    ending = await api.send("DELETE", "/api/v1/namespaces/n")
+    assert ending.body["status"]["phase"] == "Terminating"
+    refused = await api.send("POST", "/api/v1/namespaces/n/configmaps", config_map("a"))
+    assert (refused.status, "because it is being terminated" in refused.message) == (403, True)
+    missing = await api.send("POST", "/api/v1/namespaces/none/configmaps", config_map("a"))
+    assert (missing.status, missing.message) == (404, 'namespaces "none" not found')
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [("DELETE", f"{PODS}/run/status"), ("OPTIONS", PODS), ("PUT", PODS), ("POST", f"{PODS}/run")],
 )
-async def test_methods_that_do_not_exist(tmp_path: Path, method: str, path: str) -> None:
-    async with serving(tmp_path) as api:
-        assert (await api.send(method, path, {})).status == 405
-        assert api.storage.find(kinds.PODS, "default", "run") is not None
+async def test_methods_that_do_not_exist(method: str, path: str, api: Api) -> None:
+    assert (await api.send(method, path, {})).status == 405
+    assert api.storage.find(kinds.PODS, "default", "run") is not None

@@ -37,25 +37,23 @@ async def test_bytes_come_as_they_are() -> None:
         assert {each.headers.get("Accept-Encoding", "identity") for each in server.requests} == {"identity"}
 
 
-async def test_nothing_is_asked_of_a_client_that_is_closed() -> None:
-    async with ApiServer() as server, server.client() as client:
-        await client.request("GET", "/version", doing="ask")
-        await client.close()
-        assert (await failing(client)).message == "The connection to this cluster was closed."
-        with pytest.raises(ConsoleError, match="was closed"):
-            async with client.websocket("/exec", doing="open a shell", params=(), protocols=("v5.channel.k8s.io",)):
-                pass
-        assert len(server.requests) == 1
+async def test_nothing_is_asked_of_a_client_that_is_closed(server: ApiServer, client: Client) -> None:
+    await client.request("GET", "/version", doing="ask")
+    await client.close()
+    assert (await failing(client)).message == "The connection to this cluster was closed."
+    with pytest.raises(ConsoleError, match="was closed"):
+        async with client.websocket("/exec", doing="open a shell", params=(), protocols=("v5.channel.k8s.io",)):
+            pass
+    assert len(server.requests) == 1
 
 
 @pytest.mark.slow(reason="waits as long as a server asks for")
-async def test_429_is_waited_for() -> None:
-    async with ApiServer() as server, server.client() as client:
-        server.refuse["/version"] = [status(429, "too many", headers={"Retry-After": "1"})]
-        started = asyncio.get_running_loop().time()
-        assert await client.request("GET", "/version", doing="ask")
-        assert asyncio.get_running_loop().time() - started >= 1
-        assert len(server.requests) == 2
+async def test_429_is_waited_for(server: ApiServer, client: Client) -> None:
+    server.refuse["/version"] = [status(429, "too many", headers={"Retry-After": "1"})]
+    started = asyncio.get_running_loop().time()
+    assert await client.request("GET", "/version", doing="ask")
+    assert asyncio.get_running_loop().time() - started >= 1
+    assert len(server.requests) == 2
 
 
 async def test_a_port_where_nothing_answers() -> None:
@@ -104,11 +102,10 @@ async def test_a_server_that_says_nothing() -> None:
             await client.request("GET", "/version", doing="ask", silence=0.1)
 
 
-async def test_tls_where_there_is_none() -> None:
-    async with ApiServer() as server:
-        error = await unreachable(server.url.replace("http:", "https:"))
-        assert isinstance(error, Unreachable)
-        assert "TLS failed" in error.message
+async def test_tls_where_there_is_none(server: ApiServer) -> None:
+    error = await unreachable(server.url.replace("http:", "https:"))
+    assert isinstance(error, Unreachable)
+    assert "TLS failed" in error.message
 
 
 REFUSALS: dict[str, tuple[Any, type[ConsoleError], dict[str, object]]] = {

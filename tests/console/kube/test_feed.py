@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import NotAllowed, NotFound, Unreadable
 from console.kube.backoff import Backoff
-from console.kube.client import ApiDiscovery
+from console.kube.client import ApiDiscovery, Client
 from console.kube.snapshot import WatchState
 from console.kube.watch import Changed, Disconnected, Heartbeat, Listed, Served, watch_kind
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
@@ -33,36 +33,34 @@ def seen(told: list[Any], kind_: type) -> list[Any]:
     return [each for each in told if isinstance(each, kind_)]
 
 
-async def test_the_best_version_that_is_served() -> None:
-    async with ApiServer() as server:
-        async with fed(server, "workloads") as told:
-            await eventually(lambda: seen(told, Listed))
-            assert told[0] == Served("kueue.x-k8s.io/v1beta2")
-        server.groups["kueue.x-k8s.io"] = {"v1beta1": ["workloads"], "v1beta2": ["clusterqueues"]}
-        async with fed(server, "workloads") as told:
-            await eventually(lambda: seen(told, Listed))
-            assert told[0] == Served("kueue.x-k8s.io/v1beta1")
+async def test_the_best_version_that_is_served(server: ApiServer) -> None:
+    async with fed(server, "workloads") as told:
+        await eventually(lambda: seen(told, Listed))
+        assert told[0] == Served("kueue.x-k8s.io/v1beta2")
+    server.groups["kueue.x-k8s.io"] = {"v1beta1": ["workloads"], "v1beta2": ["clusterqueues"]}
+    async with fed(server, "workloads") as told:
+        await eventually(lambda: seen(told, Listed))
+        assert told[0] == Served("kueue.x-k8s.io/v1beta1")
 
 
-async def test_core_kinds_need_no_discovery() -> None:
-    async with ApiServer() as server, fed(server, "pods") as told:
+async def test_core_kinds_need_no_discovery(server: ApiServer) -> None:
+    async with fed(server, "pods") as told:
         await eventually(lambda: seen(told, Heartbeat))
         assert not server.asked("/apis")
 
 
-async def test_an_operator_that_is_not_installed_is_said_and_found_once_it_is() -> None:
-    async with ApiServer() as server:
-        kueue = server.groups.pop("kueue.x-k8s.io")
-        async with fed(server, "clusterqueues") as told:
-            await eventually(lambda: seen(told, Disconnected))
-            assert told[0].state is WatchState.ABSENT
-            assert "Kueue is not installed" in told[0].error.message
-            server.groups["kueue.x-k8s.io"] = kueue
-            await eventually(lambda: seen(told, Listed))
+async def test_an_operator_that_is_not_installed_is_said_and_found_once_it_is(server: ApiServer) -> None:
+    kueue = server.groups.pop("kueue.x-k8s.io")
+    async with fed(server, "clusterqueues") as told:
+        await eventually(lambda: seen(told, Disconnected))
+        assert told[0].state is WatchState.ABSENT
+        assert "Kueue is not installed" in told[0].error.message
+        server.groups["kueue.x-k8s.io"] = kueue
+        await eventually(lambda: seen(told, Listed))
 
 
-async def test_an_operator_that_is_removed_while_we_look() -> None:
-    async with ApiServer() as server, fed(server, "jobsets") as told:
+async def test_an_operator_that_is_removed_while_we_look(server: ApiServer) -> None:
+    async with fed(server, "jobsets") as told:
         path = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
         await eventually(lambda: server.watched(path))
         del server.groups["jobset.x-k8s.io"]
@@ -89,42 +87,37 @@ async def test_a_kind_that_is_served_and_then_is_not_found_is_asked_for_less_and
     assert pauses == [1, 2, 3]
 
 
-async def test_a_dead_aggregated_api_is_never_asked() -> None:
-    async with ApiServer() as server:
-        server.groups["visibility.kueue.x-k8s.io"] = {"v1beta2": ["clusterqueues"]}
-        server.refuse["/apis/visibility.kueue.x-k8s.io/v1beta2"] = status(
-            503, "the server is unable to handle the request"
+async def test_a_dead_aggregated_api_is_never_asked(server: ApiServer) -> None:
+    server.groups["visibility.kueue.x-k8s.io"] = {"v1beta2": ["clusterqueues"]}
+    server.refuse["/apis/visibility.kueue.x-k8s.io/v1beta2"] = status(503, "the server is unable to handle the request")
+    async with fed(server, "clusterqueues") as told:
+        await eventually(lambda: seen(told, Listed))
+    assert not server.asked("/apis/visibility.kueue.x-k8s.io/v1beta2")
+
+
+async def test_a_kind_that_may_not_be_listed_everywhere_is_followed_in_one_namespace(server: ApiServer) -> None:
+    server.refuse[PODS] = forbidden("pods")
+    server.put("/api/v1/namespaces/team/pods", named("mine", "team"))
+    async with fed(server, "pods") as told:
+        await eventually(lambda: seen(told, Heartbeat))
+        assert [each.note for each in seen(told, Served)] == [
+            "",
+            "only namespace team: listing pods everywhere is not allowed",
+        ]
+        assert list(seen(told, Listed)[0].objects) == [("team", "mine")]
+        assert not seen(told, Disconnected)
+
+
+async def test_a_kind_that_may_not_be_listed_at_all_says_so(server: ApiServer) -> None:
+    server.refuse["/api/v1/nodes"] = [forbidden("nodes")]
+    async with fed(server, "nodes") as told:
+        await eventually(lambda: seen(told, Listed))
+        (lost,) = seen(told, Disconnected)
+        assert (lost.state, type(lost.error), lost.error.hint) == (
+            WatchState.FORBIDDEN,
+            NotAllowed,
+            "Ask for `list nodes`.",
         )
-        async with fed(server, "clusterqueues") as told:
-            await eventually(lambda: seen(told, Listed))
-        assert not server.asked("/apis/visibility.kueue.x-k8s.io/v1beta2")
-
-
-async def test_a_kind_that_may_not_be_listed_everywhere_is_followed_in_one_namespace() -> None:
-    async with ApiServer() as server:
-        server.refuse[PODS] = forbidden("pods")
-        server.put("/api/v1/namespaces/team/pods", named("mine", "team"))
-        async with fed(server, "pods") as told:
-            await eventually(lambda: seen(told, Heartbeat))
-            assert [each.note for each in seen(told, Served)] == [
-                "",
-                "only namespace team: listing pods everywhere is not allowed",
-            ]
-            assert list(seen(told, Listed)[0].objects) == [("team", "mine")]
-            assert not seen(told, Disconnected)
-
-
-async def test_a_kind_that_may_not_be_listed_at_all_says_so() -> None:
-    async with ApiServer() as server:
-        server.refuse["/api/v1/nodes"] = [forbidden("nodes")]
-        async with fed(server, "nodes") as told:
-            await eventually(lambda: seen(told, Listed))
-            (lost,) = seen(told, Disconnected)
-            assert (lost.state, type(lost.error), lost.error.hint) == (
-                WatchState.FORBIDDEN,
-                NotAllowed,
-                "Ask for `list nodes`.",
-            )
 
 
 async def test_a_server_that_is_down_at_first() -> None:
@@ -138,21 +131,19 @@ async def test_a_server_that_is_down_at_first() -> None:
             await eventually(lambda: seen(told, Listed))
 
 
-async def test_500_is_stale_and_recovers() -> None:
-    async with ApiServer() as server:
-        server.put(PODS, named("a"))
-        server.refuse[PODS] = [status(500, "boom"), status(503, "boom")]
-        async with fed(server, "pods") as told:
-            await eventually(lambda: seen(told, Listed))
-            assert [each.state for each in seen(told, Disconnected)] == [WatchState.STALE] * 2
+async def test_500_is_stale_and_recovers(server: ApiServer) -> None:
+    server.put(PODS, named("a"))
+    server.refuse[PODS] = [status(500, "boom"), status(503, "boom")]
+    async with fed(server, "pods") as told:
+        await eventually(lambda: seen(told, Listed))
+        assert [each.state for each in seen(told, Disconnected)] == [WatchState.STALE] * 2
 
 
-async def test_429_with_a_long_wait_is_stale() -> None:
-    async with ApiServer() as server:
-        server.refuse[PODS] = [status(429, "too many", headers={"Retry-After": "100"})]
-        async with fed(server, "pods") as told:
-            await eventually(lambda: seen(told, Disconnected))
-            assert told[-1].error.retry_after == 100
+async def test_429_with_a_long_wait_is_stale(server: ApiServer) -> None:
+    server.refuse[PODS] = [status(429, "too many", headers={"Retry-After": "100"})]
+    async with fed(server, "pods") as told:
+        await eventually(lambda: seen(told, Disconnected))
+        assert told[-1].error.retry_after == 100
 
 
 async def test_something_that_is_no_kubernetes_api() -> None:
@@ -168,8 +159,8 @@ async def test_something_that_is_no_kubernetes_api() -> None:
             assert isinstance(told[0].error, Unreadable)
 
 
-async def test_odd_names_and_missing_fields_come_through() -> None:
-    async with ApiServer() as server, fed(server, "pods") as told:
+async def test_odd_names_and_missing_fields_come_through(server: ApiServer) -> None:
+    async with fed(server, "pods") as told:
         await eventually(lambda: server.watched(PODS))
         server.put(PODS, named("[bold]🚀[/]", "n", spec=None, status=None))
         await eventually(lambda: seen(told, Changed))
@@ -177,22 +168,20 @@ async def test_odd_names_and_missing_fields_come_through() -> None:
 
 
 @pytest.mark.parametrize("plural", ["jobsets", "workloads"])
-async def test_a_catalogue_is_asked_once(plural: str) -> None:
-    async with ApiServer() as server, server.client() as client:
-        catalogue = ApiDiscovery(client)
-        for _ in range(3):
-            assert await catalogue.version(kind(plural))
-        assert len(server.asked("/apis")) == 1
-        server.groups.clear()
-        catalogue.clear_cache()
-        assert await catalogue.version(kind(plural)) == ""
-        assert await catalogue.server_version() == "v1.36.4-test"
+async def test_a_catalogue_is_asked_once(plural: str, server: ApiServer, client: Client) -> None:
+    catalogue = ApiDiscovery(client)
+    for _ in range(3):
+        assert await catalogue.version(kind(plural))
+    assert len(server.asked("/apis")) == 1
+    server.groups.clear()
+    catalogue.clear_cache()
+    assert await catalogue.version(kind(plural)) == ""
+    assert await catalogue.server_version() == "v1.36.4-test"
 
 
-async def test_a_group_that_may_not_be_looked_at_counts_as_absent() -> None:
-    async with ApiServer() as server, server.client() as client:
-        server.refuse["/apis/jobset.x-k8s.io/v1alpha2"] = status(404, "gone", reason="NotFound")
-        assert await ApiDiscovery(client).version(kind("jobsets")) == ""
-        server.refuse["/apis"] = status(404, "gone", reason="NotFound")
-        with pytest.raises(NotFound):
-            await ApiDiscovery(client).version(kind("jobsets"))
+async def test_a_group_that_may_not_be_looked_at_counts_as_absent(server: ApiServer, client: Client) -> None:
+    server.refuse["/apis/jobset.x-k8s.io/v1alpha2"] = status(404, "gone", reason="NotFound")
+    assert await ApiDiscovery(client).version(kind("jobsets")) == ""
+    server.refuse["/apis"] = status(404, "gone", reason="NotFound")
+    with pytest.raises(NotFound):
+        await ApiDiscovery(client).version(kind("jobsets"))

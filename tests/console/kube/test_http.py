@@ -118,12 +118,11 @@ async def test_no_password_of_an_address_is_told() -> None:
             assert "s3cr3t" not in f"{message}{hint}"
 
 
-async def test_no_token_is_told_in_what_went_wrong() -> None:
-    async with ApiServer() as server:
-        server.tokens = {"another"}
-        for kind, message, hint in await said(server.url, User(token="s3cr3t")):
-            assert kind is NotLoggedIn
-            assert "s3cr3t" not in f"{message}{hint}"
+async def test_no_token_is_told_in_what_went_wrong(server: ApiServer) -> None:
+    server.tokens = {"another"}
+    for kind, message, hint in await said(server.url, User(token="s3cr3t")):
+        assert kind is NotLoggedIn
+        assert "s3cr3t" not in f"{message}{hint}"
 
 
 async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,16 +237,15 @@ async def test_requests_refused_together_renew_once(tmp_path: Path) -> None:
         assert (tmp_path / "count").read_text() == "2"
 
 
-async def test_a_token_that_stays_refused_is_said(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.tokens = {"another"}
-        for user in (User(token="mine"), User(exec=giving(tmp_path))):
-            server.requests.clear()
-            async with server.client(user) as client:
-                with pytest.raises(NotLoggedIn) as caught:
-                    await client.request("GET", "/version", doing="ask for the version")
-            assert caught.value.message == "Could not ask for the version: Unauthorized."
-            assert len(server.requests) <= 2
+async def test_a_token_that_stays_refused_is_said(tmp_path: Path, server: ApiServer) -> None:
+    server.tokens = {"another"}
+    for user in (User(token="mine"), User(exec=giving(tmp_path))):
+        server.requests.clear()
+        async with server.client(user) as client:
+            with pytest.raises(NotLoggedIn) as caught:
+                await client.request("GET", "/version", doing="ask for the version")
+        assert caught.value.message == "Could not ask for the version: Unauthorized."
+        assert len(server.requests) <= 2
 
 
 async def test_an_expired_client_certificate_is_said_in_words(tmp_path: Path) -> None:

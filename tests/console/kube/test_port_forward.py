@@ -64,50 +64,47 @@ def streaming(
     return serve
 
 
-async def test_bytes_both_ways_and_several_at_once() -> None:
-    async with ApiServer() as server:
-        server.handlers[FORWARD] = echo_port(2222)
-        async with tunnel(server) as made:
-            port = local_of(made)
-            pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-            for number, (_, writer) in enumerate(pairs):
-                writer.write(f"hello {number}".encode() * 1000)
-            for number, (reader, writer) in enumerate(pairs):
-                assert await asyncio.wait_for(reader.readexactly(7000), 60) == f"HELLO {number}".encode() * 1000
-                writer.write(b"bye")
-                assert await asyncio.wait_for(reader.read(), 60) == b"BYE"
-                writer.close()
-            await eventually(lambda: made.tunnel.listeners[0].open == 0)
-            counted = made.tunnel.listeners[0]
-            assert (counted.connections, counted.sent, counted.received) == (3, 21_009, 21_009)
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
+async def test_bytes_both_ways_and_several_at_once(server: ApiServer) -> None:
+    server.handlers[FORWARD] = echo_port(2222)
+    async with tunnel(server) as made:
+        port = local_of(made)
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for number, (_, writer) in enumerate(pairs):
+            writer.write(f"hello {number}".encode() * 1000)
+        for number, (reader, writer) in enumerate(pairs):
+            assert await asyncio.wait_for(reader.readexactly(7000), 60) == f"HELLO {number}".encode() * 1000
+            writer.write(b"bye")
+            assert await asyncio.wait_for(reader.read(), 60) == b"BYE"
+            writer.close()
+        await eventually(lambda: made.tunnel.listeners[0].open == 0)
+        counted = made.tunnel.listeners[0]
+        assert (counted.connections, counted.sent, counted.received) == (3, 21_009, 21_009)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_a_port_that_nobody_serves_closes_the_connection_and_keeps_listening() -> None:
-    async with ApiServer() as server:
-        server.handlers[FORWARD] = echo_port(2222)
-        async with tunnel(server, 9) as made:
-            for _ in range(2):
-                reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-                with suppress(ConnectionError):
-                    assert await asyncio.wait_for(reader.read(), 60) == b""
-                writer.close()
-            await eventually(lambda: made.tunnel.last_end)
-            assert made.tunnel.last_end == "Nothing listens on port 9 of pod p."
-        async with PortForwarder(server.login()).open_stream(P, 9) as pipe:
-            with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod p\."):
-                await pipe.receive()
+async def test_a_port_that_nobody_serves_closes_the_connection_and_keeps_listening(server: ApiServer) -> None:
+    server.handlers[FORWARD] = echo_port(2222)
+    async with tunnel(server, 9) as made:
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 60) == b""
+            writer.close()
+        await eventually(lambda: made.tunnel.last_end)
+        assert made.tunnel.last_end == "Nothing listens on port 9 of pod p."
+    async with PortForwarder(server.login()).open_stream(P, 9) as pipe:
+        with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod p\."):
+            await pipe.receive()
 
 
-async def test_a_pod_that_is_not_there() -> None:
-    async with ApiServer() as server:
-        server.refuse[FORWARD] = status(404, 'pods "p" not found', reason="NotFound")
-        with pytest.raises(NotFound, match="Could not reach port 22 of pod p"):
-            await PortForwarder(server.login()).open_pipe(P, 22)
-        server.refuse[POD] = status(404, 'pods "p" not found', reason="NotFound")
-        with pytest.raises(JobEnded, match="There is no pod p in namespace default"):
-            await PortForwarder(server.login()).open_pipe(TO_P, 22)
+async def test_a_pod_that_is_not_there(server: ApiServer) -> None:
+    server.refuse[FORWARD] = status(404, 'pods "p" not found', reason="NotFound")
+    with pytest.raises(NotFound, match="Could not reach port 22 of pod p"):
+        await PortForwarder(server.login()).open_pipe(P, 22)
+    server.refuse[POD] = status(404, 'pods "p" not found', reason="NotFound")
+    with pytest.raises(JobEnded, match="There is no pod p in namespace default"):
+        await PortForwarder(server.login()).open_pipe(TO_P, 22)
 
 
 async def test_a_local_port_that_is_taken() -> None:
@@ -129,16 +126,15 @@ async def test_a_local_port_that_is_taken() -> None:
             assert local_of(made) == again  # the same again, though the first choice would be free
 
 
-async def test_closing_ends_open_connections() -> None:
-    async with ApiServer() as server:
-        server.handlers[FORWARD] = echo_port(2222)
-        async with tunnel(server) as made:
-            reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-            writer.write(b"x")
-            assert await asyncio.wait_for(reader.readexactly(1), 60) == b"X"
-        with suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 60) == b""
-        writer.close()
+async def test_closing_ends_open_connections(server: ApiServer) -> None:
+    server.handlers[FORWARD] = echo_port(2222)
+    async with tunnel(server) as made:
+        reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
+        writer.write(b"x")
+        assert await asyncio.wait_for(reader.readexactly(1), 60) == b"X"
+    with suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+    writer.close()
 
 
 async def test_a_connection_that_breaks_says_so() -> None:
@@ -161,23 +157,22 @@ async def test_a_connection_that_breaks_says_so() -> None:
             assert made.tunnel.last_end.startswith("The connection to port 2222 of pod p broke off: ")
 
 
-async def test_an_api_server_that_restarts() -> None:
-    async with ApiServer() as server:
-        server.handlers[FORWARD] = echo_port(2222)
-        async with tunnel(server) as made:
-            await server.stop()
-            reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-            with suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), 60) == b""
-            writer.close()
-            await eventually(lambda: made.tunnel.state == "lost")
-            assert "nothing answers there (connection refused)" in made.tunnel.words
-            await server.start()
-            reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-            writer.write(b"back")
-            assert await asyncio.wait_for(reader.readexactly(4), 60) == b"BACK"
-            assert made.tunnel.state == "ready"
-            writer.close()
+async def test_an_api_server_that_restarts(server: ApiServer) -> None:
+    server.handlers[FORWARD] = echo_port(2222)
+    async with tunnel(server) as made:
+        await server.stop()
+        reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+        await eventually(lambda: made.tunnel.state == "lost")
+        assert "nothing answers there (connection refused)" in made.tunnel.words
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
+        writer.write(b"back")
+        assert await asyncio.wait_for(reader.readexactly(4), 60) == b"BACK"
+        assert made.tunnel.state == "ready"
+        writer.close()
 
 
 async def test_a_token_that_runs_out_in_the_middle(tmp_path: Path) -> None:
@@ -305,27 +300,26 @@ async def test_a_machine_that_slept_asks_whether_its_connections_still_stand(mon
             await made.close()
 
 
-async def test_the_pod_of_the_next_connection_is_the_one_there_is_then() -> None:
-    async with ApiServer() as server:
-        server.handlers[FORWARD] = echo_port(2222)
-        server.refuse[POD] = pod("first")
-        told: list[Tunnel] = []
-        async with tunnel(server) as made:
-            made.tell = told.append
-            server.refuse[POD] = pod("second", "Pending")
-            reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-            writer.write(b"x")
-            await eventually(lambda: made.tunnel.state == "waiting")
-            assert made.tunnel.words == "Waiting for pod p: it is pending."
-            server.refuse[POD] = pod("second")
-            assert await asyncio.wait_for(reader.readexactly(1), 60) == b"X"
-            writer.close()
-            assert (made.tunnel.state, made.tunnel.reconnections) == ("ready", 1)
-            server.refuse[POD] = pod("second", "Failed")
-            _, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-            await asyncio.wait_for(made.ended.wait(), 60)
-            writer.close()
-            assert told[-1].words == "Pod p has ended (failed)."
+async def test_the_pod_of_the_next_connection_is_the_one_there_is_then(server: ApiServer) -> None:
+    server.handlers[FORWARD] = echo_port(2222)
+    server.refuse[POD] = pod("first")
+    told: list[Tunnel] = []
+    async with tunnel(server) as made:
+        made.tell = told.append
+        server.refuse[POD] = pod("second", "Pending")
+        reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
+        writer.write(b"x")
+        await eventually(lambda: made.tunnel.state == "waiting")
+        assert made.tunnel.words == "Waiting for pod p: it is pending."
+        server.refuse[POD] = pod("second")
+        assert await asyncio.wait_for(reader.readexactly(1), 60) == b"X"
+        writer.close()
+        assert (made.tunnel.state, made.tunnel.reconnections) == ("ready", 1)
+        server.refuse[POD] = pod("second", "Failed")
+        _, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
+        await asyncio.wait_for(made.ended.wait(), 60)
+        writer.close()
+        assert told[-1].words == "Pod p has ended (failed)."
 
 
 async def answer(local: int) -> None:

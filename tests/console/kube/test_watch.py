@@ -355,26 +355,25 @@ def seen(changes: list[Any], kind_: type) -> list[Any]:
     return [each for each in changes if isinstance(each, kind_)]
 
 
-async def test_pages_and_lines_over_http() -> None:
-    async with ApiServer() as server:
-        server.page_size = 2
-        for name in "abcde":
-            server.put(PATH, named(name))
-        async with following(server) as changes:
-            await eventually(lambda: server.watched(PATH))
-            assert [names(each) for each in seen(changes, FirstListPage)] == [["a", "b"], ["c", "d"]]
-            assert [names(each) for each in seen(changes, Listed)] == [list("abcde")]
-            server.put(PATH, named("f"))
-            await eventually(lambda: seen(changes, Changed))
-            assert changes[-1].key == ("default", "f")
-        (asked,) = server.asked(PATH, watch="1")
-        assert asked.query["allowWatchBookmarks"] == "true"
-        assert 240 <= int(asked.query["timeoutSeconds"]) <= 480
-        assert server.asked(PATH, limit="500")
+async def test_pages_and_lines_over_http(server: ApiServer) -> None:
+    server.page_size = 2
+    for name in "abcde":
+        server.put(PATH, named(name))
+    async with following(server) as changes:
+        await eventually(lambda: server.watched(PATH))
+        assert [names(each) for each in seen(changes, FirstListPage)] == [["a", "b"], ["c", "d"]]
+        assert [names(each) for each in seen(changes, Listed)] == [list("abcde")]
+        server.put(PATH, named("f"))
+        await eventually(lambda: seen(changes, Changed))
+        assert changes[-1].key == ("default", "f")
+    (asked,) = server.asked(PATH, watch="1")
+    assert asked.query["allowWatchBookmarks"] == "true"
+    assert 240 <= int(asked.query["timeoutSeconds"]) <= 480
+    assert server.asked(PATH, limit="500")
 
 
-async def test_a_line_cut_off_costs_nothing() -> None:
-    async with ApiServer() as server, following(server) as changes:
+async def test_a_line_cut_off_costs_nothing(server: ApiServer) -> None:
+    async with following(server) as changes:
         await eventually(lambda: server.watched(PATH))
         server.raw(PATH, b'{"type":"ADDED","object":{"metadata":{"name":"half"')
         server.hang_up(PATH)
@@ -385,16 +384,16 @@ async def test_a_line_cut_off_costs_nothing() -> None:
         assert not seen(changes, Disconnected)
 
 
-async def test_a_silent_connection_is_noticed() -> None:
-    async with ApiServer() as server, following(server, silence=0.1) as changes:
+async def test_a_silent_connection_is_noticed(server: ApiServer) -> None:
+    async with following(server, silence=0.1) as changes:
         await eventually(lambda: len(server.asked(PATH, watch="1")) >= 2)
         assert len(seen(changes, Listed)) == 1
         assert not seen(changes, Disconnected)
 
 
 @pytest.mark.slow(reason="starts servers and waits until the watch comes back")
-async def test_410_over_http() -> None:
-    async with ApiServer() as server, following(server) as changes:
+async def test_410_over_http(server: ApiServer) -> None:
+    async with following(server) as changes:
         server.put(PATH, named("a"))
         await eventually(lambda: server.watched(PATH))
         server.refuse[PATH] = [status(410, "too old resource version: 1 (9)", reason="Expired")]
@@ -406,8 +405,8 @@ async def test_410_over_http() -> None:
 
 
 @pytest.mark.slow(reason="starts servers and waits until the watch comes back")
-async def test_a_server_that_is_killed_and_comes_back() -> None:
-    async with ApiServer() as server, following(server) as changes:
+async def test_a_server_that_is_killed_and_comes_back(server: ApiServer) -> None:
+    async with following(server) as changes:
         await eventually(lambda: server.watched(PATH))
         await server.stop()
         await eventually(lambda: seen(changes, Disconnected))

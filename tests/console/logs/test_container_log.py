@@ -109,23 +109,26 @@ class Container:
             await self._more.wait()
 
 
+@pytest.fixture
+def container(server: ApiServer) -> Container:
+    return Container(server)
+
+
 async def texts(server: ApiServer, **wanted: Any) -> list[str]:
     async with server.client() as client, asyncio.timeout(60):
         return [line.text async for line in follow_log(client, LogRequest("default", "p", **wanted), QUICK)]
 
 
-async def test_lines_until_the_container_ends() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        container.say(1, b"one", b"two")
-        async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK)) as lines:
-            await eventually(lambda: len(lines) == 2)
-            container.say(2.5, b"three")
-            await eventually(lambda: len(lines) == 3)
-            assert lines[2].time == pytest.approx(START + 2.5, abs=1e-5)
-        container.end()
-        assert await texts(server) == ["one", "two", "three"]
-        assert container.queries[0] == {"timestamps": "true", "container": "main", "follow": "true"}
+async def test_lines_until_the_container_ends(server: ApiServer, client: Client, container: Container) -> None:
+    container.say(1, b"one", b"two")
+    async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK)) as lines:
+        await eventually(lambda: len(lines) == 2)
+        container.say(2.5, b"three")
+        await eventually(lambda: len(lines) == 3)
+        assert lines[2].time == pytest.approx(START + 2.5, abs=1e-5)
+    container.end()
+    assert await texts(server) == ["one", "two", "three"]
+    assert container.queries[0] == {"timestamps": "true", "container": "main", "follow": "true"}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -145,161 +148,146 @@ async def test_no_line_is_lost_or_repeated_over_drops(seed: int) -> None:
         assert await texts(server) == written
 
 
-async def test_a_clean_end_of_the_connection_is_not_the_end_of_the_container() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        container.say(1, b"one")
-        container.ended = True  # the connection ends, the container says that it runs
-        async with gathered(follow_log(client, LogRequest("default", "p"), QUICK)) as lines:
-            await eventually(lambda: len(container.queries) >= 3)
-            container.ended = False
-            container.say(2, b"two")
-            await eventually(lambda: [line.text for line in lines] == ["one", "two"])
+async def test_a_clean_end_of_the_connection_is_not_the_end_of_the_container(
+    client: Client, container: Container
+) -> None:
+    container.say(1, b"one")
+    container.ended = True  # the connection ends, the container says that it runs
+    async with gathered(follow_log(client, LogRequest("default", "p"), QUICK)) as lines:
+        await eventually(lambda: len(container.queries) >= 3)
+        container.ended = False
+        container.say(2, b"two")
+        await eventually(lambda: [line.text for line in lines] == ["one", "two"])
 
 
-async def test_what_is_printed_between_a_drop_and_the_end_is_read() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, b"one")
-        container.ended = True
-        container.state = {"running": {}}
+async def test_what_is_printed_between_a_drop_and_the_end_is_read(server: ApiServer, container: Container) -> None:
+    container.say(1, b"one")
+    container.ended = True
+    container.state = {"running": {}}
 
-        async def describe(request: web.Request) -> web.StreamResponse:
-            if container.state.get("running") is not None:
-                container.say(5, b"last words")
-                container.state = {"terminated": {"exitCode": 1}}
-            return await container.describe(request)
+    async def describe(request: web.Request) -> web.StreamResponse:
+        if container.state.get("running") is not None:
+            container.say(5, b"last words")
+            container.state = {"terminated": {"exitCode": 1}}
+        return await container.describe(request)
 
-        server.handlers[POD] = describe
-        assert await texts(server) == ["one", "last words"]
+    server.handlers[POD] = describe
+    assert await texts(server) == ["one", "last words"]
 
 
-async def test_a_tail_does_not_grow_backwards_over_a_drop() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, b"old")
-        container.say(1.1, b"older than the tail")
-        container.say(1.2, b"a", b"b")
-        container.end()
-        container.drops = [1]
-        assert await texts(server, tail=2) == ["a", "b"]
+async def test_a_tail_does_not_grow_backwards_over_a_drop(server: ApiServer, container: Container) -> None:
+    container.say(1, b"old")
+    container.say(1.1, b"older than the tail")
+    container.say(1.2, b"a", b"b")
+    container.end()
+    container.drops = [1]
+    assert await texts(server, tail=2) == ["a", "b"]
 
 
-async def test_once_without_following() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, b"one", b"two")
-        assert await texts(server, follow=False, tail=1) == ["two"]
-        assert await texts(server, follow=False, previous=True) == ["one", "two"]
-        assert container.queries[-1]["previous"] == "true"
+async def test_once_without_following(server: ApiServer, container: Container) -> None:
+    container.say(1, b"one", b"two")
+    assert await texts(server, follow=False, tail=1) == ["two"]
+    assert await texts(server, follow=False, previous=True) == ["one", "two"]
+    assert container.queries[-1]["previous"] == "true"
 
 
-async def test_a_container_that_has_not_started_is_waited_for() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, b"one")
-        container.end()
-        waiting = 'container "main" in pod "p" is waiting to start: ContainerCreating'
-        server.refuse[f"{POD}/log"] = [status(400, waiting, reason="BadRequest") for _ in range(3)]
-        assert await texts(server) == ["one"]
-        server.refuse[f"{POD}/log"] = [status(400, waiting, reason="BadRequest")]
-        with pytest.raises(Refused, match="waiting to start"):
-            await texts(server, follow=False)
+async def test_a_container_that_has_not_started_is_waited_for(server: ApiServer, container: Container) -> None:
+    container.say(1, b"one")
+    container.end()
+    waiting = 'container "main" in pod "p" is waiting to start: ContainerCreating'
+    server.refuse[f"{POD}/log"] = [status(400, waiting, reason="BadRequest") for _ in range(3)]
+    assert await texts(server) == ["one"]
+    server.refuse[f"{POD}/log"] = [status(400, waiting, reason="BadRequest")]
+    with pytest.raises(Refused, match="waiting to start"):
+        await texts(server, follow=False)
 
 
-async def test_refusals_are_told() -> None:
-    async with ApiServer() as server:
-        server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
-        with pytest.raises(NotFound):
-            await texts(server)
-        server.refuse[f"{POD}/log"] = forbidden("pods/log")
-        with pytest.raises(NotAllowed):
-            await texts(server)
-        server.refuse[f"{POD}/log"] = status(400, "container x is not valid for pod p", reason="BadRequest")
-        with pytest.raises(Refused, match="not valid"):
-            await texts(server)
+async def test_refusals_are_told(server: ApiServer) -> None:
+    server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
+    with pytest.raises(NotFound):
+        await texts(server)
+    server.refuse[f"{POD}/log"] = forbidden("pods/log")
+    with pytest.raises(NotAllowed):
+        await texts(server)
+    server.refuse[f"{POD}/log"] = status(400, "container x is not valid for pod p", reason="BadRequest")
+    with pytest.raises(Refused, match="not valid"):
+        await texts(server)
 
 
-async def test_a_pod_that_vanishes_ends_its_log() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, b"one")
-        container.ended = True
-        server.refuse[POD] = status(404, 'pods "p" not found', reason="NotFound")
-        assert await texts(server) == ["one"]
+async def test_a_pod_that_vanishes_ends_its_log(server: ApiServer, container: Container) -> None:
+    container.say(1, b"one")
+    container.ended = True
+    server.refuse[POD] = status(404, 'pods "p" not found', reason="NotFound")
+    assert await texts(server) == ["one"]
 
 
-async def test_long_lines_and_bytes_that_are_no_text() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, b"x" * 300_000, b"caf\xc3\xa9 \xff \xf0\x9f\x9a\x80", b"[red]progress\r", b"")
-        container.end()
-        long, odd, carriage, empty = await texts(server)
-        assert len(long) == 300_000
-        assert (odd, carriage, empty) == ("café � 🚀", "[red]progress", "")
+async def test_long_lines_and_bytes_that_are_no_text(server: ApiServer, container: Container) -> None:
+    container.say(1, b"x" * 300_000, b"caf\xc3\xa9 \xff \xf0\x9f\x9a\x80", b"[red]progress\r", b"")
+    container.end()
+    long, odd, carriage, empty = await texts(server)
+    assert len(long) == 300_000
+    assert (odd, carriage, empty) == ("café � 🚀", "[red]progress", "")
 
 
-async def test_ten_thousand_lines() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, *(f"line {each}".encode() for each in range(10_000)))
-        container.end()
-        container.drops = [4321]
-        assert await texts(server) == [f"line {each}" for each in range(10_000)]
+async def test_ten_thousand_lines(server: ApiServer, container: Container) -> None:
+    container.say(1, *(f"line {each}".encode() for each in range(10_000)))
+    container.end()
+    container.drops = [4321]
+    assert await texts(server) == [f"line {each}" for each in range(10_000)]
 
 
-async def test_a_log_that_was_rotated_while_it_could_not_be_read_has_a_gap() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        container.say(1, b"one", b"two")
-        container.drops = [2]
-        stream = LogStream(client, LogRequest("default", "p"), backoff=QUICK)
-        seen: list[bytes] = []
+async def test_a_log_that_was_rotated_while_it_could_not_be_read_has_a_gap(
+    client: Client, container: Container
+) -> None:
+    container.say(1, b"one", b"two")
+    container.drops = [2]
+    stream = LogStream(client, LogRequest("default", "p"), backoff=QUICK)
+    seen: list[bytes] = []
 
-        async def read() -> None:
-            async for batch in stream.batches():
-                seen.extend(decode_line(raw) for _, raw in batch)
-                if seen[-1] == b"two":
-                    container.lines = [(50.0, b"fifty")]
-                    container.end()
-
-        container.say(1, b"cut in the middle")
-        await asyncio.wait_for(read(), 60)
-        assert seen == [b"one", b"two", b"fifty"]
-        ((since, until),) = stream.gaps
-        assert (round(since - START), round(until - START)) == (1, 50)
-        assert stream.state == "ended"
-
-
-async def test_a_container_that_is_started_anew_is_read_on_and_the_run_before_to_its_end() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        container.say(1, b"one")
-        container.ended = True
-        before = [*container.lines, (2.0, b"last words")]
-        restarts = 0
-
-        async def describe(request: web.Request) -> web.StreamResponse:
-            nonlocal restarts
-            if restarts == 0:
-                restarts, container.lines = 1, [(5.0, b"second life")]
-            else:
+    async def read() -> None:
+        async for batch in stream.batches():
+            seen.extend(decode_line(raw) for _, raw in batch)
+            if seen[-1] == b"two":
+                container.lines = [(50.0, b"fifty")]
                 container.end()
-            status = {"name": "main", "state": container.state, "restartCount": restarts}
-            found = named("p", spec={"containers": [{"name": "main"}]}, status={"containerStatuses": [status]})
-            return web.json_response(found)
 
-        async def serve(request: web.Request) -> web.StreamResponse:
-            if request.query.get("previous") != "true":
-                return await container.serve(request)
-            lines = b"".join(f"{stamp(second)} ".encode() + text + b"\n" for second, text in before)
-            return web.Response(body=lines)
+    container.say(1, b"cut in the middle")
+    await asyncio.wait_for(read(), 60)
+    assert seen == [b"one", b"two", b"fifty"]
+    ((since, until),) = stream.gaps
+    assert (round(since - START), round(until - START)) == (1, 50)
+    assert stream.state == "ended"
 
-        server.handlers[POD], server.handlers[f"{POD}/log"] = describe, serve
-        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-        seen = [decode_line(raw) async for batch in stream.batches() for _, raw in batch]
-        assert seen == [b"one", b"last words", b"second life"]
-        assert stream.gaps == []
+
+async def test_a_container_that_is_started_anew_is_read_on_and_the_run_before_to_its_end(
+    server: ApiServer, client: Client, container: Container
+) -> None:
+    container.say(1, b"one")
+    container.ended = True
+    before = [*container.lines, (2.0, b"last words")]
+    restarts = 0
+
+    async def describe(request: web.Request) -> web.StreamResponse:
+        nonlocal restarts
+        if restarts == 0:
+            restarts, container.lines = 1, [(5.0, b"second life")]
+        else:
+            container.end()
+        status = {"name": "main", "state": container.state, "restartCount": restarts}
+        found = named("p", spec={"containers": [{"name": "main"}]}, status={"containerStatuses": [status]})
+        return web.json_response(found)
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if request.query.get("previous") != "true":
+            return await container.serve(request)
+        lines = b"".join(f"{stamp(second)} ".encode() + text + b"\n" for second, text in before)
+        return web.Response(body=lines)
+
+    server.handlers[POD], server.handlers[f"{POD}/log"] = describe, serve
+    stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+    seen = [decode_line(raw) async for batch in stream.batches() for _, raw in batch]
+    assert seen == [b"one", b"last words", b"second life"]
+    assert stream.gaps == []
 
 
 def cut(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -319,67 +307,62 @@ def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], cuts: list[
     assert cut(data, cuts) == lines
 
 
-async def test_a_connection_that_ends_well_in_the_middle_of_a_line_gives_the_line_once() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        container.drops, container.politely = [1], True
-        container.say(1, b"one", b"two and a half")
-        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-        lines: list[bytes] = []
-        async with gathered(stream.batches()) as batches:
-            await eventually(lambda: sum(map(len, batches)) == 2)
-            container.end()
-            await eventually(lambda: stream.state is StreamState.ENDED)
-            lines = [decode_line(raw) for batch in batches for _, raw in batch]
-        assert lines == [b"one", b"two and a half"]
+async def test_a_connection_that_ends_well_in_the_middle_of_a_line_gives_the_line_once(
+    client: Client, container: Container
+) -> None:
+    container.drops, container.politely = [1], True
+    container.say(1, b"one", b"two and a half")
+    stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+    lines: list[bytes] = []
+    async with gathered(stream.batches()) as batches:
+        await eventually(lambda: sum(map(len, batches)) == 2)
+        container.end()
+        await eventually(lambda: stream.state is StreamState.ENDED)
+        lines = [decode_line(raw) for batch in batches for _, raw in batch]
+    assert lines == [b"one", b"two and a half"]
 
 
-async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        container.say(1, b"one")
-        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-        async with gathered(stream.batches()) as batches:
-            await eventually(lambda: sum(map(len, batches)) == 1)
-            container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r 20%|# | 2/9 hf_AbCdEfGhIjk\r")
-            await eventually(lambda: stream.open)
-            assert stream.open == " 20%|# | 2/9 ‹secret›".encode()
-            container.draw(b"\r 30%|# | 3/9\r")
-            await eventually(lambda: stream.open == b" 30%|# | 3/9")
-            container.end()
-            await eventually(lambda: stream.state is StreamState.ENDED)
-            assert stream.open == b""
-        assert [decode_line(raw) for batch in batches for _, raw in batch] == [b"one", b" 30%|# | 3/9"]
+async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end(client: Client, container: Container) -> None:
+    container.say(1, b"one")
+    stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+    async with gathered(stream.batches()) as batches:
+        await eventually(lambda: sum(map(len, batches)) == 1)
+        container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r 20%|# | 2/9 hf_AbCdEfGhIjk\r")
+        await eventually(lambda: stream.open)
+        assert stream.open == " 20%|# | 2/9 ‹secret›".encode()
+        container.draw(b"\r 30%|# | 3/9\r")
+        await eventually(lambda: stream.open == b" 30%|# | 3/9")
+        container.end()
+        await eventually(lambda: stream.state is StreamState.ENDED)
+        assert stream.open == b""
+    assert [decode_line(raw) for batch in batches for _, raw in batch] == [b"one", b" 30%|# | 3/9"]
 
 
-async def test_whoever_reads_one_log_sees_the_bar_too() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK, drawn=True)) as lines:
-            container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r")
-            await eventually(lambda: [(line.text, line.open) for line in lines] == [(" 10%|# | 1/9", True)])
-            container.end()
-            await eventually(lambda: len(lines) == 2)
-        assert (lines[1].text, lines[1].open) == (" 10%|# | 1/9", False)
+async def test_whoever_reads_one_log_sees_the_bar_too(client: Client, container: Container) -> None:
+    async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK, drawn=True)) as lines:
+        container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r")
+        await eventually(lambda: [(line.text, line.open) for line in lines] == [(" 10%|# | 1/9", True)])
+        container.end()
+        await eventually(lambda: len(lines) == 2)
+    assert (lines[1].text, lines[1].open) == (" 10%|# | 1/9", False)
 
 
-async def test_a_log_goes_on_in_another_session_where_it_was_left() -> None:
-    async with ApiServer() as server:
-        container, memory = Container(server), ResumeCursor(whole=False)
-        container.say(1, b"same")
-        container.say(2, b"same", b"two")
-        seen = []
-        wanted = LogRequest("default", "p", "main", tail=10)
-        async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
-            await eventually(lambda: len(lines) == 3)
-            seen += lines
-        container.say(2, b"same")
-        container.say(3, b"three")
-        async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
-            await eventually(lambda: len(lines) == 2)
-            container.end()
-            seen += lines
-        assert [line.text for line in seen] == ["same", "same", "two", "same", "three"]
+async def test_a_log_goes_on_in_another_session_where_it_was_left(server: ApiServer) -> None:
+    container, memory = Container(server), ResumeCursor(whole=False)
+    container.say(1, b"same")
+    container.say(2, b"same", b"two")
+    seen = []
+    wanted = LogRequest("default", "p", "main", tail=10)
+    async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
+        await eventually(lambda: len(lines) == 3)
+        seen += lines
+    container.say(2, b"same")
+    container.say(3, b"three")
+    async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
+        await eventually(lambda: len(lines) == 2)
+        container.end()
+        seen += lines
+    assert [line.text for line in seen] == ["same", "same", "two", "same", "three"]
 
 
 @pytest.mark.parametrize(
@@ -413,39 +396,39 @@ async def test_the_last_part_of_a_line_that_comes_again_is_no_line(parts: list[b
     assert seen == [*lines, b"after", b"more"]
 
 
-async def test_a_pod_that_goes_while_nobody_can_read_its_log_may_have_printed_more() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        container.say(1, b"one", b"two")
-        container.drops = [1]
-        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-        async with aclosing(stream.batches()) as batches:
-            assert [decode_line(raw) for _, raw in await anext(batches)] == [b"one"]
-            gone = status(404, 'pods "p" not found', reason="NotFound")
-            server.refuse |= {POD: gone, f"{POD}/log": gone}
-            assert [batch async for batch in batches] == []
-        assert stream.state is StreamState.CUT
-        assert [since for since, _ in stream.gaps] == [pytest.approx(START + 1, abs=1e-5)]
+async def test_a_pod_that_goes_while_nobody_can_read_its_log_may_have_printed_more(
+    server: ApiServer, client: Client, container: Container
+) -> None:
+    container.say(1, b"one", b"two")
+    container.drops = [1]
+    stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+    async with aclosing(stream.batches()) as batches:
+        assert [decode_line(raw) for _, raw in await anext(batches)] == [b"one"]
+        gone = status(404, 'pods "p" not found', reason="NotFound")
+        server.refuse |= {POD: gone, f"{POD}/log": gone}
+        assert [batch async for batch in batches] == []
+    assert stream.state is StreamState.CUT
+    assert [since for since, _ in stream.gaps] == [pytest.approx(START + 1, abs=1e-5)]
 
 
-async def test_all_go_on_once_the_server_has_answered_one_of_them() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container = Container(server)
-        patient, eager = (
-            LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=Backoff(first=first, most=first))
-            for first in (60.0, 0.02)
-        )
-        async with gathered(patient.batches()) as slow, gathered(eager.batches()) as quick:
-            container.say(1, b"one")
-            await eventually(lambda: slow and quick)
-            await server.stop()
-            await eventually(lambda: {patient.state, eager.state} == {StreamState.RECONNECTING})
-            await asyncio.sleep(0.2)  # both have tried again, and wait
-            await server.start()
-            container.say(2, b"two")
-            await eventually(lambda: len(slow) == len(quick) == 2)
-            container.end()
-            await eventually(lambda: patient.state is eager.state is StreamState.ENDED)
+async def test_all_go_on_once_the_server_has_answered_one_of_them(
+    server: ApiServer, client: Client, container: Container
+) -> None:
+    patient, eager = (
+        LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=Backoff(first=first, most=first))
+        for first in (60.0, 0.02)
+    )
+    async with gathered(patient.batches()) as slow, gathered(eager.batches()) as quick:
+        container.say(1, b"one")
+        await eventually(lambda: slow and quick)
+        await server.stop()
+        await eventually(lambda: {patient.state, eager.state} == {StreamState.RECONNECTING})
+        await asyncio.sleep(0.2)  # both have tried again, and wait
+        await server.start()
+        container.say(2, b"two")
+        await eventually(lambda: len(slow) == len(quick) == 2)
+        container.end()
+        await eventually(lambda: patient.state is eager.state is StreamState.ENDED)
 
 
 class StuckProxy:
@@ -481,26 +464,27 @@ class StuckProxy:
                 await writer.wait_closed()
 
 
-async def test_a_log_behind_a_proxy_that_got_stuck_is_complete_until_then_and_settles_before_it_is_judged() -> None:
-    async with ApiServer() as server:
-        container, proxy = Container(server), StuckProxy(server.port)
-        async with proxy as url, server.client(server=url) as client, gathered(_beats(client)):
-            client.arrivals.quiet = 0.1
-            stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-            async with gathered(stream.batches()) as batches:
-                container.say(1, b"one")
-                await eventually(lambda: batches)
-                await eventually(lambda: server.asked("/version"))
-                proxy.passes.clear()
-                await eventually(lambda: monotonic() > client.arrivals.last + 0.3)
-                stuck = stream.complete_until
-                assert (stuck, stream.state) == (client.arrivals.last, StreamState.LIVE)
-                proxy.passes.set()
-                await eventually(lambda: client.arrivals.last > stuck)
-                assert stream.complete_until == stuck, "only answers to others have come"
-                container.say(2, b"two")
-                await eventually(lambda: len(batches) == 2)
-                assert stream.complete_until == stuck, "more of what was printed may be on its way"
+async def test_a_log_behind_a_proxy_that_got_stuck_is_complete_until_then_and_settles_before_it_is_judged(
+    server: ApiServer,
+) -> None:
+    container, proxy = Container(server), StuckProxy(server.port)
+    async with proxy as url, server.client(server=url) as client, gathered(_beats(client)):
+        client.arrivals.quiet = 0.1
+        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+        async with gathered(stream.batches()) as batches:
+            container.say(1, b"one")
+            await eventually(lambda: batches)
+            await eventually(lambda: server.asked("/version"))
+            proxy.passes.clear()
+            await eventually(lambda: monotonic() > client.arrivals.last + 0.3)
+            stuck = stream.complete_until
+            assert (stuck, stream.state) == (client.arrivals.last, StreamState.LIVE)
+            proxy.passes.set()
+            await eventually(lambda: client.arrivals.last > stuck)
+            assert stream.complete_until == stuck, "only answers to others have come"
+            container.say(2, b"two")
+            await eventually(lambda: len(batches) == 2)
+            assert stream.complete_until == stuck, "more of what was printed may be on its way"
 
 
 async def _beats(client: Client) -> AsyncGenerator[None]:
@@ -523,26 +507,27 @@ async def test_a_log_that_breaks_after_each_line_is_asked_for_less_and_less_ofte
     assert waits[0] <= 2 < 4 <= waits[-1]
 
 
-async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_anew() -> None:
-    async with ApiServer() as server, server.client() as client:
-        container, silences = Container(server), iter([0.05])
-        container.say(1, b"one")
+async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_anew(
+    server: ApiServer, client: Client
+) -> None:
+    container, silences = Container(server), iter([0.05])
+    container.say(1, b"one")
 
-        class Quiet:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(client, name)
+    class Quiet:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(client, name)
 
-            def follow(self, *path: Any, **how: Any) -> Any:
-                return client.follow(*path, **{**how, "silence": next(silences, 60.0)})
+        def follow(self, *path: Any, **how: Any) -> Any:
+            return client.follow(*path, **{**how, "silence": next(silences, 60.0)})
 
-        stream = LogStream(cast("Any", Quiet()), LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-        async with gathered(stream.batches()) as batches:
-            await eventually(lambda: len(container.queries) == 2 and stream.state is StreamState.LIVE)
-            server.refuse[POD] = server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
-            container.end()
-            await eventually(lambda: stream.state in {StreamState.ENDED, StreamState.CUT})
-        assert [decode_line(raw) for batch in batches for _, raw in batch] == [b"one"]
-        assert (stream.state, stream.gaps) == (StreamState.ENDED, [])
+    stream = LogStream(cast("Any", Quiet()), LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
+    async with gathered(stream.batches()) as batches:
+        await eventually(lambda: len(container.queries) == 2 and stream.state is StreamState.LIVE)
+        server.refuse[POD] = server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
+        container.end()
+        await eventually(lambda: stream.state in {StreamState.ENDED, StreamState.CUT})
+    assert [decode_line(raw) for batch in batches for _, raw in batch] == [b"one"]
+    assert (stream.state, stream.gaps) == (StreamState.ENDED, [])
 
 
 PICTURES = (b"\r", b"\r", b"\n", b"x", b" ", b"| 1/9 [", b"| 2/9 [", b"%|", b"loss=", b"2026-11-21T12:00:00Z ")
@@ -608,9 +593,7 @@ def test_timestamps_of_every_form() -> None:
     assert decode_line(b"1970-01-01T00:00:01.5Z ") == b""
 
 
-async def test_secrets_in_a_pods_log_are_blotted_out() -> None:
-    async with ApiServer() as server:
-        container = Container(server)
-        container.say(1, b"HF_TOKEN=hf_abcdefghijklmnop", b"loss 2.1")
-        container.end()
-        assert await texts(server) == ["HF_TOKEN=\u2039secret\u203a", "loss 2.1"]
+async def test_secrets_in_a_pods_log_are_blotted_out(server: ApiServer, container: Container) -> None:
+    container.say(1, b"HF_TOKEN=hf_abcdefghijklmnop", b"loss 2.1")
+    container.end()
+    assert await texts(server) == ["HF_TOKEN=\u2039secret\u203a", "loss 2.1"]

@@ -46,29 +46,30 @@ async def carried(port: int) -> bytes:
     return got
 
 
-async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(tmp_path: Path, state: Path) -> None:
-    async with ApiServer() as server:
-        serving(server)
-        order = TunnelRequest(
-            "default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path, token="secret-token"))
-        )
-        made, notes = await start_detached(order)
-        assert (made.name, made.kept, made.state) == ("p", True, "ready")
-        taken = [note for note in notes if note.startswith("Port 2222 of this machine is taken by another program")]
-        assert notes == taken, "another program of this machine may have that port"
-        assert made.pid != os.getpid()
-        port = made.listeners[0].local
-        assert await carried(port) == b"HELLO"
-        (listed,) = await published.list_tunnels()
-        assert (listed.pid, listed.listeners[0].connections, listed.listeners[0].sent) == (made.pid, 1, 5)
-        assert_private(state)
-        with pytest.raises(NotFound, match=r"There is no tunnel q\. There are: p\."):
-            await published.stop_tunnel("q")
-        assert (await published.stop_tunnel("p")).pid == made.pid
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
-        assert await published.list_tunnels() == ()
-        await eventually(lambda: not alive(made.pid))
+async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(
+    tmp_path: Path, state: Path, server: ApiServer
+) -> None:
+    serving(server)
+    order = TunnelRequest(
+        "default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path, token="secret-token"))
+    )
+    made, notes = await start_detached(order)
+    assert (made.name, made.kept, made.state) == ("p", True, "ready")
+    taken = [note for note in notes if note.startswith("Port 2222 of this machine is taken by another program")]
+    assert notes == taken, "another program of this machine may have that port"
+    assert made.pid != os.getpid()
+    port = made.listeners[0].local
+    assert await carried(port) == b"HELLO"
+    (listed,) = await published.list_tunnels()
+    assert (listed.pid, listed.listeners[0].connections, listed.listeners[0].sent) == (made.pid, 1, 5)
+    assert_private(state)
+    with pytest.raises(NotFound, match=r"There is no tunnel q\. There are: p\."):
+        await published.stop_tunnel("q")
+    assert (await published.stop_tunnel("p")).pid == made.pid
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    assert await published.list_tunnels() == ()
+    await eventually(lambda: not alive(made.pid))
 
 
 def assert_private(folder: Path) -> None:
@@ -86,56 +87,52 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.refuse[POD] = web.json_response({"kind": "Status", "message": "no", "reason": "NotFound"}, status=404)
-        order = TunnelRequest("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
-        with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
-            await start_detached(order)
-        assert error.value.exit_code == 1
-        assert await published.list_tunnels() == ()
+async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Path, server: ApiServer) -> None:
+    server.refuse[POD] = web.json_response({"kind": "Status", "message": "no", "reason": "NotFound"}, status=404)
+    order = TunnelRequest("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
+    with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
+        await start_detached(order)
+    assert error.value.exit_code == 1
+    assert await published.list_tunnels() == ()
 
 
-async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        serving(server)
-        order = TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
-        made, _ = await start_detached(order)
-        server.refuse[POD] = pod("Succeeded")
-        _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
-        await eventually(lambda: not alive(made.pid))
-        writer.close()
-        (listed,) = await published.list_tunnels()
-        assert (listed.state, listed.words) == ("ended", "Pod p has ended (succeeded).")
-        await published.stop_tunnel("p")
-        assert await published.list_tunnels() == ()
+async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path, server: ApiServer) -> None:
+    serving(server)
+    order = TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
+    made, _ = await start_detached(order)
+    server.refuse[POD] = pod("Succeeded")
+    _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
+    await eventually(lambda: not alive(made.pid))
+    writer.close()
+    (listed,) = await published.list_tunnels()
+    assert (listed.state, listed.words) == ("ended", "Pod p has ended (succeeded).")
+    await published.stop_tunnel("p")
+    assert await published.list_tunnels() == ()
 
 
-async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        serving(server)
-        made, _ = await start_detached(
-            TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
-        )
-        os.kill(made.pid, 9)
-        await eventually(lambda: not alive(made.pid))
-        (listed,) = await published.list_tunnels()
-        assert (listed.state, listed.words) == ("ended", "Its process ended without an error message.")
+async def test_a_process_that_was_killed_is_told_of(tmp_path: Path, server: ApiServer) -> None:
+    serving(server)
+    made, _ = await start_detached(
+        TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
+    )
+    os.kill(made.pid, 9)
+    await eventually(lambda: not alive(made.pid))
+    (listed,) = await published.list_tunnels()
+    assert (listed.state, listed.words) == ("ended", "Its process ended without an error message.")
 
 
-async def test_two_to_the_same_place_have_two_names() -> None:
-    async with ApiServer() as server:
-        serving(server)
-        order = TunnelRequest("default", "pod/p", "", ("2222",))
-        first = await start_tunnel(server.login(), order, is_background=False)
-        second = await start_tunnel(server.login(), order, is_background=False)
-        try:
-            assert [each.name for each in await published.list_tunnels()] == ["p", "p-2"]
-            assert first.tunnel.listeners[0].local != second.tunnel.listeners[0].local
-        finally:
-            await first.close()
-            await second.close()
-        assert await published.list_tunnels() == ()
+async def test_two_to_the_same_place_have_two_names(server: ApiServer) -> None:
+    serving(server)
+    order = TunnelRequest("default", "pod/p", "", ("2222",))
+    first = await start_tunnel(server.login(), order, is_background=False)
+    second = await start_tunnel(server.login(), order, is_background=False)
+    try:
+        assert [each.name for each in await published.list_tunnels()] == ["p", "p-2"]
+        assert first.tunnel.listeners[0].local != second.tunnel.listeners[0].local
+    finally:
+        await first.close()
+        await second.close()
+    assert await published.list_tunnels() == ()
 
 
 def test_profiles_are_saved_and_forgotten() -> None:
