@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, ProgramFailed
@@ -280,5 +281,5 @@ def has_more_rows(panel: NcclPanel, shown: int) -> bool:
 
 
 def checked(screen: object) -> bool:
-    """Whether it is the look before a launch, and its checks have ended."""
-    return isinstance(screen, LaunchLook) and screen.launches_from is not None
+    """Whether it is the look before a launch, whose checks have ended, and takes its key."""
+    return isinstance(screen, LaunchLook) and screen.launches_from is not None and monotonic() >= screen.launches_from

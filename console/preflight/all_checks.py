@@ -362,7 +362,7 @@ class Preflight:
             async with asyncio.timeout(limit):
                 verdict = await spec.run_check(looking)
         except TimeoutError:
-            words = f"There was no answer within {limit:.3g} s."
+            words = f"There was no answer within {max(1, round(limit))} s."
             verdict = CheckVerdict(Result.COULD_NOT, "No result.", words, "Look again in a moment.")
         except ConsoleError as error:
             verdict = verdict_of_error(error)

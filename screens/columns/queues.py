@@ -162,7 +162,7 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
 
 
 def _free(line: QueueLine) -> Cell:
-    """Free quota; of several flavors as a sum, since a workload gets that of one."""
+    """Free quota; that of several flavors joined by "+", not added: a workload gets that of one."""
     parts = [free for _, free in line.flavors if free] if len(line.flavors) > 1 else [line.account.free]
     return Span("+".join(f"{free:,}" for free in parts) or "0", "ok" if any(parts) else "dim")
 

@@ -197,6 +197,8 @@ class LaunchLook(Question[bool | Alternative | ConsoleError]):
             self._tell_keys("Confirmed: launches when the checks end, unless one fails or could not look   esc cancels")
         elif time.monotonic() >= self.launches_from:
             self.dismiss(True)
+        else:
+            self._tell_keys("Read what failed first; ⏎ once more launches all the same   esc goes back to the form")
 
     def action_launch_again(self) -> None:
         let_go, self._launch_key_at = time.monotonic() >= self._launch_key_at + HELD, time.monotonic()
@@ -395,7 +397,7 @@ def begin_from(screen: DraftScreen, wish: LaunchRequest) -> bool:
     screen.form.put_texts(draft.texts_for(values, name))
     unknown_keys = draft.unknown_keys(wish.values)
     lost = f" Not values of this chart, skipped: {', '.join(unknown_keys)}." if unknown_keys else ""
-    message = wish.message or f"{draft.recipe.title} with the values of before."
+    message = wish.message or f"{draft.recipe.title} with the values that you last entered."
     screen.app.notify(message + lost, markup=False, severity="warning" if lost else "information")
     return True
 

@@ -370,7 +370,7 @@ def _cost(job: JobLine, now: float) -> list[Span]:
 def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
     """The last log lines of the pod that prints the steps, those shortened; the newest is wrapped at the bottom."""
     texts = measures.last_lines(max(12, room)) if measures is not None and room > 2 else []
-    if not texts:
+    if measures is None or not texts or measures.is_reading_old_lines:
         return []
     *before, newest = [shorten_iteration_line(text) or redact(text) for text in texts]
     folded = wrap(newest, width)[: room - 2]

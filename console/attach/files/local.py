@@ -26,7 +26,7 @@ _MAX_NAME_BYTES = 80  # bytes of a file's name that its part's name repeats, so 
 
 
 def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
-    """The copy's temporary name by content, so that only it is resumed, and by the pod that writes it, `whose`."""
+    """The name of a copy until it is whole: only the same file is resumed, and by the same writing pod, `whose`."""
     about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([whose] if whose else [])])
     mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
     return f".{name.encode(errors='replace')[:_MAX_NAME_BYTES].decode(errors='ignore')}.{mark}{SUFFIX}"
