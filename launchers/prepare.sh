@@ -72,9 +72,12 @@ write_environment() {
             echo "unset NCCL_NVLS_ENABLE TORCH_NCCL_USE_COMM_NONBLOCKING"
         } >>"$file"
     fi
-    # From 2.9 on each rank would warn of the older name.
+    # From these versions on each rank would warn of the older name: at its start, and at each dump.
     if [[ -n "${TORCH_FR_BUFFER_SIZE:-}" ]] && printf '2.9\n%s\n' "$(torch_version)" | sort -CV; then
         echo "unset TORCH_NCCL_TRACE_BUFFER_SIZE" >>"$file"
+    fi
+    if [[ -n "${TORCH_FR_DUMP_TEMP_FILE:-}" ]] && printf '2.11\n%s\n' "$(torch_version)" | sort -CV; then
+        echo "unset TORCH_NCCL_DEBUG_INFO_TEMP_FILE" >>"$file"
     fi
     echo "export A4_ENVIRONMENT=here" >>"$file"
 }

@@ -70,6 +70,7 @@ from rankscope import (
     read_samples,
     read_times,
     refuse_foreign_ranks,
+    seconds_to_sample,
 )
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ class JobInspector:
         One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked; up to `most` where
         its steps turn out to be too few for a verdict until then. With `recorder` all
         ranks then dump their flight recorder, the first time with a pause of seconds: it tells of GPUs and links. Then
-        py-spy looks where the slow ranks are, and one that is not, for half as long. `only_nccl`: for nobody who asked.
+        py-spy looks where the slow ranks are, and one that is not. `only_nccl`: for nobody who asked.
         """
         every, reports = self.running_ranks(namespace, name), self.slow_reports
         read = await self._poll_nccl(namespace, name, every, seconds, most)
@@ -338,7 +339,7 @@ class JobInspector:
         )
         if recorder:
             report = await self._add_times(report, every, argv=("times", f"{seconds:g}"))
-        report = await self._add_samples(report, every, seconds / 2)
+        report = await self._add_samples(report, every, seconds_to_sample(report, seconds))
         report, known = replace(report, job=name, at=CLOCK.now()), reports.get((namespace, name))
         if not (only_nccl and known is not None and known.slow):  # which was measured, and is more than what NCCL tells
             reports[namespace, name] = report

@@ -294,7 +294,7 @@ Find the rank for which the others wait: for 12 steps (10 to 300 s), or --second
 the others wait for such a rank at most; the brackets hold its bounds with 95 % confidence. There is none where
 too little was seen or where the hosts run ahead of their GPUs. Whether the others wait at all
 --recorder tells: it asks every rank how long it was in each collective, and also sees a slow GPU or link.
-py-spy then looks for half as long where a late rank is, and one that is not: only what it finds names a host.""",
+py-spy then looks for 5 to 15 s where a late rank is, and one that is not: only what it finds names a host.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster;
 of --its-pace 0, or 1 if by its log the steps are not slower. JSON of that: job, slower (in words).

@@ -163,18 +163,19 @@ def test_every_shell_finds_the_environment_of_the_job(pod: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("torch", "has_older_name"), [("2.8.1", True), ("", True), ("2.9.0a0+145a3a.nv25.10", False), ("2.11.0", False)]
-)
-def test_the_flight_recorder_is_set_by_the_name_that_pytorch_has(
-    pod: Sandbox, torch: str, has_older_name: bool
-) -> None:
+    ("torch", "older"),
+    [("2.8.1", "TRACE_BUFFER_SIZE DEBUG_INFO_TEMP_FILE"), ("", "TRACE_BUFFER_SIZE DEBUG_INFO_TEMP_FILE"),
+     ("2.9.0a0+145a3a.nv25.10", "DEBUG_INFO_TEMP_FILE"), ("2.11.0", "")],
+)  # fmt: skip
+def test_the_flight_recorder_is_set_by_the_names_that_pytorch_has(pod: Sandbox, torch: str, older: str) -> None:
     pod.nodes = 1
-    pod.environment |= {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}
+    names = ("FR_BUFFER_SIZE", "NCCL_TRACE_BUFFER_SIZE", "FR_DUMP_TEMP_FILE", "NCCL_DEBUG_INFO_TEMP_FILE")
+    pod.environment |= {f"TORCH_{name}": "2000" for name in names}
     pod.program(pod.root / "bin/python3", f"#!/bin/bash\n[[ -n '{torch}' ]] && echo '{torch}'\n")
     assert pod.run("prepare.sh")[0] == 0
     given = set(pod.text("root/.ssh/environment").splitlines())
-    assert "TORCH_FR_BUFFER_SIZE=2000" in given
-    assert ("TORCH_NCCL_TRACE_BUFFER_SIZE=2000" in given) is has_older_name
+    left = {"TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE", *(f"TORCH_NCCL_{name}" for name in older.split())}
+    assert {line.partition("=")[0] for line in given if line.startswith("TORCH_")} == left
 
 
 def test_missing_gpus_are_said(pod: Sandbox) -> None:

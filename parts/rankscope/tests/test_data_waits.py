@@ -12,7 +12,14 @@ from typing import Any, cast
 import pytest
 
 from rankscope import probe
-from rankscope.data_waits import RankSamples, add_samples, choose_sampled, parse_samples, read_samples
+from rankscope.data_waits import (
+    RankSamples,
+    add_samples,
+    choose_sampled,
+    parse_samples,
+    read_samples,
+    seconds_to_sample,
+)
 from rankscope.errors import UnreadableAnswer
 from rankscope.slow_rank_words import SLOW_ADVICE, LateRank
 from rankscope.slow_ranks import SlowReport
@@ -81,6 +88,13 @@ def test_a_late_host_is_named_where_py_spy_finds_it_at_a_line_of_its_own(
     assert (found.slow, found.suspect, found.where) == (bool(where), not where, where)
     (by_launches,) = add_samples(replace(slow(), late=(suspect,)), told).late
     assert (by_launches.slow, by_launches.where) == (False, where), "how long the others wait is not known"
+
+
+@pytest.mark.parametrize(
+    ("share", "asked", "seconds"), [(0.3, 10.0, 5.0), (0.1, 10.0, 7.5), (0.01, 10.0, 15.0), (0.1, 60.0, 30.0)]
+)
+def test_who_costs_little_is_looked_at_for_longer(share: float, asked: float, seconds: float) -> None:
+    assert seconds_to_sample(slow(share=share), asked) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,44 @@
-"""Slow ranks on real frameworks: a loop, DDP, FSDP2 and torch.compile, disturbed and healthy, with the measured truth.
+"""Slow ranks on real frameworks, disturbed and healthy, with the measured truth.
 
-On a machine with NVIDIA GPUs, torch and NCCL 2.28.7 or newer (py-spy on PATH for its witness), as root:
+On a machine with NVIDIA GPUs, torch and NCCL 2.28.7 or newer (py-spy on PATH for its witness; transformers and
+megatron-core where they are asked for), as root:
 
-    python tests/bench/ranks/frameworks.py record --out FILE.json.gz --seed 7 --limit 500 ddp:2 fsdp:4 loop:8 ...
+    python tests/bench/ranks/frameworks.py record --out FILE.jsonl.gz --seed 7 --limit 500 ddp:4:16:20,loop:4:8:8 fsdp:2
+    python tests/bench/ranks/frameworks.py cost --out FILE.jsonl.gz ddp:2:16 fsdp:2:16
 
-A small transformer is trained by so many ranks. Every few seconds a rank is disturbed, or a healthy habit begins; what
-NCCL, the flight recorders and py-spy tell meanwhile is kept, and of each rank its own times, all by one clock: how long
-it waited for its batch, until it had launched the last work of a step, how long its GPU computed between events without
-collectives in between, and how long it was in collectives. Where a4 is installed:
+A job is FRAMEWORK:RANKS:BATCH:TRIALS; jobs with commas between them run one after the other, the others at the same
+time. A small transformer is trained (programs.py). Every few seconds a rank is disturbed, or a healthy habit begins;
+what NCCL, the flight recorders and py-spy tell meanwhile is kept, and of each rank its own times, all by one clock: how
+long it waited for its batch, until it had launched the last work of a step, how long what slowed its GPU took. `cost`
+asks and does not ask by turns. Where a4 is installed:
 
-    python -m tests.bench.ranks.slow_verdicts FILE.json.gz ...
+    python -m tests.bench.ranks.slow_verdicts FILE.jsonl.gz ...
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import gzip
 import json
-import logging
-import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from importlib import import_module
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2]))
 
-from tests.bench.ranks.pods import Pods, end_all, shared_gpus, wait_for
+from tests.bench.ranks.pods import Pods, count_gpus, end_all, shared_gpus, wait_for
 
-DISTURBED = (("host", 0.1), ("host", 0.25), ("gpu", 0.15), ("gpu", 0.4), ("gc", 0.0), ("data", 2.0))
+DISTURBED = (("host", 0.12), ("gpu", 0.4), ("data", 2.0), ("host", 0.35), ("gpu", 0.2), ("gc", 0.0))
 """What is done to a rank in each step, and for what part of a healthy step; `gc` every fourth step, over many lists."""
 HEALTHY = (
     ("none", 0.0),
@@ -45,303 +49,217 @@ HEALTHY = (
     ("accumulate", 0.0),
     ("card", 0.02),
 )
-"""Nothing; uneven lengths; rank 0 writes 20 MB every 60 steps; it logs every 10; all evaluate every 40; gradients of 4
-batches are added up; a GPU that is 2 % slower, as cards of a fleet are."""
-LAYERS, WIDTH, LENGTH, BATCH = 4, 512, 256, 8
-LISTS = 300_000
-SEGMENTS = 4  # of the loop, each with a collective that the program waits for
+"""Nothing; uneven lengths; rank 0 saves every 60 steps; it logs every 10; all evaluate every 40; gradients of 4 batches
+are added up; a GPU that is 2 % slower, as cards of a fleet are."""
+CANNOT = {"loop": {"varlen", "evaluate", "accumulate"}, "graphs": {"varlen", "evaluate"}, "compile": {"varlen"},
+          "trainer": {"accumulate"}, "megatron": {"varlen", "accumulate"}}  # fmt: skip
+"""Habits that a framework here has not: fixed shapes, or several batches a step always."""
+COMES = 12
+"""Steps after which all ranks do what the file `mode` asks for."""
 
 
-def work(folder: Path, framework: str) -> None:
-    """One of the ranks: steps without an end, each as the file `mode` says; what it measured goes to truth-RANK."""
-    torch: Any = import_module("torch")
-    dist: Any = import_module("torch.distributed")
-    data: Any = import_module("torch.utils.data")
-    rank = int(os.environ["RANK"])
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", device_id=device)
-    torch.manual_seed(1)
-    file = folder / "mode"
+@dataclass
+class Job:
+    framework: str
+    ranks: int = 2
+    batch: int = 16
+    trials: int = 12
 
-    class Batches(data.IterableDataset):  # type: ignore[misc]
-        """Batches of random tokens, late ones where the mode says so."""
+    @staticmethod
+    def parse(text: str) -> Job:
+        framework, *numbers = text.split(":")
+        return Job(framework, *map(int, numbers))
 
-        def __iter__(self) -> Any:
-            while True:
-                with contextlib.suppress(ValueError, OSError):
-                    kind, who, seconds, _ = json.loads(file.read_text())
-                    if kind == "data" and who == rank:
-                        time.sleep(seconds)
-                yield torch.randint(0, 1000, (BATCH, LENGTH))
-
-    class Block(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm, self.other = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
-            self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
-            self.wide, self.back = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
-
-        def forward(self, x: Any) -> Any:
-            b, n, _ = x.shape
-            q, k, v = (each.view(b, n, 8, -1).transpose(1, 2) for each in self.qkv(self.norm(x)).chunk(3, -1))
-            x = x + self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-                             .transpose(1, 2).reshape(b, n, WIDTH))  # fmt: skip
-            return x + self.back(torch.nn.functional.gelu(self.wide(self.other(x))))
-
-    class Model(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.words = torch.nn.Embedding(1000, WIDTH)
-            self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
-            self.head = torch.nn.Linear(WIDTH, 1000)
-
-        def forward(self, tokens: Any) -> Any:
-            x = self.words(tokens)
-            for block in self.blocks:
-                x = block(x)
-            return torch.nn.functional.cross_entropy(self.head(x).flatten(0, 1), tokens.flatten())
-
-    batches = iter(data.DataLoader(Batches(), batch_size=None, num_workers=1, prefetch_factor=2))
-    left = torch.randn(2048, 2048, device=device, dtype=torch.bfloat16)
-    gradient = torch.ones(1 << 19, device=device)
-    model: Any = Model().to(device)
-    if framework == "fsdp":
-        fsdp: Any = import_module("torch.distributed.fsdp")
-        for block in model.blocks:
-            fsdp.fully_shard(block)
-        fsdp.fully_shard(model)
-    elif framework in ("ddp", "compile"):
-        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[0], bucket_cap_mb=8)
-        if framework == "compile":
-            model = torch.compile(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    logging.basicConfig(filename=folder / f"own-log-{rank}", level=logging.INFO)
-    chance = random.Random(rank)
-
-    def multiply(times: int) -> None:
-        for _ in range(times):
-            torch.mm(left, left)
-
-    multiply(100)
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    multiply(400)
-    torch.cuda.synchronize()
-    one_product = (time.perf_counter() - began) / 400
-
-    def forward_and_backward(tokens: Any, last: bool) -> Any:
-        hold = model.no_sync() if not last and framework in ("ddp", "compile") else contextlib.nullcontext()
-        with hold, torch.autocast("cuda", torch.bfloat16):
-            if framework == "fsdp":
-                model.set_requires_gradient_sync(last)
-            loss = model(tokens)
-            loss.backward()
-        return loss.detach()
-
-    def compute(step: int, tokens: Any, parts: int) -> None:
-        if framework == "loop":
-            for _ in range(SEGMENTS):
-                multiply(max(1, round(0.006 / SEGMENTS / one_product)))
-                dist.all_reduce(gradient, op=dist.ReduceOp.AVG)
-            gradient[0].item()
-            return
-        for part in range(parts):
-            loss = forward_and_backward(tokens, part == parts - 1)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        if framework == "fsdp" or step % 10 == 0:
-            loss.item()
-
-    mode: list[Any] = ["none", 0, 0.0, 0]
-    coming: list[Any] | None = None
-    step, known, rows, lists = 0, 0, list[list[float]](), list[Any]()
-    while True:
-        start, begun, ready = (torch.cuda.Event(enable_timing=True), time.time(), 0.0)
-        kind, who, amount, _ = mode
-        mine = who == rank
-        if kind == "host" and mine:
-            time.sleep(amount)
-        if kind == "gc" and mine and step % 4 == 0:
-            gc.collect()
-        waiting = time.time()
-        tokens = next(batches).to(device, non_blocking=True)
-        ready = time.time() - waiting
-        if kind == "varlen":
-            tokens = tokens[:, : int(LENGTH * (1 - chance.random() * amount))]
-        done = torch.cuda.Event(enable_timing=True)
-        start.record()
-        if kind in ("gpu", "card") and mine:
-            multiply(round(amount / one_product))
-        done.record()
-        compute(step, tokens, 4 if kind == "accumulate" else 1)
-        if kind == "save" and rank == 0 and step % 60 == 0:
-            (folder / "saved").write_bytes(bytes(20 << 20))
-        if kind == "log" and rank == 0 and step % 10 == 0:
-            logging.info("step %d of a run whose loss is logged", step)
-            time.sleep(0.004)
-        if kind == "evaluate" and step % 40 == 0 and framework != "loop":
-            with torch.no_grad():
-                for _ in range(4):
-                    model(tokens)
-        launched = time.time()
-        rows.append([begun, ready, launched, (start, done) if mine else None])  # type: ignore[list-item]
-        step += 1
-        if step % 10 == 0:
-            write(folder / f"steps-{rank}", [step, time.time()])
-        changed = file.stat().st_mtime_ns
-        if changed != known:
-            known, coming = changed, json.loads(file.read_text())
-        if coming and step >= coming[3]:  # all at the same step
-            mode, coming = coming, None
-            lists = [[] for _ in range(LISTS)] if mode[0] == "gc" and mode[1] == rank else []
-            rows.clear()
-        if step % 50 == 0:
-            torch.cuda.synchronize()
-            own = [each[3][0].elapsed_time(each[3][1]) for each in rows[-100:] if each[3]]  # type: ignore[index]
-            write(folder / f"truth-{rank}", {
-                "kind": mode[0], "lists": len(lists), "waited": [each[1] for each in rows[-100:]],
-                "begun": [each[0] for each in rows[-100:]], "launched": [each[2] for each in rows[-100:]], "gpu": own,
-            })  # fmt: skip
-            del rows[:-200]
+    def __str__(self) -> str:
+        return f"{self.framework}:{self.ranks}:{self.batch}"
 
 
-def write(place: Path, what: object) -> None:
-    new = place.with_name(f"{place.name}.new")
-    new.write_text(json.dumps(what))
-    new.replace(place)
+class Running:
+    """A job that runs, and what its ranks do."""
+
+    def __init__(self, job: Job, number: int) -> None:
+        self.job, self.ras_port = job, 28028 + number
+        self.folder = Path(f"/tmp/a4-frameworks-{number}-{job}".replace(":", "-"))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.pods = Pods(job.ranks)
+        (self.folder / "mode").write_text(json.dumps(["none", 0, 0.0, -1]))
+        program = [str(HERE / "programs.py"), str(self.folder), job.framework, str(job.batch)]
+        self.begun = self.pods.start(program, self.folder, ras_port=self.ras_port)
+
+    def wait(self) -> None:
+        wait_for(self.folder, "steps-*[0-9]", self.job.ranks, self.begun, 150)
+
+    def steps(self) -> tuple[int, float]:
+        steps, at = json.loads((self.folder / "steps-0").read_text())
+        return steps, at
+
+    def change(self, kind: str, who: int = 0, amount: float = 0.0) -> None:
+        """What all ranks do from a step on to which none has come; returns when it is reached."""
+        at = self.steps()[0] + COMES
+        new = self.folder / "mode.new"
+        new.write_text(json.dumps([kind, who, amount, at]))
+        new.replace(self.folder / "mode")
+        end = time.monotonic() + 30
+        while kind != "end" and self.steps()[0] < at and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def seconds_a_step(self, before: tuple[int, float]) -> float:
+        after = self.steps()
+        return (after[1] - before[1]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
+
+    def measure_step(self, seconds: float) -> float:
+        before = self.steps()
+        time.sleep(seconds)
+        return self.seconds_a_step(before)
+
+    def end(self) -> None:
+        """Have all ranks end themselves: one that is killed amid its work could harm the others by MPS."""
+        with contextlib.suppress(OSError, ValueError):
+            self.change("end")
+            end = time.monotonic() + 8
+            while any(each.poll() is None for each in self.begun) and time.monotonic() < end:
+                time.sleep(0.1)
+        end_all(self.begun)
+
+    def diagnose(self) -> str:
+        """Where the main threads stand."""
+        found = []
+        for process in self.begun:
+            argv = ["py-spy", "dump", "--pid", str(process.pid)]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            found.append(" | ".join(line.strip() for line in done.stdout.splitlines() if line.startswith("  "))[:500])
+        return "\n".join(found)
 
 
-def steps_done(folder: Path) -> tuple[int, float]:
-    steps, at = json.loads((folder / "steps-0").read_text())
-    return steps, at
+def list_trials(job: Job, seed: int) -> list[tuple[str, float]]:
+    """As many disturbed ones as healthy ones by turns, a share of every kind."""
+    chance = random.Random(f"{seed} {job}")
+    habits = [each for each in HEALTHY if each[0] not in CANNOT.get(job.framework, ())]
+    first, second = chance.randrange(len(DISTURBED)), chance.randrange(len(habits))
+    pairs = [(DISTURBED[(first + at) % len(DISTURBED)], habits[(second + at) % len(habits)])
+             for at in range((job.trials + 1) // 2)]  # fmt: skip
+    return [each for pair in pairs for each in pair][: job.trials]
 
 
-def change(folder: Path, kind: str, who: int, amount: float) -> None:
-    """What all ranks do from a step on to which none has come."""
-    write(folder / "mode", [kind, who, amount, steps_done(folder)[0] + 30])
+class Kept:
+    """The file of trials: a line of JSON each, packed one by one, so that what was written is whole."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.lock = place, threading.Lock()
+
+    def add(self, trial: dict[str, Any], words: str) -> None:
+        packed = gzip.compress(json.dumps(trial).encode() + b"\n", 6)
+        with self.lock, self.place.open("ab") as file:
+            file.write(packed)
+            sys.stdout.write(f"{words}\n")
+            sys.stdout.flush()
 
 
-def diagnose(begun: list[Any]) -> str:
-    """Where the main threads stand."""
-    found = []
-    for process in begun:
-        done = subprocess.run(
-            ["py-spy", "dump", "--pid", str(process.pid)], capture_output=True, text=True, check=False
-        )
-        found.append(" | ".join(line.strip() for line in done.stdout.splitlines() if line.startswith("  "))[:500])
-    return "\n".join(found)
-
-
-def seconds_a_step(folder: Path, seconds: float) -> float:
-    before = steps_done(folder)
-    time.sleep(seconds)
-    after = steps_done(folder)
-    return (after[1] - before[1]) / max(1, after[0] - before[0])
-
-
-def list_trials(seed: int, disturbed: int, healthy: int) -> list[tuple[str, float]]:
-    """So many of each, in a random order, a share of every kind."""
-    chance = random.Random(seed)
-    chosen = [*(DISTURBED * disturbed)[:disturbed], *(HEALTHY * healthy)[:healthy]]
-    if disturbed % len(DISTURBED) or healthy % len(HEALTHY):
-        chosen = [*(DISTURBED[(seed + at) % len(DISTURBED)] for at in range(disturbed)),
-                  *(HEALTHY[(seed + at) % len(HEALTHY)] for at in range(healthy))]  # fmt: skip
-    chance.shuffle(chosen)
-    return chosen
-
-
-def measure(
-    folder: Path, pods: Pods, begun: list[Any], framework: str, asked: argparse.Namespace, ended: float,
-    found: list[dict[str, Any]],
-) -> None:  # fmt: skip
-    """Add the trials of one job to those found."""
-    chance = random.Random(f"{asked.seed} {framework} {pods.ranks}")
-    healthy = seconds_a_step(folder, 3.0)
-    pods.ask(folder, begun, 28028, "times", "1")  # the first dump takes seconds
-    for kind, part in list_trials(chance.randrange(1000), asked.disturbed, asked.healthy):
+def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kept) -> None:
+    job, folder, pods, begun = running.job, running.folder, running.pods, running.begun
+    chance = random.Random(f"{asked.seed} {job} ranks")
+    pods.ask(folder, begun, running.ras_port, "times", "1")  # the first dump takes seconds
+    healthy = running.measure_step(2.0)
+    every = ",".join(map(str, range(job.ranks)))
+    for kind, part in list_trials(job, asked.seed):
         if time.monotonic() > ended:
             break
-        who, amount = chance.randrange(pods.ranks), part * healthy
+        who, amount = chance.randrange(job.ranks), part * healthy
         for place in folder.glob("truth-*"):
             place.unlink()
-        change(folder, kind, who, amount)
-        time.sleep(max(1.5, 50 * healthy))
-        before = steps_done(folder)
-        polls = pods.poll(asked.seconds, 28028)
-        after = steps_done(folder)
-        step = (after[1] - before[1]) / max(1, after[0] - before[0])
-        times = pods.ask(folder, begun, 28028, "times", f"{asked.seconds:g}")
-        every = ",".join(map(str, range(pods.ranks)))
-        samples = pods.ask(folder, begun, 28028, "samples", f"{asked.seconds / 2:g}", every)
+        running.change(kind, who, amount)
+        time.sleep(0.8)
+        before = running.steps()
+        polls = pods.poll(asked.seconds, running.ras_port)
+        step = running.seconds_a_step(before)
+        times = pods.ask(folder, begun, running.ras_port, "times", f"{asked.seconds:g}")
+        samples = pods.ask(folder, begun, running.ras_port, "samples", f"{asked.samples:g}", every)
         truth = [json.loads(place.read_text()) if place.exists() else None
-                 for place in (folder / f"truth-{rank}" for rank in range(pods.ranks))]  # fmt: skip
-        if after[0] == before[0]:
-            sys.exit(f"{framework}:{pods.ranks} hangs: {diagnose(begun)}")
-        change(folder, "none", 0, 0.0)
-        time.sleep(0.5 + 40 * step)
-        beside = seconds_a_step(folder, 1.5)
-        found.append({
-            "framework": framework, "ranks": pods.ranks, "kind": kind, "amount": amount, "who": who, "ms": 1000 * step,
-            "beside_ms": 1000 * beside, "polls": polls.decode(), "times": [each.decode() for each in times],
-            "samples": [each.decode() for each in samples], "truth": truth,
-            "addresses": [pods.address(each) for each in range(pods.ranks)],
-        })  # fmt: skip
-        sys.stdout.write(f"{framework}:{pods.ranks} {kind} {amount * 1000:.1f} ms, rank {who}: "
-                         f"{step * 1000:.1f} ms a step, "
-                         f"{beside * 1000:.1f} without; late {describe_truth(truth)}\n")  # fmt: skip
-        sys.stdout.flush()
+                 for place in (folder / f"truth-{rank}" for rank in range(job.ranks))]  # fmt: skip
+        if not step:
+            sys.exit(f"{job} stands still: {running.diagnose()}")
+        running.change("none")
+        time.sleep(0.3)
+        healthy = running.measure_step(1.3) or healthy
+        kept.add({
+            "framework": job.framework, "ranks": job.ranks, "batch": job.batch, "kind": kind, "amount": amount,
+            "who": who, "ms": 1000 * step, "beside_ms": 1000 * healthy, "polls": polls.decode(),
+            "times": [each.decode() for each in times], "samples": [each.decode() for each in samples],
+            "truth": truth, "addresses": [pods.address(each) for each in range(job.ranks)], "seed": asked.seed,
+        }, f"{job} {kind} {amount * 1000:.1f} ms, rank {who}: {step * 1000:.1f} ms a step, "
+           f"{healthy * 1000:.1f} without; late {describe_truth(truth)}")  # fmt: skip
+
+
+def measure_cost(running: Running, asked: argparse.Namespace, ended: float, kept: Kept) -> None:
+    """Pairs of turns, in which NCCL is asked as `a4 slow` does and in which it is not."""
+    running.measure_step(3.0)
+    pairs: list[tuple[float, float]] = []
+    while time.monotonic() < ended and len(pairs) < running.job.trials:
+        turns: dict[bool, float] = {}
+        for on in (True, False) if len(pairs) % 2 else (False, True):
+            before = running.steps()
+            if on:
+                running.pods.poll(asked.seconds, running.ras_port)
+            else:
+                time.sleep(asked.seconds)
+            turns[on] = running.seconds_a_step(before)
+        pairs.append((turns[True], turns[False]))
+    more = [on / off - 1 for on, off in pairs]
+    half = 1.96 * statistics.stdev(more) / len(more) ** 0.5
+    kept.add({"job": str(running.job), "pairs": pairs},
+             f"{running.job}: {len(pairs)} pairs, {1000 * statistics.median(off for _, off in pairs):.2f} ms a step: "
+             f"while NCCL is asked {statistics.fmean(more) * 100:+.2f} % ± {half * 100:.2f} %")  # fmt: skip
 
 
 def describe_truth(truth: list[dict[str, Any] | None]) -> str:
     """By how many ms each rank had launched its step later than the first, in the mean, by one clock."""
-    known = [each["launched"] for each in truth if each]
-    if len(known) < len(truth):
-        return "not measured"
+    late = lateness(truth)
+    return " ".join(f"{each:.1f}" for each in late) if late else "not measured"
+
+
+def lateness(truth: list[dict[str, Any] | None]) -> list[float]:
+    """The same as numbers; empty where a rank measured nothing."""
+    known = [each["launched"] for each in truth if each and each["launched"]]
+    if len(known) < len(truth) or not known:
+        return []
     steps = min(map(len, known))
     first = [min(each[-steps:][at] for each in known) for at in range(steps)]
-    return " ".join(
-        f"{1000 * statistics.fmean(each[-steps:][at] - first[at] for at in range(steps)):.1f}" for each in known
-    )
+    return [1000 * statistics.fmean(each[-steps:][at] - first[at] for at in range(steps)) for each in known]
 
 
-def record(asked: argparse.Namespace) -> None:
-    ended, found = time.monotonic() + asked.limit, list[dict[str, Any]]()
-    for job in asked.jobs:
-        framework, _, ranks = job.partition(":")
-        folder = Path(f"/tmp/a4-frameworks-{framework}-{ranks}")
-        folder.mkdir(parents=True, exist_ok=True)
-        for place in folder.iterdir():
-            if not place.is_dir():
-                place.unlink()
-        pods = Pods(int(ranks))
-        write(folder / "mode", ["none", 0, 0.0, -1])
-        with shared_gpus(int(90 * pods.gpus / pods.ranks) if pods.shares_gpus else 100) as parts:
-            begun = pods.start([__file__, "work", "--out", str(folder), framework], folder)
-            try:
-                wait_for(folder, "steps-*[0-9]", pods.ranks, begun, 150)
-                sys.stdout.write(f"{job}: MPS {parts}\n")
-                measure(folder, pods, begun, framework, asked, ended, found)
-            except SystemExit as error:
-                sys.stdout.write(f"{job}: {error}\n")
-            finally:
-                end_all(begun)
-        asked.out.write_bytes(gzip.compress(json.dumps(found).encode()))
+def run(asked: argparse.Namespace) -> None:
+    ended, kept = time.monotonic() + asked.limit, Kept(asked.out)
+    streams = [[Job.parse(each) for each in stream.split(",")] for stream in asked.jobs]
+    ranks = sum(max(job.ranks for job in stream) for stream in streams)
+    gpus = count_gpus()
+    with shared_gpus(max(1, 90 * gpus // ranks) if gpus < ranks else 100) as parts:
+        sys.stdout.write(f"{gpus} GPUs, {ranks} ranks at the same time, MPS {parts}\n")
+
+        def follow(place: tuple[int, list[Job]]) -> None:
+            for job in place[1]:
+                if time.monotonic() > ended:
+                    return
+                running = Running(job, place[0])
+                try:
+                    running.wait()
+                    (measure_cost if asked.what == "cost" else measure)(running, asked, ended, kept)
+                except (SystemExit, OSError, ValueError, subprocess.SubprocessError) as error:
+                    sys.stdout.write(f"{job}: {error}\n")
+                finally:
+                    running.end()
+
+        with ThreadPoolExecutor(len(streams)) as pool:
+            list(pool.map(follow, enumerate(streams)))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "work"])
-    parser.add_argument("jobs", nargs="+", help="FRAMEWORK:RANKS; frameworks are loop, ddp, fsdp and compile")
+    parser.add_argument("what", choices=["record", "cost"])
+    parser.add_argument("jobs", nargs="+", help="FRAMEWORK:RANKS:BATCH:TRIALS, or several with commas between them")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=7, help="of the order of trials and of their ranks")
-    parser.add_argument("--limit", type=float, default=500.0, help="seconds for all trials")
-    parser.add_argument("--seconds", type=float, default=7.0, help="of polls in a trial")
-    parser.add_argument("--disturbed", type=int, default=6, help="trials of a job")
-    parser.add_argument("--healthy", type=int, default=6, help="trials of a job")
-    asked = parser.parse_args()
-    if asked.what == "work":
-        work(asked.out, asked.jobs[0])
-    else:
-        record(asked)
+    parser.add_argument("--limit", type=float, default=500.0, help="seconds after which no trial begins")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of polls in a trial, or of a turn of cost")
+    parser.add_argument("--samples", type=float, default=6.0, help="seconds of py-spy in a trial")
+    run(parser.parse_args())

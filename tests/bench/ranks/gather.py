@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -32,13 +33,18 @@ RAS_PAUSE = 1.0
 EVERY = ("skip", "order", "shape", "data", "dead", "stop", "stage", "checkpoint", "epoch", "lock", "teardown")
 
 
-def start(folder: Path, hang: str, victim: int, pods: Pods, asked: argparse.Namespace) -> list[subprocess.Popen[bytes]]:
+def start(
+    folder: Path, framework: str, hang: str, victim: int, pods: Pods, asked: argparse.Namespace
+) -> list[subprocess.Popen[bytes]]:
     os.mkfifo(folder / "storage")
     more = {
         "HANG": hang, "VICTIM": str(victim), "TP": str(asked.tp), "PP": str(asked.pp), "FOLDER": str(folder),
         "BACKEND": asked.backend, "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     }  # fmt: skip
-    return pods.start([str(HERE / "training.py")], folder, ras_port=28028 + pods.net, more=more)
+    program = [str(HERE / "training.py")]
+    if framework:
+        program = [str(HERE / "programs.py"), str(folder), framework, "8"]
+    return pods.start(program, folder, ras_port=28028 + pods.net, more=more)
 
 
 def ask_ras(pods: Pods, pod: int) -> list[object]:
@@ -48,14 +54,17 @@ def ask_ras(pods: Pods, pod: int) -> list[object]:
     return [first, json.loads(pods.ask_one(pod, 28028 + pods.net, "ras-only"))]
 
 
-def gather(hang: str, number: int, net: int, asked: argparse.Namespace) -> None:
+def gather(what: str, number: int, net: int, asked: argparse.Namespace) -> None:
+    framework, _, hang = what.rpartition(":")
     folder = Path(tempfile.mkdtemp(prefix="a4-hang-"))
     pods = Pods(asked.ranks, asked.pod, net)
     if asked.backend == "nccl":
         pods.make_networks()
     # In the middle of a group, in the first stage, and of another pod than rank 0.
     victim = 0 if hang == "checkpoint" else asked.tp + asked.tp // 2
-    begun = start(folder, hang, victim, pods, asked)
+    if framework and victim:
+        victim = random.Random(f"{asked.seed} {what} {number}").randrange(asked.ranks)
+    begun = start(folder, framework, hang, victim, pods, asked)
     try:
         wait_for(folder, "begun-*", asked.ranks, begun, STARTING)
         last_step = time.monotonic()
@@ -68,11 +77,11 @@ def gather(hang: str, number: int, net: int, asked: argparse.Namespace) -> None:
             answers = [json.loads(each) for each in pods.ask(folder, begun, 28028 + net, "all-stacks")]
             said = ras.result() if ras else []
         took = time.monotonic() - last_step
-        facts = {"backend": asked.backend, "gpus": pods.gpus, "apart": pods.apart}
+        facts = {"backend": asked.backend, "gpus": pods.gpus, "apart": pods.apart, "framework": framework}
         told = {"hang": hang, "victim": victim, "ranks": asked.ranks, "tp": asked.tp, "pp": asked.pp, "seconds": took,
                 "answers": answers, "ras": said, "facts": facts}  # fmt: skip
-        (asked.out / f"{hang}-{number}.json").write_text(json.dumps(told))
-        print(f"{hang}: {asked.ranks} ranks, {took:.1f} s", flush=True)  # noqa: T201
+        (asked.out / f"{what}-{number}.json".replace(":", "-")).write_text(json.dumps(told))
+        print(f"{what}: {asked.ranks} ranks, {took:.1f} s", flush=True)  # noqa: T201
     finally:
         end_all(begun)
         pods.drop_networks()
@@ -85,8 +94,9 @@ def main() -> None:
     parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
     for name, usual in (("ranks", 64), ("pod", 8), ("tp", 4), ("pp", 2), ("times", 1), ("at-once", 1)):
         parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--seed", type=int, default=7, help="of the ranks that hang in a framework")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds after which no other one is begun")
-    parser.add_argument("hangs", nargs="*")
+    parser.add_argument("hangs", nargs="*", help="HANG, or FRAMEWORK:HANG as in programs.py")
     asked = parser.parse_intermixed_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     every = asked.hangs or (*EVERY, *(("gpu",) if asked.backend == "nccl" else ()))

@@ -4,11 +4,9 @@ On a machine with NVIDIA GPUs, torch and NCCL 2.28.7 or newer (nothing else, no 
 
     python tests/bench/ranks/slow_ranks.py record --out FOLDER [--ranks 4] [--trials 40]
     python tests/bench/ranks/slow_ranks.py cost --out FOLDER
-    python tests/bench/ranks/slow_ranks.py polls --out FOLDER
 
 A loop of processes is disturbed and left alone by turns, and what they answer is kept. `cost` runs two such loops by
-turns, with and without what the chart's switch `diagnosis` sets; `polls` one, while NCCL is asked who is late and
-while it is not, by turns. Where a4 is installed:
+turns, with and without what the chart's switch `diagnosis` sets. Where a4 is installed:
 
     python -m tests.bench.ranks.slow_verdicts FOLDER
 """
@@ -179,27 +177,6 @@ def cost(folder: Path, asked: argparse.Namespace) -> None:
             end_all(begun)
 
 
-def cost_of_polls(folder: Path, asked: argparse.Namespace) -> None:
-    """One loop, while NCCL is asked and while it is not by turns: what the questions cost of a step."""
-    pods = Pods(asked.ranks)
-
-    def turn(on: bool) -> list[float]:
-        write(folder / "mode", HEALTHY)
-        if on:
-            pods.poll(asked.seconds, 28028)
-        else:
-            time.sleep(asked.seconds)
-        return rest(folder)
-
-    with shared_gpus(part_of_gpu(pods, 0.8)):
-        begun: list[Any] = []
-        try:
-            begin(pods, folder, asked, begun, diagnosis=True)
-            measure_pairs(folder / "polls.json", asked.trials, turn, "while NCCL is asked")
-        finally:
-            end_all(begun)
-
-
 def begin(pods: Pods, place: Path, asked: argparse.Namespace, begun: list[Any], *, diagnosis: bool) -> None:
     """Start a loop, and let it stand still once it makes steps; `begun` takes its processes."""
     place.mkdir(parents=True, exist_ok=True)
@@ -254,7 +231,7 @@ def tell(words: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "cost", "polls", "work"])
+    parser.add_argument("what", choices=["record", "cost", "work"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ranks", type=int, default=max(4, count_gpus()))
     parser.add_argument("--trials", type=int, default=40, help="disturbed ones, and as many healthy; pairs for cost")
@@ -266,4 +243,4 @@ if __name__ == "__main__":
     asked = parser.parse_args()
     place = asked.out
     {"work": lambda: work(place, asked.matmuls, asked.size), "record": lambda: record(place, asked),
-     "cost": lambda: cost(place, asked), "polls": lambda: cost_of_polls(place, asked)}[asked.what]()  # fmt: skip
+     "cost": lambda: cost(place, asked)}[asked.what]()  # fmt: skip

@@ -1,15 +1,18 @@
 """What rankscope says of recorded trials with slow ranks, beside the truth: a line for each, and a table.
 
-    python -m tests.bench.ranks.slow_verdicts FOLDER-OF-slow_ranks.py FILE.json.gz ...
+    python -m tests.bench.ranks.slow_verdicts FOLDER-OF-slow_ranks.py FILE.json.gz FILE.jsonl.gz ...
 
 A file is a list of trials {kind, amount, who, ms (a step), polls, times and samples [by pod], addresses}, as
-frameworks.py writes it, with `framework`, `ranks`, and `beside_ms`: what a step took without that.
+frameworks.py writes it, with `framework`, `ranks`, and `beside_ms`: what a step took without that. What a disturbance
+cost is how much longer a step took than the median one of its job without any; under 5 % it is hidden, and silence is
+right.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import statistics
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +23,8 @@ from rankscope import SlowReport, add_samples, add_times, find_slow_ranks, parse
 
 CAUSES = {"host": "host", "gc": "host", "gpu": "GPU", "data": "data", "link": "network"}
 """The cause of each kind of disturbance; all other kinds are healthy."""
+LEAST_COST = 0.05
+SHARE_IS_RIGHT = 1 / 3  # of the cost: by how much a share may differ from it
 
 
 def read_trials(place: Path) -> Iterator[dict[str, Any]]:
@@ -28,8 +33,20 @@ def read_trials(place: Path) -> Iterator[dict[str, Any]]:
             beside = {"who": each["rank"], "ms": each["step"] * 1000, "ranks": each["facts"]["ranks"]}
             yield {"framework": "loop", **each, **beside, **json.loads((place / each["file"]).read_text())}
         return
-    for each in json.loads(gzip.decompress(place.read_bytes())):
+    text = gzip.decompress(place.read_bytes())
+    for each in map(json.loads, text.splitlines()) if place.name.endswith(".jsonl.gz") else json.loads(text):
         yield {"framework": place.name.partition("-")[0], "ranks": len(each["addresses"]), **each}
+
+
+def add_costs(trials: Sequence[dict[str, Any]]) -> None:
+    """To each disturbed trial what part of its step the disturbance cost, where that was measured."""
+    beside = defaultdict[tuple[Any, ...], list[float]](list)
+    for each in trials:
+        beside[each["framework"], each["ranks"], each.get("batch")].append(each.get("beside_ms") or 0.0)
+    for each in trials:
+        usual = statistics.median(beside[each["framework"], each["ranks"], each.get("batch")])
+        if usual and each["ms"] and each["kind"] in CAUSES:
+            each.setdefault("cost", 1 - usual / each["ms"])
 
 
 def judge(trial: Mapping[str, Any]) -> SlowReport:
@@ -51,10 +68,11 @@ def describe(report: SlowReport) -> str:
 
 
 def rate(trial: Mapping[str, Any], report: SlowReport) -> str:
-    """right, cause or rank (the wrong one), false (a name where nothing is wrong), suspicion or silent."""
+    """right, cause or rank (the wrong one), false (a name where nothing is wrong), hidden, suspicion or silent."""
     wanted = CAUSES.get(trial["kind"])
     if not report.slow:
-        return "suspicion" if report.suspects else "silent"
+        hidden = wanted is not None and trial.get("cost", 1.0) < LEAST_COST
+        return "hidden" if hidden else "suspicion" if report.suspects else "silent"
     if wanted is None:
         return "false"
     if [each.rank for each in report.slow] != [trial["who"]]:
@@ -69,24 +87,25 @@ def tell(words: str) -> None:
 def main(places: Sequence[str]) -> int:
     """0 unless a rank was named where another one, or none, was disturbed."""
     table: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
-    for place in places:
-        for trial in read_trials(Path(place)):
-            if not trial["ms"]:  # it stood still
-                continue
-            report = judge(trial)
-            rating, kind = rate(trial, report), trial["kind"]
-            truth = f"{trial['ms']:.1f} ms a step" + (
-                f", {trial['beside_ms']:.1f} without" if "beside_ms" in trial else ""
-            )
-            amount = f" {trial['amount']:.3g}" if isinstance(trial["amount"], (int, float)) else f" {trial['amount']}"
-            who = f" rank {trial['who']}" if kind in CAUSES else ""
-            tell(f"{trial['framework']}:{trial['ranks']} {kind}{amount}{who}: {truth} | {rating} | {describe(report)}")
-            table[trial["framework"], trial["ranks"], "disturbed" if kind in CAUSES else "healthy"][rating] += 1
-    columns = ("right", "cause", "rank", "false", "suspicion", "silent")
+    trials = [each for place in places for each in read_trials(Path(place)) if each["ms"]]  # the others stood still
+    add_costs(trials)
+    for trial in trials:
+        report = judge(trial)
+        rating, kind = rate(trial, report), trial["kind"]
+        cost = trial.get("cost")
+        truth = f"{trial['ms']:.1f} ms a step" + (f", it cost {cost * 100:.1f} %" if cost is not None else "")
+        amount = f" {trial['amount']:.3g}" if isinstance(trial["amount"], (int, float)) else f" {trial['amount']}"
+        who = f" rank {trial['who']}" if kind in CAUSES else ""
+        tell(f"{trial['framework']}:{trial['ranks']} {kind}{amount}{who}: {truth} | {rating} | {describe(report)}")
+        row = table[trial["framework"], trial["ranks"], "disturbed" if kind in CAUSES else "healthy"]
+        row[rating] += 1
+        if rating == "right" and cost is not None:
+            row["share"] += abs(report.slow[0].share - cost) <= SHARE_IS_RIGHT * cost
+    columns = ("right", "share", "cause", "rank", "false", "hidden", "suspicion", "silent")
     tell(f"{'':24}{''.join(f'{each:>11}' for each in columns)}{'of':>6}")
     for (framework, ranks, kind), several in sorted(table.items()):
         cells = "".join(f"{several[each]:11}" for each in columns)
-        tell(f"{f'{framework}:{ranks} {kind}':24}{cells}{several.total():6}")
+        tell(f"{f'{framework}:{ranks} {kind}':24}{cells}{several.total() - several['share']:6}")
     return int(any(several["rank"] or several["false"] for several in table.values()))
 
 

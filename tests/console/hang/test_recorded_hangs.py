@@ -143,6 +143,30 @@ async def test_of_two_ranks_that_wait_for_each_other_the_odd_one_is_named(hang: 
     assert NCCL[hang] in report.short
 
 
+FRAMEWORKS = FOLDER.parent / "h200" / "frameworks_hangs.tar.gz"
+WHERE = {
+    "forward": "in load_expert", "backward": "in backward", "optimizer": "in offload_states",
+    "data": "in the data loader", "checkpoint": "in a checkpoint", "lock": "in read_configuration",
+    "dead": "has no process any more", "stop": "is stopped", "init": "",
+    "epoch": "",  # that it has left the loop, or where the others wait for it
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", ["ddp", "fsdp", "megatron"])
+@pytest.mark.parametrize("hang", WHERE)
+async def test_hangs_of_frameworks_are_told_and_no_innocent_is_named(framework: str, hang: str) -> None:
+    if hang == "stop" and framework != "ddp":
+        pytest.skip("was not recorded")
+    recorded = gathered(f"{framework}-{hang}", FRAMEWORKS)
+    report = await inspect(recorded)
+    named = tuple(sorted(rank for group in report.suspects for rank in group.ranks))
+    assert named == (recorded.culprits if (framework, hang) not in (("ddp", "init"), ("fsdp", "init")) else ())
+    assert WHERE[hang] in report.short
+    assert "does not end" not in report.short
+    if not named:  # the others were asked before they had come to their first collective
+        assert report.short == "3 ranks compute (an import): this is not a hang, unless it stays like this."
+
+
 EVERY = [(FOLDER / f"{ranks}-processes.tar.gz", hang) for ranks in (16, 64) for hang in KINDS]
 EVERY += [(RECORDED_OF_NCCL, hang) for hang in NCCL]
 

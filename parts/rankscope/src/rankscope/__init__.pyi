@@ -25,6 +25,9 @@ from .data_waits import (
 from .data_waits import (
     read_samples as read_samples,
 )
+from .data_waits import (
+    seconds_to_sample as seconds_to_sample,
+)
 from .decoding import (
     MAX_PROCESSES as MAX_PROCESSES,
 )

@@ -65,6 +65,12 @@ class RankTimes(msgspec.Struct):
     """For how long the oldest collective that was not over had been launched, at several moments."""
     direct: list[Text] = []
     """Groups whose collectives the program calls itself, so that the computation waits for each of them."""
+    cut: list[Text] = []
+    """Groups of which only the last collectives are told, so that these tell of less time than others."""
+    sends: list[Text] = []
+    """Groups in which ranks send to each other, as stages of a pipeline do."""
+    gathers: list[Text] = []
+    """Of the other groups those that gather parameters, for which the computation has to wait."""
 
 
 class RdmaDevice(msgspec.Struct):
@@ -93,6 +99,7 @@ class LateOnGpu:
     pod: int = 0
     gpu: int = 0
     by_host: bool | None = None  # whether it launches as late as the others wait; None: clocks do not tell
+    staged: bool = False  # it is in a stage of a pipeline, which may hide a part of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,7 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
     spans: list[float] = []
     table = GroupTable()
     overlapping: set[Group] = set()
+    gathering: set[Group] = set()
     for each in ranks:
         for name, group in each.groups.items():
             if len(group.ranks) > 1 and (rows := each.times.get(name)):
@@ -150,16 +158,18 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
                     {number: took for number, _, took in rows},
                     clocks[each.rank] if each.since is not None else "",
                     each.queued.get(name, ()),
+                    cut=name in each.cut,
                 )
                 if name not in each.direct:
                     overlapping.add(known)
+                gathering.update([known] if name in each.gathers else [])
         launched = [at for rows in each.times.values() for _, at, _ in rows]
         spans += [float(max(launched) - min(launched))] if launched else []
     span = max(spans, default=0.0)
     judged = {
         group: found
         for group, own in several.items()
-        if (found := _Lateness.of(group, own, span, overlap=group in overlapping))
+        if (found := _Lateness.of(group, own, span, overlap=group in overlapping, gathers=group in gathering))
     }
     timed = sum(bool(each.times) for each in ranks)
     why = next((each.why for each in ranks if each.why), "")
@@ -180,9 +190,11 @@ def find_late_on_gpu(pods: Mapping[int, PodTimes], addresses: Mapping[str, int])
         for number, pod in pods.items()
         for at, each in enumerate(sorted(pod.ranks, key=lambda each: each.rank))
     }
+    staged = {each.rank for each in ranks for name in each.sends if name in each.groups}
     named = [
         replace(
             each,
+            staged=each.rank in staged,
             pod=place[each.rank][0],
             gpu=place[each.rank][1],
             by_host=is_late_by_host(each.rank, several[group], found.late, found.longest[each.rank]),
@@ -208,7 +220,9 @@ class _Lateness:
     common: float  # share of the time in which all are in its collectives
 
     @staticmethod
-    def of(group: Group, launches: Mapping[int, RankLaunches], span: float, *, overlap: bool) -> _Lateness | None:
+    def of(
+        group: Group, launches: Mapping[int, RankLaunches], span: float, *, overlap: bool, gathers: bool
+    ) -> _Lateness | None:
         """None if too little is known of the group; `span`: of all launches of the job, in microseconds."""
         times = {rank: each.on_gpu for rank, each in launches.items()}
         timed = [rank for rank in group.ranks if rank in times]
@@ -219,7 +233,8 @@ class _Lateness:
         if len(known) < MIN_TIMED:
             return None
         # Of the time, for each collective. The span begins and ends with one of the busiest group, not of others.
-        part = max(span / len(numbers), statistics.median(each.mean_interval for each in launches.values()))
+        own_part = statistics.median(each.mean_interval for each in launches.values())
+        part = own_part if any(each.cut for each in launches.values()) else max(span / len(numbers), own_part)
         size = find_step(launches[timed[0]].launched, known)
         if size is None and overlap:
             return None
@@ -227,20 +242,25 @@ class _Lateness:
         steps = [known[at : at + size] for at in range(0, len(known) - size + 1, size)]
         usual = {number: statistics.median(times[rank][number] for rank in timed) for number in known}
         # Of two ranks, the median is halfway to the other.
-        factor, of_step = (2 if len(timed) == 2 else 1), (max if overlap else sum)
-        costs = {
-            rank: [of_step(max(0.0, factor * (usual[each] - own[each])) for each in step) for step in steps]
+        factor = 2 if len(timed) == 2 else 1
+        earlier = {
+            rank: [[max(0.0, factor * (usual[each] - own[each])) for each in step] for step in steps]
             for rank in timed
             for own in (times[rank],)
         }
-        ordered = [sorted(several) for several in zip(*costs.values(), strict=True)]
+        of_step = max if overlap else sum
+        costs = {rank: list(map(of_step, several)) for rank, several in earlier.items()}
+        # Where only a part of the collectives holds up the computation, the waits add up in part: they are a bound.
+        added = _beyond_others({rank: list(map(sum, several)) for rank, several in earlier.items()}) if gathers else {}
         shares: dict[int, float] = {}
         half: dict[int, float] = {}
-        for rank in timed:
-            more = [
-                cost - median_of_others(all_costs, cost) for cost, all_costs in zip(costs[rank], ordered, strict=True)
-            ]
+        highs: dict[int, float] = {}
+        for rank, more in _beyond_others(costs).items():
             shares[rank], half[rank] = _mean_and_half(_without_single(more), part * size)
+            highs[rank] = max(
+                _mean_and_half(_without_single(costs[rank]), part * size)[0] + half[rank],
+                sum(_mean_and_half(_without_single(added.get(rank, more)), part * size)),
+            )
         least = {number: min(times[rank][number] for rank in timed) for number in known}
         waits = {
             rank: statistics.fmean(of_step(own[each] - least[each] for each in step) for step in steps) / (part * size)
@@ -257,7 +277,7 @@ class _Lateness:
         return _Lateness(
             shares,
             {rank: share - half[rank] for rank, share in shares.items()},
-            {rank: _mean_and_half(_without_single(costs[rank]), part * size)[0] + half[rank] for rank in timed},
+            highs,
             waits,
             late,
             {rank: [min(step, key=lambda each: times[rank][each] - usual[each]) for step in steps] for rank in late},
@@ -277,6 +297,15 @@ def find_step(launched: Mapping[int, int], numbers: Sequence[int]) -> int | None
     like = [sum(map(mul, gaps, gaps[by:])) / (len(gaps) - by) / whole for by in range(1, most + 1)]
     best = max(like, default=0.0)
     return next(by for by, each in enumerate(like, 1) if each >= 0.75 * best) if best >= REPEATS else None
+
+
+def _beyond_others(costs: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
+    """What each rank costs beyond the median of the others, step by step."""
+    ordered = [sorted(several) for several in zip(*costs.values(), strict=True)]
+    return {
+        rank: [cost - median_of_others(every, cost) for cost, every in zip(own, ordered, strict=True)]
+        for rank, own in costs.items()
+    }
 
 
 def _without_single(costs: Sequence[float]) -> list[float]:

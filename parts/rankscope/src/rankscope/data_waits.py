@@ -28,6 +28,8 @@ from trainlog import Frame, ThreadStack, format_ranges
 
 MAX_SUSPECTS = 4  # slow ranks at which py-spy looks
 MIN_SAMPLES = 40
+ENOUGH, MOST_SAMPLED = 0.75, 15.0
+"""Seconds at the cause of a wait, of 20 samples each, after which it is certain by CERTAIN_OF_LINES; and the most."""
 MAX_STACKS = 40_000  # different ones of a pod: 8 ranks have 16,000 in 20 s at 100 samples a second
 EXPLAINS = 0.5  # of the share that the others wait: what takes less is not the cause
 MOST_THERE = 1 / 3  # of the time of the slow rank at a line: how long another one is there at most
@@ -73,6 +75,15 @@ def read_samples(answers: Mapping[int, bytes | str]) -> tuple[list[RankSamples],
         except UnreadableAnswer as error:
             why = why or str(error).rstrip(".")
     return found, why
+
+
+def seconds_to_sample(report: SlowReport, asked: float) -> float:
+    """For how long py-spy is to look, so that what explains the least of what is told is certain.
+
+    It is half as long as NCCL was asked, longer where a rank costs little, and MOST_SAMPLED seconds at most.
+    """
+    shares = [each.share for each in (*report.slow, *report.suspects) if each.share > 0]
+    return min(max(asked / 2, MOST_SAMPLED), max(asked / 2, ENOUGH / max(min(shares, default=1.0), MIN_SHARE)))
 
 
 def choose_sampled(report: SlowReport, every: Sequence[PodRank]) -> list[int]:

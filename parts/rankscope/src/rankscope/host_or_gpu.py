@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 MIN_EXPLAINED = 0.75
 """The host is the cause if its late launches explain at least this part of the time that the others waited."""
-IN_TIME, MIN_IN_TIME, AS_LONG = 0.5, 0.15, 0.5
+IN_TIME, MIN_IN_TIME, AS_LONG = 0.5, 0.05, 0.5
 """A launch is in time if it is later than those of the others by less than that part of the usual wait; of so many
 steps at least, in which the others wait for at least that part of it."""
 MIN_STEPS_IN_TIME = 8
@@ -35,6 +35,7 @@ class RankLaunches:
     on_gpu: Mapping[int, int]  # for how long it was in it
     clock: str  # the machine whose clock it is; empty: not told
     open_ages: Sequence[int]  # ages of its oldest open collective, at several moments
+    cut: bool = False  # these are only its last ones
 
     @property
     def mean_interval(self) -> float:

@@ -362,31 +362,52 @@ def load_dump(path: str) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
         name[:200]: {"desc": short(each["desc"], 200), "ranks": [int(one) for one in NUMBER.findall(each["ranks"])]}
         for name, each in found["pg_config"].items()
     }
-    return groups, found["entries"], short(found.get("version", ""), 20)
+    return groups, with_states(found["entries"]), short(found.get("version", ""), 20)
+
+
+def with_states(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries, of which those of a batch of sends and receives have the state that only their batch has.
+
+    The entry of the batch follows them; without it they would seem never to end.
+    """
+    batches: dict[str, list[dict[str, Any]]] = {}
+    kept = []
+    for each in entries:
+        name = short(each["process_group"][0], 200)
+        if each.get("profiling_name") == "nccl:coalesced":
+            for one in batches.pop(name, []):
+                one["state"] = each["state"]
+            continue
+        if each.get("is_p2p"):
+            batches.setdefault(name, []).append(each)
+        kept.append(each)
+    return kept
 
 
 def read_times(path: str, seconds: float) -> dict[str, Any]:
     """How long each collective of the last `seconds` took on the GPU: [number, launched, took], in microseconds.
 
     Launches count from `since`, a moment of this machine's clock. `queued`: for how long the oldest one that was not
-    over had been launched, each time that the watchdog looked. `direct`: groups whose collectives the program calls
-    itself, one after the other.
+    over had been launched, each time that the watchdog looked. Of the groups, `direct`: the program calls the
+    collectives itself, one after the other; `cut`: only the last ones are told; `sends`: ranks send to each other, as
+    stages of a pipeline do; `gathers`: they gather parameters, for which the computation has to wait.
     """
     groups, entries, _ = load_dump(path)
     since = max((int(each["time_created_ns"]) for each in entries), default=0) - int(seconds * 1e9)
     times: dict[str, list[list[int]]] = {}
     seen: dict[str, list[tuple[float, int]]] = {}
     overlapping: set[str] = set()
+    sending: set[str] = set()
+    gathering: set[str] = set()
     for each in entries:
         took, launched = each.get("duration_ms"), int(each["time_created_ns"]) - since
-        if launched < 0 or each.get("is_p2p"):
-            continue
         name = short(each["process_group"][0], 200)
-        calls = [
-            short(one.get("filename"), 4096) + " " + short(one.get("name"), 200) for one in each.get("frames") or []
-        ]
-        if not calls or any(map(OVERLAPS.search, calls)):
+        if launched < 0 or each.get("is_p2p"):
+            sending.update([name] if launched >= 0 else [])
+            continue
+        if overlaps(each.get("frames") or []):
             overlapping.add(name)
+            gathering.update([name] if "gather" in short(each["profiling_name"], 100) else [])
         over = each.get("time_discovered_completed_ns")
         seen.setdefault(name, []).append((int(over) - since if over else math.inf, launched))
         if took is not None:
@@ -398,8 +419,11 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
         "groups": groups,
         "since": since // 1000,
         "times": {name: rows[-most:] for name, rows in times.items()},
+        "cut": [name for name, rows in times.items() if len(rows) > most],
         "queued": {name: find_queued(several) for name, several in seen.items()},
         "direct": [name for name in times if name not in overlapping],
+        "sends": sorted(sending),
+        "gathers": sorted(gathering),
     }
 
 
@@ -407,6 +431,22 @@ OVERLAPS = re.compile(
     r"autograd|fsdp|zero|deepspeed|\bddp|nn/parallel|megatron/core/distributed|_inductor|_dynamo|hook|async|overlap|bucket"
 )
 """Callers of collectives for which the computation need not wait. Threads of autograd have no calls of Python."""
+PART_OF_MODEL = re.compile(r"torch/(?:nn/modules/module|autograd/function)\.py")
+"""Calls a module, or a function with its gradient: who is called by it belongs to the model, who calls it does not."""
+
+
+def overlaps(frames: list[dict[str, Any]]) -> bool:
+    """Whether the computation need not wait for a collective, by the calls to it, the innermost first.
+
+    Those within the innermost part of the model count: that DDP calls the model says nothing of a tensor group in it.
+    """
+    for frame in frames:
+        file = short(frame.get("filename"), 4096)
+        if PART_OF_MODEL.search(file):
+            return False
+        if OVERLAPS.search(file + " " + short(frame.get("name"), 200)):
+            return True
+    return not frames
 
 
 def find_queued(several: list[tuple[float, int]]) -> list[int]:
@@ -537,11 +577,24 @@ def read_link(message: bytes, found: dict[str, list[list[Any]]]) -> None:
         at += max(4, (length + 3) & ~3)
 
 
+def watch_links(find: Callable[[], list[list[Any]]] = find_links, pause: float = 0.15) -> list[list[Any]]:
+    """Of each peer on another machine the look with the shortest round trip: on a busy machine these scatter."""
+    best: dict[str, list[Any]] = {}
+    for at in range(LINK_LOOKS):
+        time.sleep(pause * bool(at))
+        for each in find():
+            if not each[0].startswith("127.") and (each[0] not in best or each[1] < best[each[0]][1]):
+                best[each[0]] = each
+    return list(best.values())[:MOST_LINKS]
+
+
 TCP_INFO, ESTABLISHED, SOCK_DIAG, SOCK_DIAG_BY_FAMILY, REQUEST_DUMP = 2, 1, 4, 20, 0x301
 """Numbers of Linux: of what it tells of a connection, of a state of TCP, of the service that tells, of its query."""
 MUCH_SENT = 1 << 20
 """Bytes after which a connection is one of those that carry data."""
 MOST_LINKS = 256
+LINK_LOOKS = 6
+"""Of healthy ranks that share a machine, one look in ten finds a round trip of four times the others'."""
 
 
 def read_boot_id() -> str:
@@ -565,9 +618,10 @@ def tell_times(seconds: float) -> None:
     }
     listening = [each for each in every if each["env"].get(PIPE)]
     with ThreadPoolExecutor(1 + len(listening)) as pool:
+        links = pool.submit(watch_links)
         answer["ranks"] += pool.map(lambda each: recorder(each, lambda path: read_times(path, seconds)), listening)
     try:
-        answer["links"] = find_links()
+        answer["links"] = links.result()
     except OSError as error:
         answer["no_links"] = str(error)
     answer["rdma"] = read_rdma_state()

@@ -26,6 +26,7 @@ class LateRank:
     runs_ahead: bool = False  # the others go on launching while it is behind: nobody need wait
     cause: str = "not known"  # host, GPU, network or data
     timed: bool = False  # its share is by the times of collectives
+    staged: bool = False  # it is in a stage of a pipeline, which may hide a part of that
     pod_index: int | None = None
     node: str = ""
     evidence: str = ""  # of a slow link, a data loader or a host, a phrase
@@ -57,7 +58,7 @@ def describe_cost(late: LateRank, *, short: bool = False) -> str:
     `short`: without the place.
     """
     share = format_share(late.share if late.share > 0 else late.high)
-    most = "up to " if late.suspect or late.share <= 0 else "about "
+    most = "up to " if late.suspect or late.staged or late.share <= 0 else "about "
     cause = "host" if late.suspect else late.cause  # a suspect is one that launches late
     because = f" ({cause}{f': {late.where}' if late.where else ''})" if cause in _BY_CAUSE else ""
     name = f"rank {late.rank}" if late.rank is not None else f"process {late.pid}"
@@ -112,7 +113,8 @@ def format_wait(late: LateRank) -> str:
     """The share of the step for which the others wait for it, with the bounds of 95 % confidence."""
     if late.share <= 0:  # of a slow link, it is only known how long all are in collectives
         return f"the others wait for it, at most for {format_share(late.high)} of each step"
-    return f"the others wait for it for {_format_interval(late)} of each step"
+    hidden = ", of which the pipeline may hide a part" if late.staged else ""
+    return f"the others wait for it for {_format_interval(late)} of each step{hidden}"
 
 
 def _format_interval(late: LateRank) -> str:

@@ -435,6 +435,7 @@ def _merge(late: LateOnGpu, asked: LateRank | None, nodes: Mapping[int, str], re
         suspect=cause != "GPU",
         timed=True,
         cause=cause,
+        staged=late.staged,
         pod_index=late.pod,
         node=nodes.get(late.pod, ""),
     )

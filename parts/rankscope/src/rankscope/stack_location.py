@@ -109,8 +109,9 @@ _GPU = re.compile(r"torch/cuda/")
 _GPU_CALL = re.compile(r"synchronize|wait|item|tolist|cpu")
 _LOCK = re.compile(r"acquire|_wait_for_tstate_lock|__enter__|lock|flock")
 _WAIT = re.compile(r"wait\w*|select|poll|sleep|join|accept|recv\w*|read\w*|communicate|connect|getaddrinfo|get")
+_IMPORT = re.compile(r"<frozen importlib")
 _LIBRARY = re.compile(
-    r"torch/|site-packages/|multiprocessing/|(?:^|/)logging/__init__\.py$|"
+    r"^<frozen |torch/|site-packages/|multiprocessing/|(?:^|/)logging/__init__\.py$|"
     r"(?:threading|selectors|socket|subprocess|queue)\.py$"
 )
 
@@ -130,6 +131,8 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 
 def locate_thread(thread: ThreadStack) -> StackLocation:
     """Where a thread is: its innermost call that is unambiguous, else recognised; of a wait for data, its own code."""
+    if any(_IMPORT.match(frame.file) for frame in thread.frames):  # whatever it reads and calls for that
+        return StackLocation(Activity.COMPUTE, "an import", find_own_code(thread.frames))
     for frame in thread.frames:
         if (found := _match_frame(frame)) is not None:
             own = find_own_code(thread.frames) if found[0] is Activity.DATA else frame

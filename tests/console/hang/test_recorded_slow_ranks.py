@@ -1,0 +1,29 @@
+"""Slow ranks of DDP, FSDP2, torch.compile, CUDA graphs, Megatron-Core and the Trainer, recorded on one H200."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.ranks.slow_verdicts import CAUSES, judge, rate, read_trials
+
+TRIALS = list(read_trials(Path(__file__).parents[2] / "fixtures" / "h200" / "frameworks.jsonl.gz"))
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=[f"{each['framework']} {each['kind']}" for each in TRIALS])
+def test_rank_and_cause_are_told_and_healthy_runs_are_clean(trial: dict[str, Any]) -> None:
+    report, cost = judge(trial), trial.get("cost", 0.0)
+    silent = "hidden" if trial["kind"] in CAUSES else "silent"
+    assert rate(trial, report) == ("right" if cost >= 0.05 else silent)
+    assert not report.suspects
+    assert report.has_verdict
+    if cost >= 0.05:
+        (late,) = report.slow
+        assert late.low <= late.share <= late.high
+        assert late.share / 2 <= cost <= 1.5 * late.high
+        assert late.staged is (trial["framework"] == "megatron")
+        assert ("the pipeline may hide a part" in report.words[0]) is late.staged
+    else:
+        assert report.words[0].startswith(f"No rank costs more than {report.bound * 100:.2g} % of each step")
