@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import structs
 
@@ -69,6 +69,13 @@ from console.scheduling.what_if import WhatIf
 from console.settings import Settings
 from rankscope import HangReport, SlowReport, TorchAnalysis, TracedProcess
 from trainlog import PASS_LINE, RunPosition
+
+T = TypeVar("T")
+
+
+def present(value: T | None) -> T:
+    assert value is not None
+    return value
 
 
 def monitor(key: tuple[str, str], watch: AlarmWatch | None = None) -> JobMonitor:

@@ -15,6 +15,7 @@ from console.session import Session
 from console.settings import Settings
 from tests.contract.client import MERGE_PATCH, Api, Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, POOL, Cluster, eventually
+from tests.fakes import present
 
 GPU = "nvidia.com/gpu"
 SUBBLOCK = "cloud.google.com/gce-topology-subblock"
@@ -177,9 +178,7 @@ class Space:
             answer = await self.api.get(self.path(base, kind, name))
             return answer.made if answer.status == 200 and true(answer.made) else None
 
-        found = await eventually(probe, f"{kind} {name} in {self.name}")
-        assert found is not None
-        return found
+        return present(await eventually(probe, f"{kind} {name} in {self.name}"))
 
     async def condition(self, base: str, kind: str, name: str, wanted: str, status: str = "True") -> Object:
         """The condition of that type, once it has that status."""
@@ -207,9 +206,7 @@ class Space:
             there = [pod for pod in found if pod["status"].get("phase") == phase and not terminating(pod)]
             return sorted(there, key=rank) if len(there) == count else None
 
-        found = await eventually(probe, f"{count} pods of {job} {phase}")
-        assert found is not None
-        return found
+        return present(await eventually(probe, f"{count} pods of {job} {phase}"))
 
     async def jobs(self, job: str) -> list[Object]:
         return await self.items(BATCH, "jobs", labelSelector=f"jobset.sigs.k8s.io/jobset-name={job}")

@@ -11,6 +11,7 @@ from console.session import Session
 from tests.contract.client import Object
 from tests.contract.cluster import BATCH, CORE, JOBSETS, eventually
 from tests.contract.space import GPU, Space, container
+from tests.fakes import present
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -289,9 +290,7 @@ async def told_of(space: Space, kind: str, reason: str) -> Object:
         fitting = [each for each in events if each["reason"] == reason and each["involvedObject"]["kind"] == kind]
         return fitting[0] if fitting else None
 
-    found = await eventually(probe, f"an event {reason} of a {kind}")
-    assert found is not None
-    return found
+    return present(await eventually(probe, f"an event {reason} of a {kind}"))
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
@@ -347,8 +346,7 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
     await space.queue("team", 64)
     values: dict[str, Value] = {"queue": "team", "serviceAccount": "nope", "gpus": 8}
     await session.launch.install(LaunchPlan("interactive", "train", space.name, values))
-    refused = await session.launch.wait_for_refusal(space.name, "train")
-    assert refused is not None
+    refused = present(await session.launch.wait_for_refusal(space.name, "train"))
     words = f'error looking up service account {space.name}/nope: serviceaccount "nope" not found'
     assert refused.sentence == f"its pods were refused and are tried again: {words}"
     assert refused.next.startswith(f"Create the ServiceAccount (kubectl create serviceaccount nope -n {space.name})")

@@ -14,6 +14,7 @@ from tests.contract.client import Object
 from tests.contract.cluster import CORE, JOBSETS, KUEUE, eventually
 from tests.contract.space import GPU, Space, container
 from tests.contract.test_refusals import accounted
+from tests.fakes import present
 
 SOON = 8.0
 """Seconds in which a cluster that does it at all does it."""
@@ -128,8 +129,7 @@ async def test_small_jobs_with_interfaces_block_each_other(space: Space) -> None
         held = [pod for pod in pods if pod["status"].get("phase") == "Pending" and pod["status"].get("conditions")]
         return held[0] if phases == ["Pending", "Running"] and held else None
 
-    pod = await eventually(waits, "one of two pods waits for its cards", SOON)
-    assert pod is not None
+    pod = present(await eventually(waits, "one of two pods waits for its cards", SOON))
     assert f"Insufficient {CARD}" in await pending(space, pod["metadata"]["name"])
     local = await space.wait(KUEUE, "localqueues", queue, lambda item: item["status"].get("admittedWorkloads") == 2)
     assert local["status"]["flavorsReservation"][0]["resources"] == [{"name": GPU, "total": "4"}]
@@ -188,8 +188,7 @@ async def test_an_image_that_is_not_there(space: Space, image: str, word: str) -
         state = reason((await space.api.get(space.path(CORE, "pods", "a"))).made)
         return state if state.get("reason") in ("ErrImagePull", "ImagePullBackOff") else None
 
-    state = await eventually(waiting, f"{image} is not pulled", SOON)
-    assert state is not None
+    state = present(await eventually(waiting, f"{image} is not pulled", SOON))
     assert word in state["message"]
     await space.wait(CORE, "pods", "a", lambda pod: reason(pod).get("reason") == "ImagePullBackOff")
     told = {each["reason"]: each for each in await space.items(CORE, "events") if each["type"] == "Warning"}
@@ -218,8 +217,7 @@ async def test_a_bucket_that_cannot_be_mounted(space: Space, bucket: str, notes:
         events = await space.items(CORE, "events")
         return next((each for each in events if each["reason"] == "FailedMount"), None)
 
-    event = await eventually(failed, "the mount fails", SOON)
-    assert event is not None
+    event = present(await eventually(failed, "the mount fails", SOON))
     assert event["message"].startswith(f'MountVolume.SetUp failed for volume "data" : rpc error: code = {why}')
     pod = (await space.api.get(space.path(CORE, "pods", "a"))).made
     assert pod["status"]["phase"] == "Pending"

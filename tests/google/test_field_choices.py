@@ -16,15 +16,14 @@ from practice.google.cloud import Fault
 from screens.app import ConsoleApp
 from screens.pages.launch import LaunchScreen
 from tests.google.test_image_screens import practised, world_of
-from tests.screens.press import screen_text, toasts, until
+from tests.screens.press import screen_of, screen_text, toasts, until
 
 
 async def field(app: ConsoleApp, pilot: Pilot[Any], path: str) -> LaunchScreen:
     """The form of the first recipe, with the cursor on that field."""
     await pilot.press("5")
     await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
-    screen = app.screen
-    assert isinstance(screen, LaunchScreen)
+    screen = screen_of(app, LaunchScreen)
     await until(pilot, lambda: screen.form.page.offers.get("buckets"))
     screen.form.go(path)
     await until(pilot, lambda: screen.form.here == path)

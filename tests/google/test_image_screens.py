@@ -30,8 +30,9 @@ from screens.pages.images import BuildScreen, ImagesScreen
 from screens.pages.job import JobScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.storage import BucketScreen, StorageScreen, shorten_path
+from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import screen_text, toasts, until
+from tests.screens.press import next_screen, screen_of, screen_text, toasts, until
 
 
 @asynccontextmanager
@@ -75,9 +76,7 @@ def shows(app: ConsoleApp, words: str, *, there: bool = True) -> bool:
 
 async def images(app: ConsoleApp, pilot: Pilot[Any]) -> ImagesScreen:
     await pilot.press("I")
-    await until(pilot, lambda: isinstance(app.screen, ImagesScreen))
-    screen = app.screen
-    assert isinstance(screen, ImagesScreen)
+    screen = await next_screen(pilot, ImagesScreen)
     await until(pilot, lambda: screen.builds.listing.rows and screen.images.listing.rows)
     return screen
 
@@ -123,12 +122,9 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
         await until(pilot, lambda: "DONE" in screen_text(app))
         await until(pilot, lambda: "● success" in screen_text(app))
         await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
-        screen = app.screen
-        assert isinstance(screen, LaunchScreen)
+        screen = await next_screen(pilot, LaunchScreen)
         await until(pilot, lambda: "image" in (screen.plan() or [None])[0].values)  # type: ignore[union-attr]
-        planned = screen.plan()
-        assert planned is not None
+        planned = present(screen.plan())
         image = "us-central1-docker.pkg.dev/practice/a4/testbed:new"
         assert planned[0].values["image"] == image
         await until(pilot, lambda: image in screen.form.page.offers.get("images", FieldChoices("images")).names)
@@ -238,23 +234,19 @@ async def test_what_google_refuses_stands_where_the_rows_would(monkeypatch: pyte
 async def test_lustre_fills_the_form_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, _):
         await pilot.press("5")
-        launch = app.screen
-        assert isinstance(launch, LaunchScreen)
+        launch = screen_of(app, LaunchScreen)
         await until(pilot, lambda: launch.draft is not None)
         await pilot.press("down", "down")
         await until(pilot, lambda: launch.draft is not None and launch.draft.recipe.id == "interactive")
         await pilot.press("B")
-        await until(pilot, lambda: isinstance(app.screen, StorageScreen))
-        screen = app.screen
-        assert isinstance(screen, StorageScreen)
+        screen = await next_screen(pilot, StorageScreen)
         await until(pilot, lambda: len(screen.table.listing.rows) == 8)
         screen.table.move_to(("Lustre", "lustre", "us-central1-a"))
         await until(pilot, lambda: "n fills the form: claim=lustre-pvc" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: app.screen is launch)
         await until(pilot, lambda: "storage" in (launch.plan() or [None])[0].values)  # type: ignore[union-attr]
-        planned = launch.plan()
-        assert planned is not None
+        planned = present(launch.plan())
         plan, problems = planned
         assert plan.recipe == "interactive"
         assert plan.values["storage"] == {
@@ -275,8 +267,7 @@ async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
         await until(pilot, lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.table.row is not None)
-        bucket = app.screen
-        assert isinstance(bucket, BucketScreen)
+        bucket = screen_of(app, BucketScreen)
         await pilot.press("enter")
         await until(pilot, lambda: len(bucket.table.listing.rows) == 12)
         await pilot.press("escape")
@@ -308,8 +299,7 @@ async def test_names_of_objects_with_escapes_and_climbing_ones_stay_text_and_ins
             world_of(cluster).service_state(BucketStore).put(BUCKET, f"evil/{name}", b"x")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.is_mounted)
-        bucket = app.screen
-        assert isinstance(bucket, BucketScreen)
+        bucket = screen_of(app, BucketScreen)
         await until(pilot, lambda: bucket.table.row is not None)
         bucket.table.move_to(("evil/",))
         bucket.action_fetch()

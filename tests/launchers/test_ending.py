@@ -100,15 +100,14 @@ def test_a_training_that_saves_for_another_pods_signal_is_not_done(launch: Launc
     pod = launch("swift-dpo-multinode", gpus=16)
     flags = pod.root / "mnt/sync_flags_team.anna-1"
     pod.program(pod.root / "bin/megatron", f'#!/bin/bash\ntouch "{flags}/sigterm-1"\n')
-    code, lines = pod.run("swift-dpo-multinode.sh")
-    assert (code, lines[-1]) == (143, "step 3 train: ended by the SIGTERM of another pod")
+    assert pod.run("swift-dpo-multinode.sh", code=143)[-1] == "step 3 train: ended by the SIGTERM of another pod"
     assert not list((pod.root / "mnt").glob("**/.a4-over")), "it is not at its end"
 
 
 def test_no_step_begins_in_a_pod_after_sigterm(launch: Launch) -> None:
     pod = launch("qwen3-download")
     (pod.root / "tmp/a4-ending").touch()
-    assert pod.run("qwen3-download.sh") == (143, [])
+    assert pod.run("qwen3-download.sh", code=143) == []
 
 
 def test_a_kept_pod_ends_without_another_word(launch: Launch) -> None:

@@ -13,8 +13,7 @@ FIRST, SECOND = (f"anna-workload-0-{index}.anna.team.svc.cluster.local" for inde
 
 
 def test_index_0_prepares_everything(pod: Sandbox) -> None:
-    code, lines = pod.run("prepare.sh")
-    assert code == 0
+    lines = pod.run("prepare.sh")
     assert [line for line in lines if line.startswith("step ")] == [
         line
         for number, name in enumerate(("libraries", "gpus", "ssh", "discovery", "order", "hostfile"), 1)
@@ -41,8 +40,7 @@ def test_other_pods_begin_when_index_0_has_found_them(worker: Sandbox) -> None:
 
 
 def test_sshd_listens_on_2222_with_the_keys_of_the_release(pod: Sandbox) -> None:
-    pod.environment["SSH_PUBLIC_KEY"] = "ssh-ed25519 AAAA anna@laptop"
-    assert pod.run("prepare.sh")[0] == 0
+    pod.run("prepare.sh", SSH_PUBLIC_KEY="ssh-ed25519 AAAA anna@laptop")
     # Whatever the image's own sshd_config says, if there is one.
     assert pod.calls("sshd") == [["-f", "/etc/ssh/a4_sshd_config"]]
     settings = pod.text("etc/ssh/a4_sshd_config").splitlines()
@@ -67,14 +65,13 @@ def test_sshd_listens_on_2222_with_the_keys_of_the_release(pod: Sandbox) -> None
 
 
 def test_without_a_persons_key_only_the_pods_may_log_in(pod: Sandbox) -> None:
-    assert pod.run("prepare.sh")[0] == 0
+    pod.run("prepare.sh")
     assert pod.text("root/.ssh/authorized_keys").splitlines() == ["public-of /root/.ssh/id_pods"]
 
 
 def test_discovery_tries_again(pod: Sandbox) -> None:
     (pod.root / "refuse" / "anna-workload-0-1").write_text("3\n")
-    code, lines = pod.run("prepare.sh")
-    assert code == 0
+    lines = pod.run("prepare.sh")
     assert f"pong from {SECOND}" in lines
     assert len([call for call in pod.calls("ssh") if call[-1] == "touch /tmp/a4-found"]) == 1 + 4
 
@@ -82,8 +79,7 @@ def test_discovery_tries_again(pod: Sandbox) -> None:
 def test_discovery_gives_up_at_its_limit_and_says_who_is_missing(pod: Sandbox) -> None:
     pod.environment["A4_DISCOVERY_SECONDS"] = "1"
     (pod.root / "refuse" / "anna-workload-0-1").write_text("100000\n")
-    code, lines = pod.run("prepare.sh")
-    assert code == 1
+    lines = pod.run("prepare.sh", code=1)
     assert f"{SECOND} has not answered within 1 s: look why its pod is not there" in lines
     assert lines[-1] == "step 4 discovery: failed with exit code 1"
     assert not (pod.root / "etc/job-worker-services.txt").exists()
@@ -91,9 +87,7 @@ def test_discovery_gives_up_at_its_limit_and_says_who_is_missing(pod: Sandbox) -
 
 @pytest.mark.slow(reason="runs a launcher as a process")
 def test_another_pod_gives_up_at_the_limit_when_index_0_does_not_come(worker: Sandbox) -> None:
-    worker.environment["A4_DISCOVERY_SECONDS"] = "1"
-    code, lines = worker.run("prepare.sh")
-    assert code == 1
+    lines = worker.run("prepare.sh", code=1, A4_DISCOVERY_SECONDS="1")
     assert "index 0 has not been heard of within 1 s: look why its pod is not there" in lines
     assert lines[-1] == "step 4 discovery: failed with exit code 1"
 
@@ -119,8 +113,7 @@ def test_the_order_is_that_of_the_topology_only_where_kueue_made_it(
     pod: Sandbox, placed_by: str, how: str, order: str
 ) -> None:
     pod.environment |= {"A4_PLACED_BY": placed_by, "A4_PLACED_HOW": how}
-    code, lines = pod.run("prepare.sh")
-    assert code == 0
+    lines = pod.run("prepare.sh")
     assert [line for line in lines if line.startswith("order")] == [order]
     assert not [call for call in pod.calls("ssh") if "metadata" in call[-1]]
 
@@ -141,7 +134,7 @@ def test_every_shell_finds_the_environment_of_the_job(pod: Sandbox) -> None:
         "NCCL_INIT_SCRIPT": "/usr/local/gib/scripts/set_nccl_env.sh", "HF_TOKEN": secret, "TEXT": "two\nlines",
     }  # fmt: skip
     for _ in range(2):
-        assert pod.run("prepare.sh")[0] == 0
+        pod.run("prepare.sh")
     assert pod.text("root/.bashrc").endswith(SHELL)
     assert pod.text("root/.bashrc").count("A4_ENVIRONMENT") == 1
     assert pod.text("root/.bash_profile").count("A4_ENVIRONMENT") == 1
@@ -172,7 +165,7 @@ def test_the_flight_recorder_is_set_by_the_names_that_pytorch_has(pod: Sandbox, 
     names = ("FR_BUFFER_SIZE", "NCCL_TRACE_BUFFER_SIZE", "FR_DUMP_TEMP_FILE", "NCCL_DEBUG_INFO_TEMP_FILE")
     pod.environment |= {f"TORCH_{name}": "2000" for name in names}
     pod.program(pod.root / "bin/python3", f"#!/bin/bash\n[[ -n '{torch}' ]] && echo '{torch}'\n")
-    assert pod.run("prepare.sh")[0] == 0
+    pod.run("prepare.sh")
     given = set(pod.text("root/.ssh/environment").splitlines())
     left = {"TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE", *(f"TORCH_NCCL_{name}" for name in older.split())}
     assert {line.partition("=")[0] for line in given if line.startswith("TORCH_")} == left
@@ -180,8 +173,7 @@ def test_the_flight_recorder_is_set_by_the_names_that_pytorch_has(pod: Sandbox, 
 
 def test_missing_gpus_are_said(pod: Sandbox) -> None:
     pod.nodes = 1
-    pod.environment["GPUS_PER_NODE"] = "16"
-    _, lines = pod.run("prepare.sh")
+    lines = pod.run("prepare.sh", GPUS_PER_NODE="16")
     assert "8 GPUs, 16 asked for" in lines
     assert any("some GPUs of this pod are missing" in line for line in lines)
 
@@ -189,9 +181,7 @@ def test_missing_gpus_are_said(pod: Sandbox) -> None:
 def test_libraries_that_ldconfig_does_not_take_are_still_found(pod: Sandbox) -> None:
     pod.install_gib("")
     pod.program(pod.root / "bin/ldconfig", "#!/bin/bash\nexit 1\n")
-    pod.environment["NCCL_PLUGIN_PATH"] = "/usr/local/gib/lib64"
-    code, lines = pod.run("prepare.sh")
-    assert code == 0
+    lines = pod.run("prepare.sh", NCCL_PLUGIN_PATH="/usr/local/gib/lib64")
     assert "ldconfig did not take /usr/local/gib/lib64: LD_LIBRARY_PATH has it" in lines
     assert 'LD_LIBRARY_PATH="/usr/local/gib/lib64"' in pod.text("tmp/export_init_env.sh")
 
@@ -201,16 +191,14 @@ def test_lspci_is_installed_where_gib_misses_it(pod: Sandbox) -> None:
     pod.environment["NCCL_PLUGIN_PATH"] = "/usr/local/gib/lib64"
     for program in ("timeout", "apt-get"):
         pod.program(pod.root / "bin" / program, RECORDING.format(name=program, body="exit 100"))
-    code, lines = pod.run("prepare.sh")
-    assert code == 0, "no way to a package archive is no reason to fail"
+    lines = pod.run("prepare.sh")  # no way to a package archive is no reason to fail
     assert "pciutils could not be installed: gIB does without" in lines
     assert pod.calls("timeout") == [["60", "apt-get", "update", "-qq"]]
 
 
 def test_small_pods_get_as_many_slots_as_gpus(pod: Sandbox) -> None:
     pod.nodes = 1
-    pod.environment["GPUS_PER_NODE"] = "2"
-    assert pod.run("prepare.sh")[0] == 0
+    pod.run("prepare.sh", GPUS_PER_NODE="2")
     assert pod.text("etc/job-worker-services.txt").splitlines() == [f"{FIRST} slots=2"]
 
 
@@ -223,7 +211,7 @@ def test_ranks_find_the_library_and_the_settings_of_gib(pod: Sandbox) -> None:
         "NCCL_NVLS_ENABLE": "1",
         "TEXT": "two\nlines and a 'quote'",
     }
-    assert pod.run("prepare.sh")[0] == 0
+    pod.run("prepare.sh")
     assert ["/usr/local/gib/lib64"] in pod.calls("ldconfig")
     shown = subprocess.run(
         ["bash", "-c", f'source {pod.root}/tmp/export_init_env.sh && export -p && echo "$TEXT"'],
@@ -241,8 +229,7 @@ def test_ranks_find_the_library_and_the_settings_of_gib(pod: Sandbox) -> None:
 
 def test_an_image_without_sshd_is_refused_in_words(pod: Sandbox) -> None:
     (pod.root / "bin" / "sshd").unlink()
-    code, lines = pod.run("prepare.sh")
-    assert code == 1
+    lines = pod.run("prepare.sh", code=1)
     assert lines[-2:] == [
         "this image has no sshd; use an image with openssh-server",
         "step 3 ssh: failed with exit code 1",
@@ -251,9 +238,7 @@ def test_an_image_without_sshd_is_refused_in_words(pod: Sandbox) -> None:
 
 def test_a_recipe_without_mpi_does_without_sshd(pod: Sandbox) -> None:
     (pod.root / "bin" / "sshd").unlink()
-    pod.environment["A4_SSH"] = "optional"
-    code, lines = pod.run("prepare.sh")
-    assert code == 0
+    lines = pod.run("prepare.sh", A4_SSH="optional")
     assert [line for line in lines if "skip" in line] == [
         f"step {number} {name}: skip: no sshd in this image, and the recipe needs none"
         for number, name in enumerate(("ssh", "discovery", "order", "hostfile"), 3)
@@ -274,9 +259,7 @@ def archive(pod: Sandbox, *, works: bool) -> None:
 def test_sshd_is_installed_where_the_image_has_none(pod: Sandbox) -> None:
     """For people alone where the recipe needs none: other pods may lack it, and none may wait for them."""
     archive(pod, works=True)
-    pod.environment["A4_SSH"] = "optional"
-    code, lines = pod.run("prepare.sh")
-    assert code == 0, lines
+    lines = pod.run("prepare.sh", A4_SSH="optional")
     assert "no sshd in this image: openssh-server is installed" in lines
     assert ["install", "-qq", "-y", "openssh-server"] in pod.calls("apt-get")
     assert pod.steps(lines)[-4:] == ["ssh done", "discovery skip", "order skip", "hostfile skip"]
@@ -287,8 +270,7 @@ def test_sshd_is_installed_where_the_image_has_none(pod: Sandbox) -> None:
 def test_recipes_that_need_sshd_go_on_with_the_one_that_was_installed(pod: Sandbox) -> None:
     archive(pod, works=True)
     pod.nodes = 1
-    code, lines = pod.run("prepare.sh")
-    assert code == 0, lines
+    lines = pod.run("prepare.sh")
     assert pod.steps(lines)[-4:] == ["ssh done", "discovery done", "order done", "hostfile done"]
 
 
@@ -296,8 +278,7 @@ def test_recipes_that_need_sshd_go_on_with_the_one_that_was_installed(pod: Sandb
 def test_without_an_archive_it_is_said_what_is_missing(pod: Sandbox, need: str, code: int) -> None:
     archive(pod, works=False)
     pod.environment["A4_SSH"] = need
-    found, lines = pod.run("prepare.sh")
-    assert found == code, lines
+    lines = pod.run("prepare.sh", code=code)
     assert "openssh-server could not be installed: no shell by ssh and no editor reaches this pod" in lines
     if code:
         assert "this image has no sshd; use an image with openssh-server" in lines
@@ -311,7 +292,7 @@ def test_settings_of_nccl_that_a_person_chose_outlive_gibs(pod: Sandbox) -> None
         "NCCL_MIN_NCHANNELS": "32",
         "A4_NCCL_OWN": "NCCL_IB_TC NCCL_CROSS_NIC",
     }
-    assert pod.run("prepare.sh")[0] == 0
+    pod.run("prepare.sh")
     source = f"source {pod.root}/tmp/export_init_env.sh && echo $NCCL_IB_TC $NCCL_MIN_NCHANNELS"
     shown = subprocess.run(["bash", "-c", source], env={"PATH": "/bin"}, capture_output=True, text=True, check=True)
     assert shown.stdout == "52 2\n"

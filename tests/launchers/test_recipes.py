@@ -32,8 +32,7 @@ def told(pod: Sandbox) -> list[str]:
 
 def test_nccl_runs_the_two_commands_of_the_recipe(launch: Launch) -> None:
     pod = launch("nccl-all-reduce")
-    code, lines = pod.run("nccl-all-reduce.sh")
-    assert code == 0
+    lines = pod.run("nccl-all-reduce.sh")
     assert pod.calls("mpirun") == [CONNECTIVITY, ALL_REDUCE]
     assert "# Avg bus bandwidth    : 480.5" in lines
     assert [line for line in lines if line.startswith("step")] == [
@@ -52,15 +51,14 @@ def test_nccl_sizes_are_the_charts(pod: Sandbox) -> None:
         "A4_NCCL_ITERS": "20",
         "A4_NCCL_WARMUP": "5",
     }
-    assert pod.run("nccl-all-reduce.sh")[0] == 0
+    pod.run("nccl-all-reduce.sh")
     assert pod.calls("mpirun")[1][-1].endswith("all_reduce_perf -b 8 -e 1G -f 4 -n 20 -g 1 -w 5")
 
 
 def test_without_a_default_route_mpi_is_not_tied_to_an_interface(launch: Launch) -> None:
     pod = launch("connectivity")
     (pod.root / "proc/net/route").write_text("Iface\tDestination\n")
-    code, lines = pod.run("connectivity.sh")
-    assert code == 0
+    lines = pod.run("connectivity.sh")
     assert "this pod has no default route: Open MPI uses all of its interfaces" in lines
     assert pod.calls("mpirun") == [
         [word for word in CONNECTIVITY if word not in ETH0[1:3] + ETH0[4:5]][:-5] + CONNECTIVITY[-3:]
@@ -71,8 +69,7 @@ def test_without_a_default_route_mpi_is_not_tied_to_an_interface(launch: Launch)
 def test_index_0_tells_the_other_pods_how_it_ended(pod: Sandbox, code: int) -> None:
     pod.environment |= {"A4_TEST_CODE": str(code), "A4_RECIPE": "ddp-smoke"}
     (pod.root / "refuse" / "anna-workload-0-1").write_text("1\n")
-    ended, lines = pod.run("run.sh")
-    assert ended == code
+    lines = pod.run("run.sh", code=code)
     assert told(pod) == [TELL.format(code=code)], "refused once, before it was found"
     assert lines[-1] == f"ddp-smoke ended with exit code {code}"
 
@@ -80,32 +77,27 @@ def test_index_0_tells_the_other_pods_how_it_ended(pod: Sandbox, code: int) -> N
 def test_a_pod_that_does_not_hear_how_index_0_ended_is_named(pod: Sandbox) -> None:
     pod.environment["A4_RECIPE"] = "ddp-smoke"
     pod.program(pod.root / "bin/torchrun", '#!/bin/bash\necho 100 >"$A4_ROOT/refuse/anna-workload-0-1"\n')
-    code, lines = pod.run("run.sh")
-    assert code == 0
+    lines = pod.run("run.sh")
     second = "anna-workload-0-1.anna.team.svc.cluster.local"
     assert f"{second} has not heard that index 0 ended with exit code 0" in lines
 
 
 def test_a_pod_that_ends_before_the_connection_that_told_it_is_told_once(pod: Sandbox) -> None:
     pod.environment |= {"A4_RECIPE": "ddp-smoke", "A4_TEST_SSH_CODE": "255"}
-    code, lines = pod.run("run.sh")
-    assert code == 0
+    lines = pod.run("run.sh")
     assert told(pod) == [TELL.format(code=0)]
     assert not [line for line in lines if "has not heard" in line]
 
 
 def test_nccl_does_not_measure_what_is_not_connected(pod: Sandbox) -> None:
-    pod.environment["A4_TEST_RANKS"] = "8"
-    code, lines = pod.run("nccl-all-reduce.sh")
-    assert code == 1
+    lines = pod.run("nccl-all-reduce.sh", code=1, A4_TEST_RANKS="8")
     assert "not all of the 16 ranks answered" in lines
     assert pod.calls("mpirun") == [CONNECTIVITY]
 
 
 def test_nccl_says_when_its_program_is_missing(pod: Sandbox) -> None:
     (pod.root / "third_party/nccl-tests/build/all_reduce_perf").unlink()
-    code, lines = pod.run("nccl-all-reduce.sh")
-    assert code == 1
+    lines = pod.run("nccl-all-reduce.sh", code=1)
     assert "the gIB diagnostic image brings it" in lines[0]
 
 
@@ -149,8 +141,7 @@ def test_a_pod_ends_without_index_0_when_that_is_lost(worker: Sandbox) -> None:
 
 def test_ddp_runs_torchrun_as_the_recipe_does(launch: Launch) -> None:
     worker = launch("ddp-smoke", 1)
-    code, _ = worker.run("ddp-smoke.sh")
-    assert code == 0
+    worker.run("ddp-smoke.sh")
     assert worker.calls("torchrun") == [
         [
             "--nnodes=2",
@@ -165,8 +156,7 @@ def test_ddp_runs_torchrun_as_the_recipe_does(launch: Launch) -> None:
 
 
 def test_a_pod_prepares_then_runs_then_ends(pod: Sandbox) -> None:
-    code, lines = pod.run("run.sh")
-    assert code == 0
+    lines = pod.run("run.sh")
     assert lines[0] == "pod pod, index 0 of 2, recipe nccl-all-reduce"
     begun = [line.removesuffix(": run") for line in lines if line.endswith(": run")]
     assert begun == [
@@ -181,15 +171,13 @@ def test_a_pod_prepares_then_runs_then_ends(pod: Sandbox) -> None:
 
 def test_a_pod_ends_with_the_code_of_its_recipe(pod: Sandbox) -> None:
     pod.environment |= {"A4_RECIPE": "ddp-smoke", "A4_TEST_CODE": "5"}
-    code, lines = pod.run("run.sh")
-    assert code == 5
+    lines = pod.run("run.sh", code=5)
     assert lines[-2:] == ["step 7 ddp: failed with exit code 5", "ddp-smoke ended with exit code 5"]
 
 
 def test_a_pod_that_cannot_be_prepared_runs_nothing(pod: Sandbox) -> None:
     (pod.root / "a4/ssh/id_pods").unlink()
-    code, lines = pod.run("run.sh")
-    assert code == 1
+    lines = pod.run("run.sh", code=1)
     assert lines[-1] == "nccl-all-reduce ended with exit code 1"
     assert pod.calls("mpirun") == []
 
@@ -210,8 +198,7 @@ def test_a_kept_pod_stays_until_it_is_stopped_and_then_goes_at_once(pod: Sandbox
 
 def test_connectivity_is_the_first_command_alone(launch: Launch) -> None:
     pod = launch("connectivity")
-    code, lines = pod.run("connectivity.sh")
-    assert code == 0
+    lines = pod.run("connectivity.sh")
     assert pod.calls("mpirun") == [CONNECTIVITY]
     assert lines.count("node") == 16
 
@@ -220,7 +207,7 @@ def test_nccl_in_one_pod_takes_all_its_gpus(launch: Launch) -> None:
     pod = launch("nccl-one-pod")
     recording = RECORDING.format(name="all_reduce_perf", body="true")
     pod.program(pod.root / "third_party/nccl-tests/build/all_reduce_perf", recording)
-    assert pod.run("nccl-one-pod.sh")[0] == 0
+    pod.run("nccl-one-pod.sh")
     assert pod.calls("all_reduce_perf") == [["-b", "1M", "-e", "1M", "-i", "1", "-g", "8"]]
     assert pod.calls("mpirun") == []
 
@@ -230,7 +217,7 @@ def test_nccl_in_one_pod_goes_through_sizes_by_the_factor(launch: Launch) -> Non
     pod = launch("nccl-one-pod", gpus=4, recipe={"nccl": {"begin": "1M", "end": "1G", "factor": 4}})
     recording = RECORDING.format(name="all_reduce_perf", body="true")
     pod.program(pod.root / "third_party/nccl-tests/build/all_reduce_perf", recording)
-    assert pod.run("nccl-one-pod.sh")[0] == 0
+    pod.run("nccl-one-pod.sh")
     assert pod.calls("all_reduce_perf") == [["-b", "1M", "-e", "1G", "-f", "4", "-g", "4"]]
 
 
@@ -247,9 +234,7 @@ LACKING = {
 def test_a_program_that_the_image_lacks_is_named(launch: Launch, program: str) -> None:
     pod = launch(LACKING[program], gpus=8 if LACKING[program] != "qwen3-download" else 0)
     (pod.root / "bin" / program).unlink()
-    pod.environment["SLEEP_INFINITY"] = "false"
-    code, lines = pod.run("run.sh")
-    assert code == 1
+    lines = pod.run("run.sh", code=1, SLEEP_INFINITY="false")
     assert [line for line in lines if line.startswith(f"this image has no {program}")]
     assert any(line.endswith("failed with exit code 1") for line in lines)
 
@@ -259,9 +244,7 @@ def test_a_script_that_names_its_interpreter_is_run_by_it(launch: Launch) -> Non
     own = pod.root / "a4/launchers"
     own.mkdir(parents=True)
     pod.program(own / "own-script-main", f"#!{sys.executable}\nimport sys\nprint('python', *sys.argv[1:])\n")
-    pod.environment["A4_OWN_FOLDER"] = str(own)
-    code, lines = pod.run("own-script.sh", "--steps", "100")
-    assert code == 0
+    lines = pod.run("own-script.sh", "--steps", "100", A4_OWN_FOLDER=str(own))
     assert "python --steps 100" in lines
 
 
@@ -278,9 +261,7 @@ def test_your_own_script_runs_on_every_pod_with_its_arguments(launch: Launch) ->
     (own / "own-script-main").write_text(OWN)
     (own / "own-script-before").write_text("echo first\n")
     (own / "own-script-config").write_text("steps: 100\n")
-    pod.environment["A4_OWN_FOLDER"] = str(own)
-    code, lines = pod.run("own-script.sh", "--steps", "100")
-    assert code == 4
+    lines = pod.run("own-script.sh", "--steps", "100", code=4, A4_OWN_FOLDER=str(own))
     assert lines == [
         "step 1 config: run",
         "configuration in /workload/configs/config.yaml",
@@ -301,7 +282,5 @@ def test_arguments_pass_through_the_first_stage(launch: Launch) -> None:
     own = pod.root / "a4/launchers"
     own.mkdir(parents=True)
     (own / "own-script-main").write_text(OWN)
-    pod.environment["A4_OWN_FOLDER"] = str(own)
-    code, lines = pod.run("run.sh", "two words", "")
-    assert code == 4
+    lines = pod.run("run.sh", "two words", "", code=4, A4_OWN_FOLDER=str(own))
     assert "mine on 0 of 1: two words " in lines

@@ -29,8 +29,7 @@ def trained(pod: Sandbox, *flags: str) -> tuple[list[str], list[str]]:
         save = pod.root / "mnt" / SAVE
         words = ["--nproc_per_node", "8", "train.py", "--save", str(save), "--train-iters", "40", *flags]
         pod.program(script, f"#!/bin/bash\nmkdir -p {save}\ntorchrun {' '.join(words)}\n")
-    code, lines = pod.run("qwen3-30b-pretrain-pai.sh")
-    assert code == 0, lines
+    lines = pod.run("qwen3-30b-pretrain-pai.sh")
     (call,) = pod.calls("torchrun")
     return call[7:], [line.replace(str(pod.root), "") for line in lines]
 
@@ -94,8 +93,7 @@ def test_all_pods_begin_where_index_0_does(launch: Launch) -> None:
 
 
 def swift(pod: Sandbox, recipe: str) -> tuple[dict[str, str], list[str]]:
-    code, lines = pod.run(f"{recipe}.sh")
-    assert code == 0, lines
+    lines = pod.run(f"{recipe}.sh")
     words = pod.calls("megatron")[-1][1:]
     return dict(pairwise(words)), [line.replace(str(pod.root), "") for line in lines]
 

@@ -111,8 +111,7 @@ def test_a_pod_of_every_recipe_runs_to_its_end(launch: Launch, recipe: str) -> N
     (pod.root / "own").mkdir()
     (pod.root / "own/own-script-main").write_text("hostname\n")
     pod.environment["A4_OWN_FOLDER"] = str(pod.root / "own")
-    code, lines = pod.run("run.sh")
-    assert code == 0, lines
+    lines = pod.run("run.sh")
     assert lines[-1] == f"{recipe} ended with exit code 0"
     begun = [line for line in lines if re.fullmatch(r"step \d+ [-\w]+: (run|skip: .+)", line)]
     assert [line.split()[1] for line in begun] == [str(number) for number in range(1, len(begun) + 1)]

@@ -50,8 +50,7 @@ def test_a_holder_that_died_is_noticed_and_one_that_lives_is_not(launch: Launch)
 
 def test_a_lock_that_cannot_be_made_is_named(launch: Launch) -> None:
     pod = launch("qwen3-download")
-    code, lines = pod.run(script(pod, "touch $share/file\nlock $share/file/x work\n"))
-    assert code == 1
+    lines = pod.run(script(pod, "touch $share/file\nlock $share/file/x work\n"), code=1)
     assert "file" in lines[-1]
 
 
@@ -69,8 +68,7 @@ def test_a_lock_that_cannot_be_made_is_named(launch: Launch) -> None:
 )
 def test_nobody_waits_for_an_index_0_that_has_ended_or_is_elsewhere(launch: Launch, text: str, message: str) -> None:
     worker = launch("qwen3-to-mcore", 1, gpus=16)
-    code, lines = worker.run(script(worker, f"step sync\n{text}"))
-    assert code == 1
+    lines = worker.run(script(worker, f"step sync\n{text}"), code=1)
     assert message in lines[-2]
 
 
@@ -148,7 +146,6 @@ def test_what_is_loaded_is_the_servers_file(
     file = pod.root / "mnt" / name
     if there:
         file.write_bytes((Shop.data * 2)[:there])
-    found, lines = pod.run(script(pod, f"step download\nfetch $share {shop}/{name}\n"))
-    assert found == code, lines
+    lines = pod.run(script(pod, f"step download\nfetch $share {shop}/{name}\n"), code=code)
     assert message in "\n".join(lines)
     assert not file.exists() if code else file.read_bytes() == Shop.data

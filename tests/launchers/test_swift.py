@@ -25,8 +25,7 @@ def flags(words: list[str]) -> dict[str, str]:
 @pytest.mark.parametrize("recipe", ["swift-dpo", "swift-dpo-multinode"])
 def test_dpo_gets_the_documents_flags(launch: Launch, recipe: str) -> None:
     pod = launch(recipe)
-    code, lines = pod.run(f"{recipe}.sh")
-    assert code == 0, lines
+    pod.run(f"{recipe}.sh")
     ((command, *words),) = pod.calls("megatron")
     assert command == "rlhf"
     assert flags(words) == documents.DPO | documents.AT_SIGTERM
@@ -41,7 +40,7 @@ def test_dpo_gets_the_documents_flags(launch: Launch, recipe: str) -> None:
 def test_several_nodes_meet_at_index_0_with_names_that_stay(launch: Launch) -> None:
     first, second = launch("swift-dpo-multinode"), launch("swift-dpo-multinode", 1)
     with second.start("swift-dpo-multinode.sh") as waiting:
-        assert first.run("swift-dpo-multinode.sh")[0] == 0
+        first.run("swift-dpo-multinode.sh")
         assert waiting.wait(timeout=30) == 0
     assert [call[0] for call in first.calls("git")] == ["clone"]
     assert second.calls("git") == []
@@ -60,7 +59,7 @@ def test_several_nodes_meet_at_index_0_with_names_that_stay(launch: Launch) -> N
 def test_megatron_lm_is_cloned_once(launch: Launch) -> None:
     pod = launch("swift-dpo")
     pod.run("swift-dpo.sh")
-    _, lines = pod.run("swift-dpo.sh")
+    lines = pod.run("swift-dpo.sh")
     assert "megatron skip" in pod.steps(lines)
     assert [call for call in pod.calls("git") if call[0] == "clone"] == [
         [
@@ -76,35 +75,33 @@ def test_megatron_lm_is_cloned_once(launch: Launch) -> None:
 def test_a_megatron_lm_of_another_version_is_named(launch: Launch) -> None:
     pod = launch("swift-dpo")
     pod.run("swift-dpo.sh")
-    pod.environment["A4_TEST_BRANCH"] = "heads/core_r0.13.0"
-    _, lines = pod.run("swift-dpo.sh")
+    lines = pod.run("swift-dpo.sh", A4_TEST_BRANCH="heads/core_r0.13.0")
     told = "at core_r0.13.0: SWIFT 3.10.3 goes with core_r0.14.0, which another folder would get"
     assert f"step 4 megatron: skip: /mnt/Megatron-LM is there already, {told}" in lines
     pod.environment["A4_TEST_BRANCH"] = "heads/core_r0.14.0"
-    assert not any("another folder" in line for line in pod.run("swift-dpo.sh")[1])
+    assert not any("another folder" in line for line in pod.run("swift-dpo.sh"))
 
 
 def test_a_folder_that_is_no_megatron_lm_is_not_taken_for_one(launch: Launch) -> None:
     pod = launch("swift-dpo")
     (pod.root / "mnt/Megatron-LM/notes").mkdir(parents=True)
-    code, lines = pod.run("swift-dpo.sh")
-    assert code == 1
+    lines = pod.run("swift-dpo.sh", code=1)
     assert lines[-1] == "/mnt/Megatron-LM is there and is no Megatron-LM: name another folder, or move it away"
     (pod.root / "mnt/Megatron-LM/megatron").mkdir()
-    assert pod.run("swift-dpo.sh")[0] == 0
+    pod.run("swift-dpo.sh")
     assert pod.calls("git") == []
 
 
 @pytest.mark.parametrize(("version", "packs"), [("3.7.1", False), ("3.8.0", True), ("3.10.3", True)])
 def test_packing_is_left_out_where_it_cannot_be(launch: Launch, version: str, packs: bool) -> None:
     pod = launch("swift-dpo", image="registry.example/swift:1", recipe={"swift": {"version": version}})
-    assert pod.run("swift-dpo.sh")[0] == 0
+    pod.run("swift-dpo.sh")
     assert ("--packing" in pod.calls("megatron")[0]) is packs
 
 
 def test_version_4_has_other_names(launch: Launch) -> None:
     pod = launch("swift-dpo", image="registry.example/swift:4", recipe={"swift": {"version": "4.3.2"}})
-    assert pod.run("swift-dpo.sh")[0] == 0
+    pod.run("swift-dpo.sh")
     renamed = {
         "--load": "--model",
         "--save": "--output_dir",
@@ -129,7 +126,7 @@ def test_every_dpo_setting_reaches_the_command(launch: Launch) -> None:
         "packing": False,
     }
     pod = launch("swift-dpo", recipe={"swift": swift})
-    assert pod.run("swift-dpo.sh")[0] == 0
+    pod.run("swift-dpo.sh")
     given = flags(pod.calls("megatron")[0][1:])
     assert (given["--beta"], given["--loss_type"], given["--dataset"], given["--log_interval"]) == (
         "0.3",
@@ -142,8 +139,7 @@ def test_every_dpo_setting_reaches_the_command(launch: Launch) -> None:
 
 def test_fine_tuning_gets_the_documents_flags(launch: Launch) -> None:
     pod = launch("swift-sft")
-    code, lines = pod.run("swift-sft.sh")
-    assert code == 0, lines
+    pod.run("swift-sft.sh")
     ((command, *words),) = pod.calls("megatron")
     assert command == "sft"
     assert flags(words) == documents.SWIFT_SFT | documents.AT_SIGTERM
@@ -153,8 +149,7 @@ def test_fine_tuning_gets_the_documents_flags(launch: Launch) -> None:
 
 def test_the_export_is_the_documents(launch: Launch) -> None:
     pod = launch("swift-export")
-    code, lines = pod.run("swift-export.sh")
-    assert code == 0, lines
+    lines = pod.run("swift-export.sh")
     assert pod.calls("swift") == [documents.EXPORT]
     assert pod.environment_of("swift")["CUDA_VISIBLE_DEVICES"] == "0"
     assert pod.steps(lines) == ["megatron done", "sync done", "export done"]
@@ -162,5 +157,4 @@ def test_the_export_is_the_documents(launch: Launch) -> None:
 
 def test_a_training_that_fails_fails_the_pod(launch: Launch) -> None:
     pod = launch("swift-sft")
-    pod.environment["A4_TEST_CODE"] = "9"
-    assert pod.run("swift-sft.sh")[0] == 9
+    pod.run("swift-sft.sh", code=9, A4_TEST_CODE="9")

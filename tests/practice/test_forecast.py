@@ -21,6 +21,7 @@ from practice.child import PracticeProcess
 from practice.clock import parse_timestamp
 from practice.controllers.objects import find_condition
 from practice.objects.resources import JOBSETS
+from tests.fakes import present
 from tests.practice.world import World
 
 SPEED = 40.0
@@ -44,8 +45,7 @@ async def session(tmp_path: Path) -> AsyncIterator[Session]:
 
 
 def reserved_at(fleet: Fleet, job: str) -> float:
-    held = condition(workload_named(fleet, job).conditions, "QuotaReserved")
-    assert held is not None
+    held = present(condition(workload_named(fleet, job).conditions, "QuotaReserved"))
     return held.since
 
 
@@ -123,8 +123,7 @@ async def test_what_waits_in_the_scene_starts_when_it_was_told(session: Session)
     assert told["grpo-32"].latest
     assert told["sweep-7"].unknown == "how long nccl-0412 still runs is not known"
     check(told, Truth().starts(told), opening)
-    folder = session.watch.current_connection.target.cluster.practice_folder
-    assert folder is not None
+    folder = present(session.watch.current_connection.target.cluster.practice_folder)
     noted = {each.workload.owner_name: each for each in read_seen_workloads(folder / "workloads.json")}
     assert noted.keys() >= {"llama-70b", "dpo-b", "eval-32"}
     assert noted["llama-70b"].recipe

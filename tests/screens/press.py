@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from textual.app import App
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widget import Widget
 
 from console.settings import Settings
@@ -20,6 +21,8 @@ from screens.base import LiveScreen
 from tests.fakes import FakeSession
 from tests.screens.scene import scene
 
+Found = TypeVar("Found")
+Shown = TypeVar("Shown", bound=Screen[Any])
 STYLES = str(Path(sys.modules[ConsoleApp.__module__].__file__ or "").with_name("app.tcss"))
 """CSS_PATH of an app that a test derives: Textual looks beside the module that has the class."""
 DEADLINE = 30.0
@@ -36,6 +39,18 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
         await pilot.pause()
         await asyncio.sleep(rest)
         rest = min(rest + 0.002, 0.05)  # what takes a second is not asked for all the time
+
+
+def screen_of(app: App[Any], kind: type[Shown]) -> Shown:
+    """The screen in front, which is of that kind."""
+    assert isinstance(app.screen, kind)
+    return app.screen
+
+
+async def next_screen(pilot: Pilot[Any], kind: type[Shown]) -> Shown:
+    """The screen of that kind, once it is in front."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, kind))
+    return screen_of(pilot.app, kind)
 
 
 async def focus(pilot: Pilot[Any], widget: Widget) -> None:
@@ -65,6 +80,15 @@ async def console(
         await until(pilot, lambda: app.fleet is session.fleet and not cast("LiveScreen", app.screen)._drawing_due)
         yield app, pilot, session
         app.workers.cancel_all()  # as by the key that quits
+
+
+@asynccontextmanager
+async def console_at(
+    way: Callable[[ConsoleApp, Pilot[Any]], Awaitable[Found]], session: FakeSession | None = None, **options: Any
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], Found]]:
+    """The console on the page that a way leads to, and that page."""
+    async with console(session, **options) as (app, pilot, _):
+        yield app, pilot, await way(app, pilot)
 
 
 def text_of(widget: Any) -> str:

@@ -30,8 +30,8 @@ from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
-from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
+from tests.fakes import FakeSession, present
+from tests.screens.press import console, console_at, screen_text, toasts, until
 from tests.screens.scene import scene
 
 KEY = "default", "nccl-0412"
@@ -177,8 +177,7 @@ async def test_of_an_alarm_whose_job_is_gone_the_page_says_what_there_still_is(
     kept = folder / "gone-7-20261127-193000.tar.gz"
     for name in (*([kept.name] if inspected else []), "gone-7-8-20261127-193000.tar.gz"):
         (folder / name).write_text("")
-    async with console(session, size=(80, 24)) as (app, pilot, _):
-        screen = await to_alarms(app, pilot)
+    async with console_at(to_alarms, session, size=(80, 24)) as (app, pilot, screen):
         left = "Its job is gone; if you launched it, page 6 has its run, and n there launches it again."
         left += f" What was found of its processes is in ~/a4/hangs/unasked/{kept.name}." if inspected else ""
         await until(pilot, lambda: left.replace(" ", "") in "".join(screen_text(app).split()))
@@ -198,8 +197,7 @@ async def test_what_is_offered_is_what_helps_against_the_cause(
 ) -> None:
     session = stalled(nodes=nodes)  # the alarm has one where it was raised before that inspection
     session.inspector.reports[KEY] = report(place)
-    async with console(session, size=(80, 24)) as (app, pilot, _):
-        await to_page(app, pilot)
+    async with console_at(to_page, session, size=(80, 24)) as (app, pilot, _):
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Esc cancels." in screen_text(app))
         lines = {each.id: each for each in app.screen.query(SentenceLine)}
@@ -220,8 +218,7 @@ async def test_what_is_offered_is_what_helps_against_the_cause(
 async def test_where_no_checkpoint_is_known_none_is_promised() -> None:
     session = stalled()
     session.answers["has_checkpoint"] = False
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        await to_page(app, pilot)
+    async with console_at(to_page, session, size=(160, 45)) as (app, pilot, _):
         act = "X lists what can be done, such as to launch it again"
         await until(pilot, lambda: f"{act}; Stop frees 16 GPUs" in " ".join(screen_text(app).replace("│", " ").split()))
         await pilot.press("X")
@@ -259,8 +256,7 @@ async def test_on_the_page_of_alarms_one_key_does_it_after_a_question() -> None:
 async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_loses() -> None:
     session = stalled()
     session.answers["unsaved_of_node"] = ["nccl-0412: the work since step 40 was saved 9 min ago: 2.4 GPU-hours"]
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        await to_alarms(app, pilot)
+    async with console_at(to_alarms, session, size=(160, 45)) as (app, pilot, _):
         await pilot.press("F")
         await until(pilot, lambda: isinstance(app.screen, Pick))
         await pilot.press("enter")
@@ -307,8 +303,7 @@ async def test_read_only_has_no_key_for_it_and_a_job_without_alarm_neither() -> 
 async def test_of_an_alarm_without_a_node_only_what_needs_none_is_offered() -> None:
     session = stalled(inspected=False, nodes=())
     session.inspector.reports.clear()
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        screen = await to_alarms(app, pilot)
+    async with console_at(to_alarms, session, size=(160, 45)) as (_, _, screen):
         offered = {each.name for each in REMEDIES if screen.check_action("remedy", (each.name,))}
         assert offered == {"again", "stop"}
 
@@ -387,8 +382,7 @@ async def test_where_another_console_has_the_report_its_archive_is_told() -> Non
     archive.parent.mkdir(parents=True)
     archive.touch()
     os.utime(archive, (time.time() + 60, time.time() + 60))
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        await to_page(app, pilot)
+    async with console_at(to_page, session, size=(160, 45)) as (app, pilot, _):
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "written already:" in screen_text(app))
         await pilot.press("b")
@@ -396,8 +390,7 @@ async def test_where_another_console_has_the_report_its_archive_is_told() -> Non
 
 
 async def test_of_slow_data_no_node_is_blamed() -> None:
-    async with console(await slowed("data"), size=(160, 45)) as (app, pilot, _):
-        await to_slow_page(app, pilot)
+    async with console_at(to_slow_page, await slowed("data"), size=(160, 45)) as (app, pilot, _):
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "Each asks first" in screen_text(app))
         lines = [each.id for each in app.screen.query(SentenceLine)]
@@ -405,8 +398,7 @@ async def test_of_slow_data_no_node_is_blamed() -> None:
 
 
 async def test_the_bundle_of_a_slow_rank_is_written() -> None:
-    async with console(await slowed(), size=(160, 45)) as (app, pilot, _):
-        await to_slow_page(app, pilot)
+    async with console_at(to_slow_page, await slowed(), size=(160, 45)) as (app, pilot, _):
         await choose(app, pilot, "b")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
@@ -423,13 +415,11 @@ async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:
         step=400, cost=3.74, slower="26 % slower since 300 (2.77 to 3.74 s a step)", slower_since=1000.0
     )
     session.measures.progress_reader.known[uid] = slower
-    async with console(session, size=(160, 45)) as (app, pilot, _):
-        await to_slow_list(app, pilot)
+    async with console_at(to_slow_list, session, size=(160, 45)) as (app, pilot, _):
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "That is its pace now" in screen_text(app))
         await pilot.press("p")
         await until(pilot, lambda: "That is its pace now." in toasts(app))
         await until(pilot, lambda: "⚠ running" not in screen_text(app))
-    kept = session.diagnoses.find(uid, DiagnosisKind.PACE)
-    assert kept is not None
+    kept = present(session.diagnoses.find(uid, DiagnosisKind.PACE))
     assert kept.words == slower.slower

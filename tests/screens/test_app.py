@@ -29,7 +29,7 @@ from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, PaletteTargets
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.press import console, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
 
 
@@ -267,8 +267,7 @@ async def test_the_title_names_the_namespace_on_80_columns(practice: bool, where
 async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so() -> None:
     async with console(settings=Settings(practice=True)) as (app, pilot, _):
         await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         title = screen.query_one(TitleBar)
         assert "all namespaces" in text_of(title)
         every = len(screen.table.shown)
@@ -370,8 +369,7 @@ async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
         await until(pilot, lambda: "Go to pods in kube-system" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: app.current_mode == "pods" and app.only_namespace == "kube-system")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         await until(pilot, lambda: [key[0] for key in screen.table.shown] == ["kube-system"])
         await pilot.press("colon", *"pods nowhere")
         await until(pilot, lambda: "Go to pods in nowhere" in screen_text(app))

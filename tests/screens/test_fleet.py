@@ -14,7 +14,7 @@ from screens.pages.nodepools import PoolScreen
 from screens.widgets.floor_map import FloorMap, Zoom, short_name
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.press import console, screen_of, screen_text, text_of, until
 from tests.screens.scene import NOW, a4, scene
 
 
@@ -96,8 +96,7 @@ async def test_cordon_asks_by_name_and_uncordon_takes_its_place() -> None:
         await until(pilot, lambda: "8 of 8 GPUs in use" in screen_text(app))
         await pilot.press("y")
         await until(pilot, lambda: session.called("cordon") == [("gke-train-a4-pool-0000", True)])
-        screen = app.screen
-        assert isinstance(screen, PoolScreen)
+        screen = screen_of(app, PoolScreen)
         screen.table.move_to(("gke-train-a4-pool-0014",))
         await until(pilot, lambda: "Uncordon" in screen_text(app))
         await pilot.press("U")

@@ -26,7 +26,7 @@ from screens.dialogs.question import Confirm, Pick
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
 from screens.dialogs.save import CopyDialog
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console_at, screen_text, toasts, until
 from tests.screens.scene import scene
 
 JOB = ("default", "llama-70b")
@@ -60,8 +60,7 @@ TABLE = b"""# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> None:
     session = FakeSession(scene())
     session.answers["quick_nccl"] = (TABLE[:1000], TABLE[1000:])
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("Q")
         await until(pilot, lambda: isinstance(app.screen, QuickNccl))
         assert "NCCL test in pod 0 of llama-70b" in screen_text(app)
@@ -82,8 +81,7 @@ async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> 
 async def test_what_keeps_a_quick_nccl_test_from_running_is_said_in_its_dialog() -> None:
     session = FakeSession(scene())
     session.answers["quick_nccl"] = NotFound("Pod p has no all_reduce_perf.", "The gIB diagnostic image brings it.")
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("Q")
         await until(pilot, lambda: isinstance(app.screen, QuickNccl))
         await pilot.press("enter")
@@ -92,8 +90,7 @@ async def test_what_keeps_a_quick_nccl_test_from_running_is_said_in_its_dialog()
 
 async def test_there_is_no_quick_nccl_test_in_read_only_mode() -> None:
     session = FakeSession(scene(), settings=Settings(read_only=True))
-    async with console(session, settings=session.watch.settings) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session, settings=session.watch.settings) as (app, pilot, _):
         await pilot.press("Q")
         await until(pilot, lambda: "read-only: NCCL test is off." in toasts(app))
 
@@ -102,8 +99,7 @@ async def test_there_is_no_quick_nccl_test_in_read_only_mode() -> None:
 async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
     session = FakeSession(scene())
     session.answers["exec"] = lambda rank: (1, b"", b"no device\n") if rank == 3 else (0, b"580\n", b"")
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("exclamation_mark")
         await until(pilot, lambda: isinstance(app.screen, ExecAll))
         assert app.screen.query(Vertical).first().styles.border_top[0] == "round"  # its own styles reach it
@@ -130,8 +126,7 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
     session.answers["fetch"] = CopyReport(
         "out", "./out", 9, 1 << 30, 0, 3.0, CopyMethod.SFTP, Verification.SHA256, "", (problem,)
     )
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("u")
         await until(pilot, lambda: isinstance(app.screen, CopyDialog))
         await pilot.press("enter")
@@ -150,8 +145,7 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
 async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
     session = FakeSession(scene())
     session.answers["hold"] = asyncio.Event()
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("U")
         await until(pilot, lambda: isinstance(app.screen, CopyDialog))
         await pilot.press(*"here", "enter")
@@ -168,8 +162,7 @@ async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
 async def test_read_only_looks_but_does_not_touch() -> None:
     settings = Settings(read_only=True)
     session = FakeSession(scene(), settings=settings)
-    async with console(session, settings=settings) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session, settings=settings) as (app, pilot, _):
         page = app.screen
         await pilot.press("exclamation_mark", "U")
         await pilot.pause()
@@ -210,8 +203,7 @@ def with_pods(session: FakeSession, change: Callable[[Any], Any]) -> None:
 async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list[str]) -> None:
     session = FakeSession(scene())
     session.answers["shell"] = Unreachable("The connection to the shell broke off.")
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "is still there" in screen_text(app)
@@ -234,8 +226,7 @@ async def test_of_several_containers_one_is_picked(handed_over: list[str]) -> No
     session = FakeSession(scene())
     more = (Container("main", "running"), Container("sidecar", "running"))
     with_pods(session, lambda pod: structs.replace(pod, containers=more))
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, Pick))
         await pilot.press(*"side", "enter")

@@ -35,7 +35,7 @@ from screens.widgets.bars import KeyBar
 from screens.widgets.log.view import LogView
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.press import console, console_at, next_screen, screen_of, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text
 from trainlog import NcclResult
 
@@ -57,31 +57,22 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def toasts(app: ConsoleApp) -> str:
-    """All that was told in corners; a test's screen does not show them."""
-    return "\n".join(f"{each.title}: {each.message}" for each in app._notifications)
-
-
 async def to_jobs(app: ConsoleApp, pilot: Any) -> JobsScreen:
     await pilot.press("3")
     await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "llama" in screen_text(app))
-    screen = app.screen
-    assert isinstance(screen, JobsScreen)
-    return screen
+    return screen_of(app, JobsScreen)
 
 
 async def to_job(app: ConsoleApp, pilot: Any, name: str, tab: str = "pods") -> JobScreen:
     app.open_page("job", "default", name, tab)
     await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
-    screen = app.screen
-    assert isinstance(screen, JobScreen)
+    screen = screen_of(app, JobScreen)
     await until(pilot, lambda: name in screen_text(app))
     return screen
 
 
 async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
-    async with console(FakeSession(queue_scene()), size=(190, 35)) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
+    async with console_at(to_jobs, FakeSession(queue_scene()), size=(190, 35)) as (app, pilot, screen):
         await pilot.press("z", "z")  # without its pane the list has room for all columns
         await until(pilot, lambda: not screen.pane.size.width and "ATTEMPT" in screen_text(app))
         text = screen_text(app)
@@ -144,8 +135,7 @@ async def test_only_mine_and_everything_again() -> None:
     owned = {key: structs.replace(each, owner=owners[key]) for key, each in fleet.jobsets.items()}
     session = FakeSession(replace(fleet, jobsets=owned))
     session.mine = "anna"
-    async with console(session, size=(120, 30)) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
+    async with console_at(to_jobs, session, size=(120, 30)) as (app, pilot, screen):
         assert "OWNER" in screen_text(app), "whose it is has room at 120 columns"
         assert "bob" in screen_text(app)
         await pilot.press("m")
@@ -160,8 +150,7 @@ async def test_only_mine_and_everything_again() -> None:
 async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama", "Service llama"))
-    async with console(session) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
+    async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm) and "stays:" in screen_text(app))
@@ -184,8 +173,7 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
 async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama",))
-    async with console(session) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
+    async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
         await pilot.press("x")
         await until(pilot, lambda: "Stop llama" in screen_text(app))
@@ -204,8 +192,7 @@ async def test_a_job_that_ends_while_its_stop_is_asked_is_asked_about_again() ->
 async def test_marked_jobs_stop_together_and_a_refusal_is_told() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = NotAllowed("You may not delete JobSets.", "Ask for jobsets/delete.")
-    async with console(session) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
+    async with console_at(to_jobs, session) as (app, pilot, screen):
         await pilot.press("home", "space", "space", "x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
@@ -236,8 +223,7 @@ async def test_read_only_has_no_stop_and_no_shell() -> None:
 async def test_a_shell_has_the_terminal_until_its_end(terminal: list[str], answer: Any, words: str) -> None:
     session = FakeSession(queue_scene())
     session.answers["shell"] = answer
-    async with console(session) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
+    async with console_at(to_jobs, session) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
         await pilot.press("s")
         await until(pilot, lambda: words in toasts(app))
@@ -273,8 +259,7 @@ def shown_tabs(app: ConsoleApp) -> list[str | None]:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_tabs_open_from_the_list_by_the_keys_they_have_on_the_page() -> None:
     assert {(tab.KEY, tab.NAME, tab.TITLE) for tab in PAGE_TABS} >= set(TABS)
-    async with console(FakeSession(queue_scene())) as (app, pilot, _):
-        screen = await to_jobs(app, pilot)
+    async with console_at(to_jobs, FakeSession(queue_scene())) as (app, pilot, screen):
         screen.table.move_to(("default", "llama"))
         for key, tab, _title in TABS:
             await pilot.press(key)
@@ -663,16 +648,9 @@ async def test_every_tab_draws_at_every_size(size: tuple[int, int]) -> None:
     session = FakeSession(queue_scene())
     session.say("llama-workload-0-0-x7k0", *table_text(500.0, 640.0))
     async with console(session, size=size) as (app, pilot, _):
-        screen = await to_job_at_any_size(app, pilot)
+        app.open_page("job", "default", "llama")
+        screen = await next_screen(pilot, JobScreen)
         for key in "rlbtey":
             await pilot.press(key)
             await pilot.pause()
         assert screen.switcher.current == "yaml"
-
-
-async def to_job_at_any_size(app: ConsoleApp, pilot: Any) -> JobScreen:
-    app.open_page("job", "default", "llama")
-    await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
-    screen = app.screen
-    assert isinstance(screen, JobScreen)
-    return screen

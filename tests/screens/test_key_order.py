@@ -20,7 +20,7 @@ from screens.pages.log import LogScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console, screen_of, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import chart_session, to_form
@@ -37,8 +37,7 @@ def type_at_once(app: App[int], *keys: str) -> None:
 async def test_letters_right_after_the_slash_are_the_filter() -> None:
     async with console() as (app, pilot, session):
         await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         type_at_once(app, "/", *"llama xyl")
         await until(pilot, lambda: screen.table.filter_text == "llama xyl")
         assert app.screen is screen
@@ -49,8 +48,7 @@ async def test_letters_right_after_the_slash_are_the_filter() -> None:
 async def test_keys_after_the_enter_of_a_filter_are_commands_again() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         type_at_once(app, "/", *"nccl", "enter", "down", "space")
         await until(pilot, lambda: screen.table.marks)
         assert screen.table.filter_text == "nccl"
@@ -80,8 +78,7 @@ async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
     async with console(session) as (app, pilot, _):
         app.open_page("log", "default", "nccl-0412-workload-0-0-x7k0")
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and app.screen.is_mounted)
-        screen = app.screen
-        assert isinstance(screen, LogScreen)
+        screen = screen_of(app, LogScreen)
         await until(pilot, lambda: screen.view.lines.shown == 2)
         type_at_once(app, "/", *"avg pw")
         await until(pilot, lambda: screen.view.lines.wanted == "avg pw")
@@ -124,8 +121,7 @@ async def test_letters_right_after_a_key_that_asks_are_the_answer(asks: str) -> 
 async def test_keys_right_after_x_are_the_answer_of_its_question() -> None:
     async with console() as (app, pilot, session):
         await pilot.press("3")
-        screen = app.screen
-        assert isinstance(screen, JobsScreen)
+        screen = screen_of(app, JobsScreen)
         await until(pilot, lambda: screen.table.move_to(("default", "llama-70b")))
         type_at_once(app, "x", "y", "t")
         await until(pilot, lambda: session.called("stop_job"))
@@ -182,8 +178,7 @@ async def test_a_question_takes_its_first_answer_and_the_page_behind_it_stays() 
 async def test_keys_after_the_one_that_opens_a_page_are_for_the_page() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await pilot.press("3")
-        screen = app.screen
-        assert isinstance(screen, JobsScreen)
+        screen = screen_of(app, JobsScreen)
         await until(pilot, lambda: screen.table.move_to(("default", "llama")))
         type_at_once(app, "enter", "enter", "l", "/", *"iter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "log")

@@ -32,10 +32,9 @@ from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.widgets.form.launch_words import fit_words, free_name
 from screens.widgets.form.model import LaunchRequest
-from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, text_of, until
+from tests.fakes import FakeSession, present
+from tests.screens.press import console, console_at, screen_of, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene
-from tests.screens.test_jobs import toasts
 
 
 def judge(plan: LaunchPlan) -> tuple[FieldProblem, ...]:
@@ -60,8 +59,7 @@ def session_of(**answers: Any) -> FakeSession:
 async def to_form(app: ConsoleApp, pilot: Any) -> LaunchScreen:
     await pilot.press("5")
     await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
-    screen = app.screen
-    assert isinstance(screen, LaunchScreen)
+    screen = screen_of(app, LaunchScreen)
     await pilot.press("enter")
     await until(pilot, lambda: app.focused is not screen.recipes)
     return screen
@@ -69,8 +67,7 @@ async def to_form(app: ConsoleApp, pilot: Any) -> LaunchScreen:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
-    async with console(session_of()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session_of()) as (app, pilot, screen):
         for path in ("keepAlive", "topology.request"):
             screen.form.go(path)
             await until(pilot, lambda path=path: screen.form.here == path)  # type: ignore[misc]
@@ -88,16 +85,14 @@ async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize(("wrong", "here"), [((), "gpus"), ((FieldProblem("queue", "There is none."),), "queue")])
 async def test_the_form_begins_where_something_is_to_be_said(wrong: tuple[FieldProblem, ...], here: str) -> None:
-    async with console(session_of(problems=wrong)) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session_of(problems=wrong)) as (_, _, screen):
         assert screen.form.here == here
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_main_job_form_look_launch_job() -> None:
     session = session_of()
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         assert screen.form.texts["name"] == "llama-2"  # llama is taken
         assert screen.form.texts["queue"] == "a4"  # research is stopped
         await pilot.press("backspace", "backspace", "8", "ctrl+s")
@@ -121,8 +116,7 @@ async def test_the_main_job_form_look_launch_job() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
     session = session_of()
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("backspace", "backspace", "3", "2", "ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "would fit now with 16 GPUs (1)." in screen_text(app))
@@ -153,8 +147,7 @@ async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_a
 
     session.answers["launch_start"] = launch_start
     session.show(cluster_queues={**session.fleet.cluster_queues, ("", "a4"): cluster_queue("a4", 64)})
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (_, pilot, screen):
         await until(pilot, lambda: asked == [16])
         assert "Waits (" in text_of(screen.head.query_one("#fit"))
         await pilot.press("backspace", "backspace", "8", "backspace", "3", "2")
@@ -176,8 +169,7 @@ async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is
     session = session_of()
     queues = session.fleet.cluster_queues
     session.show(cluster_queues={**queues, ("", "research"): cluster_queue("research", 56)})
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         assert screen.form.texts["queue"] == "a4"
         await until(pilot, lambda: "queue a4 filled in" in screen_text(app))
         session.show(cluster_queues={**queues, ("", "research"): cluster_queue("research", 0)})
@@ -214,8 +206,7 @@ async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_key
 
 async def test_escape_at_the_look_launches_nothing() -> None:
     session = session_of()
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await pilot.press("escape")
@@ -228,8 +219,7 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
     session = session_of()
     bucket = "The bucket gs://gone does not exist."
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, bucket, "", "Make it.", at=1.0)
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: f"✗ Bucket: {bucket}" in screen_text(app))
@@ -248,8 +238,7 @@ CONFIRMED = "launches when the checks end, unless one fails"
 async def test_what_is_confirmed_while_the_checks_run_launches_when_they_end() -> None:
     session = session_of()
     session.preflight.held = asyncio.Event()
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "The API server checks llama-2 …" in screen_text(app))
         await pilot.press("enter")
@@ -266,8 +255,7 @@ async def test_the_launch_key_held_down_or_pressed_twice_confirms_nothing(monkey
     session = session_of()
     session.preflight.held = asyncio.Event()
     monkeypatch.setattr("screens.dialogs.launch.HELD", 3600.0)
-    async with console(session) as (app, pilot, _):
-        await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, _):
         await pilot.press("ctrl+s", "ctrl+s", "ctrl+s")
         await until(pilot, lambda: CONFIRMED in screen_text(app))
         assert "Confirmed" not in screen_text(app), "nobody has read what it asks"
@@ -289,8 +277,7 @@ async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkey
     gone = "The bucket gs://gone does not exist."
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, gone, "", "Make it.", at=1.0)
     monkeypatch.setattr("screens.dialogs.launch.READING", 3600.0)
-    async with console(session) as (app, pilot, _):
-        await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, _):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: CONFIRMED in screen_text(app))
         await pilot.press("enter")
@@ -308,8 +295,7 @@ async def test_a_check_that_fails_drops_what_was_confirmed_and_asks_again(monkey
 async def test_escape_while_the_checks_run_cancels_the_launch(confirmed: bool) -> None:
     session = session_of()
     session.preflight.held = asyncio.Event()
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: CONFIRMED in screen_text(app))
         await pilot.press(*(["enter"] if confirmed else []), "escape")
@@ -328,8 +314,7 @@ async def test_the_end_of_the_checks_neither_closes_nor_launches_below_another_s
     held = session.preflight.held = asyncio.Event()
     if refused:
         session.answers["hold check"] = held
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: CONFIRMED in screen_text(app))
         await pilot.press("enter")
@@ -351,8 +336,7 @@ async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_n
     session.preflight.held, session.preflight.awaited = asyncio.Event(), ("Bucket", "Image")
     late = "There was no answer within 8 s."
     session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.COULD_NOT, "Nothing.", late, "", at=1.0)
-    async with console(session) as (app, pilot, _):
-        await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, _):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "The checks wait up to 8 s for Bucket, Image …" in screen_text(app))
@@ -365,8 +349,7 @@ async def test_the_look_says_what_is_awaited_and_asks_about_checks_that_learnt_n
 
 async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> None:
     session = session_of()
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("backspace", "2")
         await until(pilot, lambda: "✗ GPUs" in screen_text(app))
         assert "must be 8, 16 or 32." in screen_text(app)
@@ -385,8 +368,7 @@ async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> N
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_default_takes_an_unreadable_number_and_its_error_away() -> None:
     session = session_of()
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         screen.form.go("gpus")
         await pilot.press("a", "b", "c")
         await until(pilot, lambda: "must be a whole number" in screen_text(app))
@@ -409,8 +391,7 @@ async def test_the_default_takes_an_unreadable_number_and_its_error_away() -> No
 )
 async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exception) -> None:
     session = session_of(**{method: error})
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await pilot.press("ctrl+s")
         if method == "launch":
             await until(pilot, lambda: isinstance(app.screen, LaunchLook))
@@ -424,8 +405,7 @@ async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exceptio
 
 
 async def test_advanced_fields_come_and_go_and_keep_what_was_typed() -> None:
-    async with console(session_of()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session_of()) as (_, pilot, screen):
         assert "hub.token" not in screen.form.model.shown()
         await pilot.press("ctrl+t")
         await until(pilot, lambda: "hub.token" in screen.form.model.shown())
@@ -434,16 +414,14 @@ async def test_advanced_fields_come_and_go_and_keep_what_was_typed() -> None:
         await pilot.press("ctrl+t")
         await until(pilot, lambda: "hub.token" not in screen.form.model.shown())
         assert "env" in screen.form.model.shown(), "what is changed stays in sight"
-        planned = screen.plan()
-        assert planned is not None
+        planned = present(screen.plan())
         assert planned[0].values["env"] == {"X": "2"}
 
 
 async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
     told = " ".join(f"word{number}" for number in range(200))
     fields = tuple(replace(each, description=told) if each.path == "gpus" else each for each in FIELDS)
-    async with console(session_of(fields=fields)) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session_of(fields=fields)) as (app, pilot, screen):
         await until(pilot, lambda: "f1 shows all" in screen_text(app))
         assert "word199" not in screen_text(app)
         await pilot.press("f1")
@@ -459,8 +437,7 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
 async def test_each_recipe_keeps_its_own_values() -> None:
     other = (Field("tries", "Tries", "How often.", FieldKind.INTEGER, 1, group="Job"),)
     fields: Mapping[str, Any] = {"nccl-all-reduce": FIELDS, "ddp-smoke": other}
-    async with console(session_of(fields=fields.__getitem__)) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session_of(fields=fields.__getitem__)) as (_, pilot, screen):
         await pilot.press("backspace", "backspace", "8", "escape", "down")
         await until(pilot, lambda: "tries" in screen.form.texts)
         assert "gpus" not in screen.form.texts
@@ -489,8 +466,7 @@ def chart_session(**answers: Any) -> FakeSession:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_yaml_and_form_are_one() -> None:
-    async with console(chart_session()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, chart_session()) as (_, pilot, screen):
         await pilot.press("backspace", "backspace", "8", "f3")
         await until(pilot, lambda: "gpus: 8" in screen.pane.yaml.text)
         assert "queue: a4" in screen.pane.yaml.text, "exactly what differs, in sight at once"
@@ -508,8 +484,7 @@ async def test_yaml_and_form_are_one() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_to_follow_the_form() -> None:
-    async with console(chart_session()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, chart_session()) as (app, pilot, screen):
         await pilot.press("backspace", "backspace", *"12", "f3")
         await until(pilot, lambda: "gpus: 12" in screen.pane.yaml.text and "✗ line 1:" in screen_text(app))
         assert screen.pane.remarks == ()
@@ -540,8 +515,7 @@ async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launc
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() -> None:
     line = "helm install -n team mira-llama ./a4 --set recipe.id=nccl-all-reduce,gpus=32 --set restarts=4 --set x=1"
-    async with console(chart_session()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, chart_session()) as (app, pilot, screen):
         await pilot.press("backspace", "backspace", "8")
         app.post_message(events.Paste(line))
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
@@ -557,8 +531,7 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_values_file_goes_through_the_dialog() -> None:
-    async with console(chart_session()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, chart_session()) as (app, pilot, screen):
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, PasteDialog) and isinstance(app.focused, TextArea))
         app.post_message(events.Paste("gpus: 24\nenv:\n  NCCL_ALGO: Ring\n"))
@@ -572,8 +545,7 @@ async def test_a_values_file_goes_through_the_dialog() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_text_that_says_nothing_leaves_the_form() -> None:
-    async with console(chart_session()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, chart_session()) as (app, pilot, screen):
         before = screen.form.texts
         app.post_message(events.Paste("gpus: [\nqueue: {\n"))
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
@@ -591,8 +563,7 @@ async def test_the_views_turn_and_say_what_differs() -> None:
     session.launch.runs.runs = [
         RunRecord(ChartCatalog.from_chart().recipes()[0].id, "llama", "default", values={"gpus": 24})
     ]
-    async with console(session, size=(150, 40)) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session, size=(150, 40)) as (app, pilot, screen):
         await pilot.press("backspace", "backspace", "8", "f4")
         await until(pilot, lambda: "+   gpus: 8" in screen_text(app))
         await until(pilot, lambda: "beside the recipe's defaults" in screen_text(app))
@@ -619,8 +590,7 @@ async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
         wish = LaunchRequest("ddp-smoke", {"gpus": 32, "gone": 1, "env": {"A": "1, 2"}}, "llama", {"gpus": 8}, "llama")
         app.open_launch(wish)
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
-        screen = app.screen
-        assert isinstance(screen, LaunchScreen)
+        screen = screen_of(app, LaunchScreen)
         await until(pilot, lambda: screen.form.texts.get("gpus") == "32")
         assert screen.draft is not None
         assert screen.draft.recipe.id == "ddp-smoke"
@@ -636,8 +606,7 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
     async with console(chart_session()) as (app, pilot, _):
         await pilot.press("5")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
-        screen = app.screen
-        assert isinstance(screen, LaunchScreen)
+        screen = screen_of(app, LaunchScreen)
         screen.recipes.filter_by("pretrain")
         screen.take_recipe()
         assert screen.draft is not None
@@ -665,8 +634,7 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
     session = session_of(
         recipes=grown.recipes(), fields=grown.fields, problems=grown.plan_problems, suggest_name="me-nccl"
     )
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await until(pilot, lambda: "Patience" in screen_text(app) and "days" in screen_text(app))
         screen.form.go("patience")
         await until(pilot, lambda: "How long one waits for good news." in screen_text(app))
@@ -675,8 +643,7 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
         await until(pilot, lambda: "must be at most 9; 55 was given" in screen_text(app))
         await pilot.press("backspace", "backspace", "7")
         await until(pilot, lambda: "✗" not in screen_text(app))
-        planned = screen.plan()
-        assert planned is not None
+        planned = present(screen.plan())
         assert planned[0].values["patience"] == 7
 
 
@@ -701,8 +668,7 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
         "pvcs": FieldChoices("pvcs", ("nfs-pvc",), {"nfs-pvc": "Bound, 10Ti"}),
         "secrets": FieldChoices("secrets", state=ChoicesState.NOT_ALLOWED, why="You may not list Secrets in default."),
     }
-    async with console(chart_session(choices=choices)) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, chart_session(choices=choices)) as (app, pilot, screen):
         screen.form.go("storage.pvc")
         await pilot.press("enter")
         await until(pilot, lambda: "Bound, 10Ti" in screen_text(app))
@@ -715,8 +681,7 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits() -> None:
-    async with console(session_of()) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session_of()) as (_, pilot, screen):
         await until(pilot, lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
         assert set(screen.form.page.offers["localqueues"].about) == {"a4", "research"}
         await pilot.press("backspace", "backspace", "7")
@@ -740,8 +705,7 @@ async def test_before_the_cluster_answers_there_is_a_sentence() -> None:
 @pytest.mark.slow(reason="many keys in a whole app")
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
 async def test_the_form_draws_at_every_size(size: tuple[int, int]) -> None:
-    async with console(session_of(), size=size) as (app, pilot, _):
-        await to_form(app, pilot)
+    async with console_at(to_form, session_of(), size=size) as (app, pilot, _):
         await pilot.press("ctrl+t", "ctrl+o", "ctrl+o")
         assert isinstance(app.screen, LaunchScreen)
 
@@ -756,8 +720,7 @@ async def test_a_key_in_the_whole_form_of_the_chart_is_judged_once() -> None:
         return catalogue.plan_problems(plan)
 
     session = session_of(fields=catalogue.fields, problems=problems, suggest_name="me-nccl-test")
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (_, pilot, screen):
         await pilot.press("ctrl+t")
         await until(pilot, lambda: "network.nccl.debug" in screen.form.model.shown())
         screen.form.go("name")
@@ -789,8 +752,7 @@ def test_the_fit_light_fades_while_the_server_is_away() -> None:
 
 @pytest.mark.slow(reason="a whole console, whose window grows")
 async def test_manifests_appear_when_the_terminal_grows() -> None:
-    async with console(session_of()) as (app, pilot, _):
-        await to_form(app, pilot)
+    async with console_at(to_form, session_of()) as (app, pilot, _):
         assert "kind: JobSet" not in screen_text(app)
         await pilot.resize_terminal(200, 50)
         await until(pilot, lambda: "kind: JobSet" in screen_text(app))
@@ -808,8 +770,7 @@ async def test_going_down_the_recipes_makes_a_form_only_where_the_cursor_rests()
     async with console(session_of(fields=fields)) as (app, pilot, _):
         await pilot.press("5")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
-        screen = app.screen
-        assert isinstance(screen, LaunchScreen)
+        screen = screen_of(app, LaunchScreen)
         assert made == [RECIPE.id]
         await pilot.press("down", "up", "down", "enter")  # whoever does not wait gets the form of the one chosen
         await until(pilot, lambda: app.focused is not screen.recipes)
@@ -823,6 +784,5 @@ async def test_read_only_says_that_nothing_can_be_launched() -> None:
     settings = Settings(read_only=True)
     session = session_of()
     session.watch.settings, session.watch.read_only = settings, True
-    async with console(session, settings=settings) as (app, pilot, _):
-        await to_form(app, pilot)
+    async with console_at(to_form, session, settings=settings) as (app, pilot, _):
         await until(pilot, lambda: "nothing can be launched" in screen_text(app))

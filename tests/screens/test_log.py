@@ -16,7 +16,7 @@ from screens.pages.pods import PodScreen
 from screens.widgets.log.lines import LogLines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import console, focus, screen_text, until
+from tests.screens.press import console, focus, next_screen, screen_text, until
 from tests.screens.scene import scene
 
 KEY = ("default", "dpo-[b]-workload-0-1-x7k1")
@@ -35,9 +35,7 @@ async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
     session.printed[KEY] = [LogLine(1.0, "iteration 7")]
     async with console(session) as (app, pilot, _):
         app.open_page("pod", *KEY)
-        await until(pilot, lambda: isinstance(app.screen, PodScreen))
-        page = app.screen
-        assert isinstance(page, PodScreen)
+        page = await next_screen(pilot, PodScreen)
         await until(pilot, lambda: page.containers.row is not None)
         names = [each.name for each in app.fleet.pods[KEY].containers]
         await focus(pilot, page.containers)

@@ -16,7 +16,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, console_at, screen_text, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_reconnect import FIRST, go_on, page
 from tests.screens.test_watching import report
@@ -44,8 +44,7 @@ async def to_log(app: ConsoleApp, pilot: Any, tab: str = "log") -> JobScreen:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_log_opens_on_the_pod_that_prints_iterations() -> None:
-    async with console(session_of(*map(iteration, range(1, 9))), size=(140, 35)) as (app, pilot, _):
-        screen = await to_log(app, pilot)
+    async with console_at(to_log, session_of(*map(iteration, range(1, 9))), size=(140, 35)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1 and "it 8/97" in screen_text(app))
         await pilot.press("less_than_sign")
         await until(pilot, lambda: "libraries: run" in screen_text(app))
@@ -58,8 +57,7 @@ async def test_under_an_alarm_the_log_opens_on_its_line() -> None:
     healthy, sick = map(iteration, range(1, 90)), (iteration(number, "", "nan") for number in range(90, 150))
     session = session_of(*healthy, *sick)
     session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 90")
-    async with console(session, size=(140, 35)) as (app, pilot, _):
-        screen = await to_log(app, pilot)
+    async with console_at(to_log, session, size=(140, 35)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1 and "nan: 1 of 60 matches" in screen_text(app))
         await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
         assert screen.query_one(LogView).lines.match_line == 89, "iteration 90"
@@ -84,8 +82,7 @@ async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(m
     monkeypatch.setattr(JobLog, "__init__", begin_late)
     session = session_of(*map(iteration, range(1, 90)), *(iteration(number, "", "nan") for number in range(90, 150)))
     session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 90")
-    async with console(session, size=(140, 35)) as (app, pilot, _):
-        screen = await to_log(app, pilot)
+    async with console_at(to_log, session, size=(140, 35)) as (app, pilot, screen):
         log = screen.query_one(LogTab)
         await until(pilot, lambda: log._log is not None and log._log.ready.is_set())
         await until(pilot, lambda: "nan: 1 of 60 matches" in screen_text(app))
@@ -99,16 +96,14 @@ async def test_an_alarm_of_which_no_pod_tells_shows_all_of_them(monkeypatch: pyt
     monkeypatch.setattr("screens.job_tabs.log.LOOKS", 5)
     session = session_of("ready")
     session.alarms.sound("default", "llama", AlarmKind.STALL, "no pod has printed a line for 10 min")
-    async with console(session, size=(140, 35)) as (app, pilot, _):
-        screen = await to_log(app, pilot)
+    async with console_at(to_log, session, size=(140, 35)) as (_, pilot, screen):
         await until(pilot, lambda: screen.here.note == "all pods")
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_the_first_error_is_looked_for_in_all_pods() -> None:
     session = session_of(*map(iteration, range(1, 20)), *(iteration(number, "", "nan") for number in range(20, 60)))
-    async with console(session, size=(140, 35)) as (app, pilot, _):
-        screen = await to_log(app, pilot)
+    async with console_at(to_log, session, size=(140, 35)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1)
         await pilot.press("less_than_sign")
         await until(pilot, lambda: "libraries: run" in screen_text(app))
@@ -122,16 +117,14 @@ async def test_the_first_error_is_looked_for_in_all_pods() -> None:
 
 
 async def test_where_no_pod_tells_of_an_error_that_is_said() -> None:
-    async with console(session_of("ready"), size=(140, 35)) as (app, pilot, _):
-        await to_log(app, pilot)
+    async with console_at(to_log, session_of("ready"), size=(140, 35)) as (app, pilot, _):
         await until(pilot, lambda: "libraries: run" in screen_text(app))
         await pilot.press("E")
         await until(pilot, lambda: "No line of any pod contains an error." in screen_text(app))
 
 
 async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
-    async with console(session_of(*map(iteration, range(1, 9))), size=(80, 24)) as (app, pilot, _):
-        screen = await to_log(app, pilot)
+    async with console_at(to_log, session_of(*map(iteration, range(1, 9))), size=(80, 24)) as (app, pilot, screen):
         await until(pilot, lambda: screen.rank == 1)
         await until(pilot, lambda: "it 8/97  loss 10.580  gn 0.31  2.82 s  883 TF" in screen_text(app))
         text = screen.query_one(LogView).lines.text

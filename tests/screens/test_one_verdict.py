@@ -49,7 +49,7 @@ from screens.columns.live import alarm_by_log
 from screens.columns.runs import RUNS, outcome_cell
 from screens.widgets.job_pane import job_lines
 from screens.wording import runs_of
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.screens.queue_scene import claim, cluster_queue
 from tests.screens.scene import jobset, rank
 from trainlog import PASS_LINE
@@ -247,8 +247,7 @@ async def test_every_place_tells_the_same(case: Case) -> None:
     alarms = {each.kind for each in listen(job, fleet, measures, lines).active}
     assert case.alarm is None or case.alarm in alarms
     if case.kept:
-        by_end = alarm_by_log(by_tail)
-        assert by_end is not None
+        by_end = present(alarm_by_log(by_tail))
         assert (by_end.kind, case.reason in by_end.words) == (AlarmKind.KEPT, True)
     assert health_code(by_tail.health) == case.why
 

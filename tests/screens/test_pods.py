@@ -22,15 +22,14 @@ from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pods import PodScreen, PodsScreen, PodTally
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import STYLES, console, screen_text, text_of, toasts, until
+from tests.screens.press import STYLES, console, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene
 
 
 async def test_filter_as_you_type_then_back_to_all() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         await pilot.press("slash", *"nccl")
         await until(pilot, lambda: len(screen.table.shown) == 2)
         await until(pilot, lambda: "2 of 15" in screen_text(app))
@@ -176,8 +175,7 @@ async def test_figures_over_the_list(empty: bool) -> None:
 async def test_the_filter_line_hides_no_row() -> None:
     async with console(size=(80, 10)) as (app, pilot, _):
         await pilot.press("4", "slash", "enter", "slash", *"e", "enter", "end")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         await until(pilot, lambda: screen.table.cursor == screen.table.shown[-1])
         await until(pilot, lambda: f"▸ {screen.table.shown[-1][1]}" in screen_text(app))
 
@@ -300,8 +298,7 @@ async def test_all_rows_come_where_the_machine_stands_still_as_the_next_picture_
         monkeypatch.setattr("screens.base.thread_time", lambda: 0.005 * next(took))
         monkeypatch.setattr("textual.timer._time", SimpleNamespace(get_time=lambda: 0.02 * next(looks)))
         await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         await until(pilot, lambda: not screen.table.listing.behind)
         assert len(screen.table.shown) == len(session.fleet.pods)
 
@@ -327,8 +324,7 @@ async def test_in_a_pod_that_has_ended_nothing_is_tried_and_it_is_said_what_can_
     session.show(pods=pods)
     async with console(session) as (app, pilot, _):
         await pilot.press("4")
-        screen = app.screen
-        assert isinstance(screen, PodsScreen)
+        screen = screen_of(app, PodsScreen)
         await until(pilot, lambda: screen.table.cursor is not None)
         screen.table.move_to(first)
         await pilot.press(key)

@@ -22,7 +22,7 @@ from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
-from tests.screens.press import console, focus, screen_text, text_of, until
+from tests.screens.press import console, focus, screen_of, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 
 
@@ -38,8 +38,7 @@ async def test_queues_with_bars_states_and_who_waits_why() -> None:
         assert "1 workload waiting for 32 GPUs, 1 running on 48" in text
         assert "needs 32 GPUs" in text
         assert "insufficient unused quota" not in text, "Kueue says the same in other words"
-        screen = app.screen
-        assert isinstance(screen, QueuesScreen)
+        screen = screen_of(app, QueuesScreen)
         assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
 
 
@@ -115,8 +114,7 @@ def test_the_figures_of_a_row_add_up() -> None:
 async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
     async with console(FakeSession(queue_scene()), size=(120, 34)) as (app, pilot, _):
         await pilot.press("2")
-        screen = app.screen
-        assert isinstance(screen, QueuesScreen)
+        screen = screen_of(app, QueuesScreen)
         await until(pilot, lambda: any("dpo-b" in run.text for run in screen.reason.runs))
         await pilot.press("down")
         await until(pilot, lambda: any("llama" in run.text for run in screen.reason.runs))
@@ -146,8 +144,7 @@ async def test_the_page_of_a_waiting_job_tells_when_it_would_start_and_what_for_
 async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await pilot.press("2")
-        screen = app.screen
-        assert isinstance(screen, QueuesScreen)
+        screen = screen_of(app, QueuesScreen)
         await until(pilot, lambda: len(screen.workloads.shown) == 2)
         assert "; 2 LocalQueues" in screen_text(app)
         await focus(pilot, screen.cluster_queues)
@@ -199,8 +196,7 @@ async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_
     session = FakeSession(replace(fleet, workloads=workloads, local_queues=queues))
     async with console(session, size=(200, 40)) as (app, pilot, _):
         await pilot.press("2")
-        screen = app.screen
-        assert isinstance(screen, QueuesScreen)
+        screen = screen_of(app, QueuesScreen)
         await until(pilot, lambda: "dpo-b" in screen_text(app))
         titles, *rows = text_of(screen.cluster_queues).split("\n")
         left = titles.index("FREE")

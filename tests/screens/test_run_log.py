@@ -20,9 +20,9 @@ from screens.widgets.log.view import LogView
 from screens.wording import begun_small, whole_path
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene
-from tests.screens.test_jobs import to_job, toasts
+from tests.screens.test_jobs import to_job
 from tests.screens.test_runs import run
 
 UID = "uid-of-train-9"

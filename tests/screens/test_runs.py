@@ -21,10 +21,9 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.press import console, console_at, screen_of, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene
 from tests.screens.test_acting import asked
-from tests.screens.test_jobs import toasts
 from tests.screens.test_launch import session_of as launch_session
 from tests.screens.test_launch import to_form
 
@@ -59,9 +58,7 @@ def session_of(**answers: Any) -> FakeSession:
 async def to_runs(app: Any, pilot: Any) -> RunsScreen:
     await pilot.press("6")
     await until(pilot, lambda: isinstance(app.screen, RunsScreen) and len(app.screen.table.shown) == 4)
-    screen = app.screen
-    assert isinstance(screen, RunsScreen)
-    return screen
+    return screen_of(app, RunsScreen)
 
 
 async def to_job(app: Any, pilot: Any) -> None:
@@ -73,8 +70,7 @@ async def to_job(app: Any, pilot: Any) -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_every_run_says_how_it_ended() -> None:
-    async with console(session_of(), size=(128, 30)) as (app, pilot, _):
-        screen = await to_runs(app, pilot)
+    async with console_at(to_runs, session_of(), size=(128, 30)) as (app, pilot, screen):
         text = screen_text(app)
         lines = {name: next(line for line in text.splitlines() if f" {name} " in line) for name in
                  ("nccl-4", "train-3", "nccl-2", "llama-70b")}  # fmt: skip
@@ -113,8 +109,7 @@ async def test_without_runs_there_are_no_keys_for_one() -> None:
 
 
 async def test_one_run_beside_the_last_that_succeeded() -> None:
-    async with console(session_of(), size=(120, 40)) as (app, pilot, _):
-        await to_runs(app, pilot)
+    async with console_at(to_runs, session_of(), size=(120, 40)) as (app, pilot, _):
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
         await until(pilot, lambda: "compared with the last that succeeded: nccl-2" in screen_text(app))
@@ -133,8 +128,7 @@ async def test_one_run_beside_the_last_that_succeeded() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_two_marked_runs_side_by_side() -> None:
-    async with console(session_of()) as (app, pilot, _):
-        await to_runs(app, pilot)
+    async with console_at(to_runs, session_of()) as (app, pilot, _):
         await pilot.press("space", "down", "space", "d")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await until(pilot, lambda: "compared with nccl-2 (run 2" in screen_text(app))
@@ -144,8 +138,7 @@ async def test_two_marked_runs_side_by_side() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_launching_again_opens_the_form_with_the_values() -> None:
-    async with console(session_of()) as (app, pilot, _):
-        await to_runs(app, pilot)
+    async with console_at(to_runs, session_of()) as (app, pilot, _):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         assert app.launch_wish is None or app.launch_wish.values == RUNS[0].values
@@ -169,8 +162,7 @@ async def test_a_run_is_reviewed_at_once_with_its_values(where: str) -> None:
 
 
 async def test_the_job_of_a_run_while_it_lives() -> None:
-    async with console(session_of()) as (app, pilot, _):
-        await to_runs(app, pilot)
+    async with console_at(to_runs, session_of()) as (app, pilot, _):
         await pilot.press("J")
         await until(pilot, lambda: "not in this cluster any more" in toasts(app))
         await pilot.press("end", "J")
@@ -202,8 +194,7 @@ async def test_a_run_whose_job_still_runs_is_not_forgotten() -> None:
         RUNS[-1], server=session.watch.server, uid=session.fleet.jobsets["default", "llama-70b"].uid
     )
     session.launch.runs.runs = [running, *RUNS[:-1]]
-    async with console(session) as (app, pilot, _):
-        screen = await to_runs(app, pilot)
+    async with console_at(to_runs, session) as (app, pilot, screen):
         screen.table.move_to((str(running.number),))
         await pilot.press("x")
         await until(pilot, lambda: "Nothing is forgotten of llama-70b." in toasts(app))
@@ -214,8 +205,7 @@ async def test_a_run_whose_job_still_runs_is_not_forgotten() -> None:
 async def test_what_is_wrong_with_the_memory_is_said() -> None:
     session = session_of()
     session.launch.runs.note = "The history of runs was written by a newer a4: it is shown read-only."
-    async with console(session) as (app, pilot, _):
-        await to_runs(app, pilot)
+    async with console_at(to_runs, session) as (app, pilot, _):
         await until(pilot, lambda: "written by a newer a4" in screen_text(app))
 
 
@@ -223,8 +213,7 @@ async def test_read_only_launches_nothing_again() -> None:
     settings = Settings(read_only=True)
     session = FakeSession(scene(), settings=settings)
     session.launch.runs.runs = list(RUNS)
-    async with console(session, settings=settings) as (app, pilot, _):
-        screen = await to_runs(app, pilot)
+    async with console_at(to_runs, session, settings=settings) as (app, pilot, screen):
         await pilot.press("n")
         await until(pilot, lambda: "read-only" in toasts(app))
         assert app.screen is screen
@@ -261,8 +250,7 @@ async def test_what_a_forged_release_would_remove_is_not_asked_for() -> None:
 
 
 async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
-    async with console(session_of(stop_plan=NotAllowed("You may not read secrets."))) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session_of(stop_plan=NotAllowed("You may not read secrets."))) as (app, pilot, _):
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "llama-70b in default, launched by mira, not by you: Helm release llama-70b" in screen_text(app)
@@ -298,8 +286,7 @@ async def test_a_job_of_a_recipe_that_no_release_made_is_launched_again_with_wha
     key = ("default", "llama-70b")
     bare = replace(session.fleet.jobsets[key], release="", recipe="nccl-all-reduce")
     session.show(jobsets={**session.fleet.jobsets, key: bare})
-    async with console(session) as (app, pilot, _):
-        await to_job(app, pilot)
+    async with console_at(to_job, session) as (app, pilot, _):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         assert session.called("plan_of_job") == [("llama-70b",)]
@@ -315,8 +302,7 @@ def form_session(**profiles: Any) -> FakeSession:
 async def test_the_default_profile_is_in_a_new_form() -> None:
     session = form_session(prod={"gpus": 8, "queue": "research"})
     session.launch.profiles.chosen = "prod"
-    async with console(session) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, session) as (app, pilot, screen):
         await until(pilot, lambda: screen.form.texts["gpus"] == "8")
         assert screen.form.texts["queue"] == "research"
         assert "Profile prod: 2 values." in toasts(app)
@@ -324,8 +310,7 @@ async def test_the_default_profile_is_in_a_new_form() -> None:
 
 @pytest.mark.slow(reason="many keys in a whole app")
 async def test_a_profile_is_picked_and_taken_back() -> None:
-    async with console(form_session(prod={"gpus": 8}, test={"gpus": 32})) as (app, pilot, _):
-        screen = await to_form(app, pilot)
+    async with console_at(to_form, form_session(prod={"gpus": 8}, test={"gpus": 32})) as (app, pilot, screen):
         assert screen.form.texts["gpus"] == "16"
         await pilot.press("f8")
         await until(pilot, lambda: isinstance(app.screen, Pick))
@@ -351,7 +336,6 @@ async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
 
 
 async def test_without_profiles_it_is_said_how_to_make_one() -> None:
-    async with console(form_session()) as (app, pilot, _):
-        await to_form(app, pilot)
+    async with console_at(to_form, form_session()) as (app, pilot, _):
         await pilot.press("f8")
         await until(pilot, lambda: "a4 profiles NAME --set queue=a4" in toasts(app))

@@ -23,7 +23,7 @@ from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
-from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.press import console, screen_of, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
 
@@ -134,8 +134,7 @@ async def test_a_log_of_hours_says_how_far_the_job_is_only_when_it_was_read_up_t
             return "step 60 of 200" in shown[-1]
 
         await until(pilot, read)
-        screen = app.screen
-        assert isinstance(screen, JobScreen)
+        screen = screen_of(app, JobScreen)
         await until(pilot, lambda: screen.tabs["training"].note.startswith("loss 6"))
     before = [each for each in shown[:-1] if each]
     assert before

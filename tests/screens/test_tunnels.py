@@ -15,7 +15,7 @@ from screens.pages.job import JobScreen
 from screens.pages.pods import PodScreen
 from screens.pages.tunnels import TunnelsScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.press import console, screen_of, screen_text, toasts, until
 from tests.screens.scene import scene
 
 
@@ -65,8 +65,7 @@ async def test_what_is_open_and_how_it_does() -> None:
         assert "○ ended" in text
         assert "83.9 MiB" in text or "84.0 MiB" in text
         await pilot.press("home")
-        screen = app.screen
-        assert isinstance(screen, TunnelsScreen)
+        screen = screen_of(app, TunnelsScreen)
         await until(pilot, lambda: "broke off: it was deleted" in told(screen))
         assert "127.0.0.1:8888 forwards to port 8888: 41 connections" in told(screen)
         assert "It moved to another pod 1 time" in told(screen)

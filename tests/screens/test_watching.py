@@ -50,7 +50,7 @@ from screens.pages.job import JobScreen
 from screens.widgets.bars import TitleBar
 from screens.widgets.job_pane import job_lines
 from screens.widgets.log.view import LogView
-from tests.fakes import FakeSession
+from tests.fakes import FakeSession, present
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import claim, job, queue_scene
 from tests.screens.scene import scene
@@ -254,8 +254,7 @@ async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
                 f"▲ {words}" in screen_text(app) and "→ Host: look at what else runs on that node" in screen_text(app)
             ),
         )
-        line = cast("HangTab", screen.here).line
-        assert line is not None
+        line = present(cast("HangTab", screen.here).line)
         line = with_diagnoses(cast("Any", session), line)
         pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, asked + 7))
         pane = " ".join(pane.split())

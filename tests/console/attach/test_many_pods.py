@@ -17,6 +17,7 @@ from console.attach.many_pods import MAX_CONCURRENT_PODS, PodAnswers, run_in_pod
 from console.errors import NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.kube.objects.pod import Pod
 from console.scheduling.pod_slots import PodSlot
+from tests.fakes import present
 from tests.screens.scene import jobset, rank
 
 SSH = f"""#!{sys.executable} -IS
@@ -59,8 +60,7 @@ class Pods:
         (self.programs / "ssh").chmod(0o755)
 
     def place(self, number: int) -> Path:
-        pod = self.ranks[number].pod
-        assert pod is not None
+        pod = present(self.ranks[number].pod)
         return self.folder / pod.ip
 
     async def run(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
@@ -274,8 +274,7 @@ async def test_all_pods_together_print_no_more_than_is_kept(tmp_path: Path, monk
 
 async def test_an_address_that_is_none_goes_to_no_command_line(tmp_path: Path) -> None:
     pods = Pods(tmp_path, 6)
-    lying = pods.ranks[3].pod
-    assert lying is not None
+    lying = present(pods.ranks[3].pod)
     pods.ranks[3] = structs.replace(pods.ranks[3], pod=structs.replace(lying, ip="-oProxyCommand=touch x"))
     asked: list[bytes] = []
 

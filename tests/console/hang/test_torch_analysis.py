@@ -36,6 +36,7 @@ from rankscope import (
     run_torch_analyser,
 )
 from tests.bench.ranks.judge import ANALYSER, Gathered, inspect
+from tests.fakes import present
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "gloo" / "torch-analyser.tar.gz"
 TENSORS = '[[[512]],[[512]],["Float"],["Float"]]'
@@ -44,8 +45,7 @@ GROUPS = [(Group("1", (0, 1)), "TENSOR_PARALLEL")]
 
 def read_member(name: str) -> bytes:
     with tarfile.open(RECORDED) as archive:
-        member = archive.extractfile(name)
-        assert member is not None
+        member = present(archive.extractfile(name))
         return member.read()
 
 
@@ -152,8 +152,7 @@ async def test_junk_is_named_as_such(said: bytes) -> None:
         return 0
 
     pod = cast("Any", type("Pod", (), {"name": "pod-0"})())
-    told = await ask_torch_analyser(run, pod, [dump(0, 8), dump(1, 7)])
-    assert told is not None
+    told = present(await ask_torch_analyser(run, pod, [dump(0, 8), dump(1, 7)]))
     assert told.why == "What the pod tells of PyTorch's analyser cannot be parsed"
     assert told.compare([1]) == f"PyTorch's own analyser was not asked: {told.why}."
 

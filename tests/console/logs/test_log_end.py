@@ -6,6 +6,7 @@ import pytest
 
 from console.logs.line import LogLine
 from console.logs.log_end import LogEnd, combine_ends, find_log_end
+from tests.fakes import present
 
 KEPT = "; the pod is kept until the job is stopped"
 CUDA = "CUDA error: an illegal memory access was encountered"
@@ -40,8 +41,7 @@ def lines(*texts: str) -> list[LogLine]:
     ],
 )  # fmt: skip
 def test_the_last_line_of_a_launcher_tells_how_it_ended(texts: tuple[str, ...], words: str, kept: bool) -> None:
-    end = find_log_end(lines(*texts), 1)
-    assert end is not None
+    end = present(find_log_end(lines(*texts), 1))
     assert (end.words, end.kept, end.time) == (words, kept, 99.0 + len(texts))
 
 
@@ -62,8 +62,7 @@ def test_what_goes_on_has_no_end(texts: tuple[str, ...]) -> None:
 def test_a_report_of_torchrun_is_the_end_once_nothing_follows_it() -> None:
     log = lines("iteration 3", *REPORT)
     assert find_log_end(log, 0, log[-1].time + 10) is None
-    end = find_log_end(log, 0, log[-1].time + 90)
-    assert end is not None
+    end = present(find_log_end(log, 0, log[-1].time + 90))
     assert (end.code, end.kept, end.words) == (
         1,
         True,

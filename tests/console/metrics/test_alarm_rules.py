@@ -20,8 +20,12 @@ from tests.fakes import fleet_of
 WELL = JobSample(running=True, step=100, steps=100, pace=3.0, rhythm=StepCadence(3.0, 3.0, 4.0))
 
 
-def watch(**limits: object) -> AlarmWatch:
-    return AlarmWatch(("default", "job"), structs.replace(Thresholds(), **limits), 0.0)
+def watch(first: JobSample | None = None, **limits: object) -> AlarmWatch:
+    """Of a job that was seen first at 0, if at all."""
+    made = AlarmWatch(("default", "job"), structs.replace(Thresholds(), **limits), 0.0)
+    if first is not None:
+        made.evaluate(0, first)
+    return made
 
 
 def kinds(watched: AlarmWatch) -> list[AlarmKind]:
@@ -57,8 +61,7 @@ KEPT = replace(WELL, trained=True, ended_at=100.0, held=16, kept="failed: exit c
 def test_what_cannot_have_come_is_not_missed_and_not_told_once_it_comes(
     look: JobSample, limits: dict[str, object], later: float
 ) -> None:
-    watched = watch(**limits)
-    watched.evaluate(0, look)
+    watched = watch(look, **limits)
     for now in range(20, int(later), 20):  # the connection brings nothing from the second second on
         assert watched.evaluate(now, replace(look, missing=now - 2.0)) == []
         assert (watched.late, watched.verdict) == ("", "")
@@ -71,8 +74,7 @@ def test_what_cannot_have_come_is_not_missed_and_not_told_once_it_comes(
 
 
 def test_what_was_late_before_the_connection_was_quiet_stays_so() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     watched.evaluate(40, WELL)
     assert watched.late.startswith("no step for 40 s")
     watched.evaluate(400, replace(WELL, missing=350.0))
@@ -104,8 +106,7 @@ def test_a_job_that_had_ended_before_anybody_looked_fails_no_more() -> None:
 
 def test_a_run_that_has_made_all_its_steps_is_not_late_for_another_one() -> None:
     ends = replace(WELL, rhythm=None, pace=None, all_steps=True)
-    watched = watch(warm_up=600, silent=600)
-    watched.evaluate(0, ends)
+    watched = watch(ends, warm_up=600, silent=600)
     assert watched.evaluate(500, ends) == []
     assert watched.late == ""
     (alarm,) = watched.evaluate(661, ends)
@@ -114,8 +115,7 @@ def test_a_run_that_has_made_all_its_steps_is_not_late_for_another_one() -> None
 
 def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
     rows = JobSample(running=True, step=4, steps=4, size=2**24, pace=0.02, rhythm=StepCadence(0.02))
-    watched = watch()
-    watched.evaluate(0, rows)
+    watched = watch(rows)
     watched.evaluate(31, rows)
     assert watched.late == "no row for 31 s after that of 16 MiB, the next one takes about 20 ms"
     (alarm,) = watched.evaluate(61, rows)
@@ -129,8 +129,7 @@ def test_a_row_that_does_not_come_is_late_and_then_an_alarm() -> None:
 
 
 def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     assert watched.evaluate(20, WELL) == []
     assert watched.late == ""
     assert watched.evaluate(21, WELL) == []
@@ -171,8 +170,7 @@ def test_how_long_a_step_may_take(rhythm: StepCadence, late: int, alarm: int) ->
 
 
 def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     before = replace(WELL, blamed="inspected: Rank 9 is in the data loader", blamed_at=-50.0, held=16)
     (alarm,) = watched.evaluate(80, before)
     assert alarm.more == "", "that inspection is older than the last step"
@@ -240,8 +238,7 @@ def test_who_reads_the_log_once_more_is_no_stall() -> None:
 
 
 def test_an_alarm_lasts_while_another_one_begins_to_listen() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     watched.evaluate(301, WELL)
     watched.on_reader_changed(310)
     for moment, step in ((311, None), (312, 40), (313, 100)):
@@ -250,8 +247,7 @@ def test_an_alarm_lasts_while_another_one_begins_to_listen() -> None:
 
 
 def test_a_run_that_restarted_meanwhile_is_not_awaited() -> None:
-    watched = watch()
-    watched.evaluate(0, replace(WELL, step=500))
+    watched = watch(replace(WELL, step=500))
     watched.on_reader_changed(1)
     watched.evaluate(2, replace(WELL, step=60, step_time=2.0))
     assert watched.evaluate(13, replace(WELL, step=60, step_time=2.0, nan="loss nan at 60"))[0].kind is AlarmKind.NAN
@@ -272,8 +268,7 @@ def test_warm_up_takes_its_time() -> None:
     "line", ["saving checkpoint at iteration 100 to /mnt", "evaluating at iteration 100", "Running validation"]
 )
 def test_evaluation_and_checkpoints_have_more_time(line: str) -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     watched.feed_line(1, line)
     assert watched.evaluate(1700, WELL) == []
     watched.evaluate(1701, replace(WELL, step=101, steps=101))
@@ -291,8 +286,7 @@ def test_what_does_not_run_is_not_silent() -> None:
 
 
 def test_lines_that_stop() -> None:
-    watched = watch(stall=10_000)
-    watched.evaluate(0, WELL)
+    watched = watch(WELL, stall=10_000)
     watched.feed_line(100, "iteration 100")
     assert watched.evaluate(699, WELL) == []
     (alarm,) = watched.evaluate(701, WELL)
@@ -311,8 +305,7 @@ def test_clocks_of_nodes_may_be_wrong() -> None:
 
 
 def test_what_happened_is_told_once() -> None:
-    watched = watch()
-    watched.evaluate(0, replace(WELL, restarts=1))
+    watched = watch(replace(WELL, restarts=1))
     assert watched.alarms == [], "it had restarted before"
     told = watched.evaluate(1, replace(WELL, restarts=2, restart_words="pod 1 OOMKilled"))
     assert [(each.kind, each.words) for each in told] == [(AlarmKind.RESTART, "restarted, attempt 3: pod 1 OOMKilled")]
@@ -374,8 +367,7 @@ def test_a_step_shorter_than_a_second_is_told_in_milliseconds(pace: float, told:
 
 def test_one_hang_rings_once_whichever_sign_of_it_is_seen_first() -> None:
     """Silence is noticed before anybody knows how long a step takes: it is a stall by then, in the same sentence."""
-    watched = watch(silent=60.0)
-    watched.evaluate(0, replace(WELL, rhythm=None))
+    watched = watch(replace(WELL, rhythm=None), silent=60.0)
     watched.feed_line(1, "step 100")
     (silent,) = watched.evaluate(62, replace(WELL, rhythm=None))
     assert (silent.kind, silent.words) == (AlarmKind.STALL, "no step for 62 s after step 100")
@@ -385,8 +377,7 @@ def test_one_hang_rings_once_whichever_sign_of_it_is_seen_first() -> None:
 
 
 def test_a_log_that_is_lost_for_a_moment_does_not_ring_for_the_same_hang_again() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     assert watched.evaluate(80, WELL)
     watched.evaluate(90, replace(WELL, step=None, steps=0))
     assert watched.evaluate(92, replace(WELL, step_time=0.5)) == []
@@ -397,23 +388,20 @@ def test_a_log_that_is_lost_for_a_moment_does_not_ring_for_the_same_hang_again()
 
 
 def test_what_ended_an_alarm_that_its_cause_did_not_end() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     watched.evaluate(80, WELL)
     failed = replace(WELL, running=False, finished=True, failed="pod 1 Error", failed_at=85.0)
     watched.evaluate(90, failed)
     stall, over = watched.alarms
     assert (stall.ended_text, over.words, over.since) == ("until the job failed", "the job failed: pod 1 Error", 85.0)
-    again = watch()
-    again.evaluate(0, WELL)
+    again = watch(WELL)
     again.evaluate(80, WELL)
     again.evaluate(90, replace(WELL, step=101, steps=101))
     assert again.alarms[0].ended_text == "over"
 
 
 def test_a_job_that_is_gone_ends_its_alarms_and_one_that_is_being_stopped_does_not() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     (alarm,) = watched.evaluate(80, WELL)
     watched.evaluate(81, replace(WELL, stopped=True, running=False))
     assert watched.active == (alarm,), "what it was stopped for"
@@ -424,8 +412,7 @@ def test_a_job_that_is_gone_ends_its_alarms_and_one_that_is_being_stopped_does_n
 
 
 def test_an_alarm_tells_when_it_happened_not_when_it_was_noticed() -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     watched.evaluate(10, replace(WELL, step=101, steps=101))
     (stall,) = watched.evaluate(90, replace(WELL, step=101, steps=101))
     assert (stall.time, stall.since) == (90, 10)
@@ -446,8 +433,7 @@ def test_an_alarm_tells_when_it_happened_not_when_it_was_noticed() -> None:
     ],
 )
 def test_only_the_driver_and_a_number_make_an_xid(line: str, rings: bool) -> None:
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     watched.feed_line(1, line)
     assert [alarm.kind for alarm in watched.evaluate(2, replace(WELL, step=101))] == ([AlarmKind.GPU] if rings else [])
 
@@ -465,8 +451,7 @@ def test_no_stall_is_told_while_more_of_the_log_waits_to_be_read() -> None:
 def test_an_alarm_names_the_nodes_that_its_cause_is_on() -> None:
     nodes = ("a", "b", "b", "c")
     sick = replace(WELL, pod_nodes=nodes, blamed_nodes=("b",), behind=((0, 3), (1, 25), (2, 40)))
-    watched = watch()
-    watched.evaluate(0, WELL)
+    watched = watch(WELL)
     (late,) = watched.evaluate(1, sick)
     assert (late.kind, late.nodes) == (AlarmKind.BEHIND, ("b",))
     watched.evaluate(80, sick)

@@ -18,7 +18,7 @@ from console.launch.run_record import RunRecord
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.diagnosis import Diagnoses, Diagnosis, DiagnosisKind, diagnose_slow_ranks
 from rankscope import ASK_RECORDERS, LateRank, SlowReport, format_share
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.screens.scene import jobset, rank
 
 JOB = jobset("train", 2)
@@ -175,8 +175,7 @@ async def test_a_late_rank_is_told_unless_a_slow_one_was_measured() -> None:
     await diagnoses.record(suspicion)
     assert diagnoses.find_slow_rank(JOB, runs) == suspicion
     await diagnoses.record(structs.replace(SLOW, at=NOW - 60))
-    found = diagnoses.find_slow_rank(JOB, runs)
-    assert found is not None
+    found = present(diagnoses.find_slow_rank(JOB, runs))
     assert found.kind is DiagnosisKind.SLOW, "what NCCL alone tells rules it out no more"
     await diagnoses.record(structs.replace(SLOW, at=NOW - 50, words=""))
     assert diagnoses.find_slow_rank(JOB, runs) == suspicion, "which is of after that"

@@ -28,7 +28,7 @@ from screens.columns.runs import run_facts
 from screens.job_tabs.hang import group_sign
 from screens.widgets.charts.training_panel import summary
 from screens.wording import BAD, HELD
-from tests.fakes import FakeSession
+from tests.fakes import FakeSession, present
 from tests.screens.queue_scene import queue_scene, table_text
 from trainlog import LogResults, Step, find_run_position
 
@@ -58,8 +58,7 @@ async def test_the_end_of_a_training_is_foretold_by_the_time_between_its_lines()
         session.printed["default", "llama-workload-0-0-x7k0"] = lines
         session.measures.progress_reader.reset()
         assert await session.measures.progress_reader.update([key])
-        found = session.measures.progress_reader.progress_of(uid)
-        assert found is not None
+        found = present(session.measures.progress_reader.progress_of(uid))
         assert (found.step, found.total, found.step_time) == (50, 1000, 0.0016)
         assert found.eta == (pytest.approx(950 * 4.0) if last == now else None)
 
@@ -123,11 +122,9 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     progress_reader, lines = session.measures.progress_reader, _lines(1, 700, nan_from=20)
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
     assert await progress_reader.update([key])
-    found = progress_reader.progress_of(uid)
-    assert found is not None
+    found = present(progress_reader.progress_of(uid))
     assert found.nan_words == "loss is NaN since step 20 (last good 10.62 at 19)"
-    alarm = alarm_by_log(JobLine(session.fleet.jobsets[key], session.fleet, found))
-    assert alarm is not None
+    alarm = present(alarm_by_log(JobLine(session.fleet.jobsets[key], session.fleet, found)))
     assert alarm.since == 1020.0, "not since the last step"
     reading = LogResults()
     reading.feed("".join(f"{line.text}\n" for line in lines).encode())
@@ -143,8 +140,7 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     assert [call[-1] for call in session.called("read_tail")] == [TABLE_LINES, NAN_SEARCH_LINES, TABLE_LINES], (
         "it is looked for once"
     )
-    found = progress_reader.progress_of(uid)
-    assert found is not None
+    found = present(progress_reader.progress_of(uid))
     assert (found.step, found.nan_words) == (800, where.nan_words)
 
 
@@ -159,8 +155,7 @@ async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
     for asked in (2, 3):
         progress_reader._asked.clear()
         await progress_reader.update([key])
-        found = progress_reader.progress_of(uid)
-        assert found is not None
+        found = present(progress_reader.progress_of(uid))
         assert found.nan_words == "loss is NaN since step 230 or earlier (last good 10.62 at 19)", asked
 
 

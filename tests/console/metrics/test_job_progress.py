@@ -21,7 +21,7 @@ from console.metrics.job_progress import (
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.step_cadence import StepCadence, cadence_of_rows
 from rankscope import Activity, HangReport, PodTrace, StackLocation, TracedProcess
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.parsing import run_of
 from trainlog import MetricColumn, NcclHalf, NcclResult, NcclRow, NcclTest, Step
 
@@ -53,16 +53,15 @@ def run(*busbw: float, average: float | None, ok: bool | None = None) -> NcclTes
 
 
 def test_a_test_that_runs_again_keeps_the_verdict_of_the_last_one() -> None:
-    both = progress_of_tests((run(300.0, 400.0, average=350.0, ok=False), run(120.0, average=None)), 1.0, 250.0)
-    assert both is not None
+    both = present(
+        progress_of_tests((run(300.0, 400.0, average=350.0, ok=False), run(120.0, average=None)), 1.0, 250.0)
+    )
     assert (both.passing, both.average, both.busbw, both.repeats) == (NcclResult.FAILED, 350.0, 120.0, True)
-    again = progress_of_tests((run(120.0, average=None),), 2.0, 250.0)
-    assert again is not None
+    again = present(progress_of_tests((run(120.0, average=None),), 2.0, 250.0))
     assert again.passing is NcclResult.RUNNING
     kept = keep_previous_verdict(both, again)
     assert (kept.passing, kept.average, kept.busbw, kept.repeats) == (NcclResult.FAILED, 350.0, 120.0, True)
-    over = progress_of_tests((run(20.0, average=20.0),), 3.0, 250.0)
-    assert over is not None
+    over = present(progress_of_tests((run(20.0, average=20.0),), 3.0, 250.0))
     assert keep_previous_verdict(kept, over) == over
     assert not over.repeats
 
@@ -88,9 +87,7 @@ def test_the_next_row_of_a_test_is_late_by_how_long_the_last_one_took() -> None:
     measures.tests = (MeasuredTest(test, at=1_000.0),)
 
     def seen(at: float) -> JobProgress:
-        found = progress_of_measures(measures, at, 250.0)
-        assert found is not None
-        return found
+        return present(progress_of_measures(measures, at, 250.0))
 
     assert seen(1_100.0).late == ""
     assert seen(1_101.0).late == "no row for 101 s after that of 1,024 MiB, the next one takes about 10 s"
@@ -109,11 +106,9 @@ def test_the_next_row_of_a_test_is_late_by_how_long_the_last_one_took() -> None:
 
 
 def test_the_trend_is_the_means_of_eight_parts() -> None:
-    found = progress_of_tests((run(*map(float, range(1, 33)), average=None),), 1.0, 250.0)
-    assert found is not None
+    found = present(progress_of_tests((run(*map(float, range(1, 33)), average=None),), 1.0, 250.0))
     assert found.trend == (2.5, 6.5, 10.5, 14.5, 18.5, 22.5, 26.5, 30.5)
-    few = progress_of_tests((run(10.0, 20.0, average=None),), 1.0, 250.0)
-    assert few is not None
+    few = present(progress_of_tests((run(10.0, 20.0, average=None),), 1.0, 250.0))
     assert few.trend == (10.0, 20.0)
     column = MetricColumn()
     for value in (3.0, None, None, 1.0):
@@ -153,8 +148,7 @@ def test_a_run_that_is_slower_than_earlier_runs_of_its_recipe_says_so(
 
 def test_a_run_that_prints_only_tokens_is_compared_by_these() -> None:
     made = run_of((Step(at, 900, 2.0, tokens_per_s=4_000.0) for at in range(1, 30)), 100.0)
-    found = progress_of_runs([made], 100.0)
-    assert found is not None
+    found = present(progress_of_runs([made], 100.0))
     assert (found.speed_metric, found.speed) == ("tokens_per_s", 4_000.0)
     assert compare_with_earlier(found, (6_000.0, 6_100.0), "").slower == "4,000 tokens/s, 6,050 is usual here"
 

@@ -161,6 +161,13 @@ class Script:
         assert off == {}
 
 
+def trained(queued: float, pull: float, steps: int) -> Script:
+    run = Script(2.0, 8)
+    run.start(queued, pull, 30, 10)
+    run.train(steps)
+    return run
+
+
 def scripted(seed: int) -> tuple[Script, bool]:
     """A run of that number, and whether its end lost what was not saved."""
     chance = random.Random(seed)
@@ -251,9 +258,7 @@ def test_two_consoles_that_saw_overlapping_parts_know_the_whole(seed: int) -> No
 
 
 def test_what_no_console_saw_is_not_seen() -> None:
-    run = Script(2.0, 8)
-    run.start(100, 50, 30, 10)
-    run.train(300)
+    run = trained(100, 50, 300)
     first = len(run.lines)
     seen_from = run.now
     run.train(300)
@@ -268,9 +273,7 @@ def test_what_no_console_saw_is_not_seen() -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_of_a_run_without_a_checkpoint_nothing_was_kept_unless_it_made_all_its_steps(ended: bool) -> None:
-    run = Script(2.0, 8)
-    run.start(100, 50, 30, 10)
-    run.train(300)
+    run = trained(100, 50, 300)
     if ended:
         run.end_training()
         run.spend(LedgerBox.IDLE, 60)
@@ -283,9 +286,7 @@ def test_of_a_run_without_a_checkpoint_nothing_was_kept_unless_it_made_all_its_s
 
 
 def test_a_rank_that_is_slow_from_the_first_step_takes_its_share_of_the_steps_around_the_finding() -> None:
-    run = Script(2.0, 8)
-    run.start(0, 50, 30, 10)
-    run.train(1000)
+    run = trained(0, 50, 1000)
     at = run.now - 300
     run.moments += [TimeSpan(at, at, SpanKind.NAMED, 250, 900), TimeSpan(at, at, SpanKind.NAMED, 100, 7)]
     slow = 0.25 * (600 + 300)  # ten minutes before it was found, and until the end
@@ -387,26 +388,22 @@ def test_after_its_last_row_an_nccl_test_hangs_once_the_next_is_late(wasted: boo
 
 
 def test_a_failure_that_nccl_prints_is_no_test() -> None:
-    run = Script(2.0, 8)
-    run.start(0, 5, 30, 10)
-    run.train(30)
+    run = trained(0, 5, 30)
     before = boxes_of(run.lines, run.now - BEGIN, over=True)
     run.lines.append((run.now, "train-0: Test NCCL failure common.cu:958 'unhandled system error' "))
     assert boxes_of(run.lines, run.now - BEGIN, over=True) == before
 
 
 def test_a_step_that_is_late_is_no_longer_productive() -> None:
-    run = Script(2.0, 8)
-    run.start(0, 5, 30, 10)
-    run.train(30)
-    trained = run.now - BEGIN
-    assert LedgerBox.HANG not in boxes_of(run.lines, trained + 15)
-    late, stalled = (boxes_of(run.lines, trained + 37, alarm=alarm) for alarm in (False, True))
+    run = trained(0, 5, 30)
+    so_far = run.now - BEGIN
+    assert LedgerBox.HANG not in boxes_of(run.lines, so_far + 15)
+    late, stalled = (boxes_of(run.lines, so_far + 37, alarm=alarm) for alarm in (False, True))
     assert late == stalled
     assert late[LedgerBox.HANG] == pytest.approx(35), "one step is under way"
-    assert boxes_of(run.lines, trained + 37, over=True, wasted=True)[LedgerBox.HANG] == pytest.approx(35)
+    assert boxes_of(run.lines, so_far + 37, over=True, wasted=True)[LedgerBox.HANG] == pytest.approx(35)
     run.evaluate(37)
-    assert LedgerBox.HANG not in boxes_of(run.lines[:-1], trained + 37), "an evaluation has more time"
+    assert LedgerBox.HANG not in boxes_of(run.lines[:-1], so_far + 37), "an evaluation has more time"
 
 
 def test_a_run_is_starting_until_a_first_step_that_a_second_reading_puts_a_little_later() -> None:
@@ -424,9 +421,7 @@ def test_a_run_is_starting_until_a_first_step_that_a_second_reading_puts_a_littl
 
 
 def test_what_a_slow_rank_took_is_the_same_after_a_stop_that_loses_the_steps_since_the_last_checkpoint() -> None:
-    run = Script(2.0, 8)
-    run.start(0, 50, 30, 10)
-    run.train(100)
+    run = trained(0, 50, 100)
     run.save(0)
     run.train(50)
     run.moments.append(TimeSpan(run.now - 20, run.now - 20, SpanKind.NAMED, 250, 9))
@@ -436,9 +431,7 @@ def test_what_a_slow_rank_took_is_the_same_after_a_stop_that_loses_the_steps_sin
 
 
 def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
-    run = Script(2.0, 8)
-    run.start(0, 50, 30, 10)
-    run.train(100)
+    run = trained(0, 50, 100)
     run.train(100, slow=1.0)
     found = run.ledger(run.read())
     assert found.boxes[LedgerBox.SLOW] == 0

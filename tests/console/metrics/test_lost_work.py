@@ -11,7 +11,7 @@ from console.metrics.ledger import LedgerBox
 from console.metrics.lost_work import IN_PODS, LostWork, SeenFolder, find_lost_work, has_checkpoint
 from console.metrics.seen_time import SpanKind, TimeSpan
 from tests.console.metrics.test_ledger import Script
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.parsing import run_of
 from tests.screens.scene import NOW, jobset, rank
 from trainlog import Step
@@ -122,8 +122,7 @@ def test_what_is_over_loses_what_lies_in_its_pods_and_not_what_was_never_saved()
     assert find_lost_work(made, fleet_of(made, pod), spans, failed.now, place="/out") is None, (
         "kept pods do no more work"
     )
-    loss = loss_of(run := _over(), SCRATCH)
-    assert loss is not None
+    loss = present(loss_of(run := _over(), SCRATCH))
     assert loss.gpu_hours(run.now) == loss.gpu_hours(run.now + 3600), "its idle pods do no work"
 
 
@@ -136,16 +135,14 @@ def _over() -> Script:
 
 def test_never_more_is_lost_than_its_pods_did_to_the_second() -> None:
     run = trained(30)
-    loss = loss_of(run, DISK, ran=240.0, folder=seen(run, 3600))
-    assert loss is not None
+    loss = present(loss_of(run, DISK, ran=240.0, folder=seen(run, 3600)))
     assert loss.is_all
     sentence = "all its work of 4 min, as step 40 was saved before its pods ran: 1.1 GPU-hours"
     assert loss.sentence(run.now) == sentence
     fresh = Script(2.0, 16)
     fresh.start(0, 5, 3, 0)
     fresh.train(40)
-    few = loss_of(fresh, DISK, ran=91.0)
-    assert few is not None
+    few = present(loss_of(fresh, DISK, ran=91.0))
     assert few.cost(fresh.now) == "up to 24.3 GPU-minutes", "not two whole minutes"
     assert few.gpu_hours(fresh.now) == pytest.approx(16 * 91 / 3600)
 
@@ -154,14 +151,11 @@ def test_what_is_not_known_is_not_known() -> None:
     made = job(DISK)
     pods = [rank(made, number, f"n{number}", started=NOW - 3600, containers=()) for number in range(2)]
     fleet = fleet_of(made, *pods)
-    quiet = find_lost_work(made, fleet, (), NOW)
-    assert quiet is not None
+    quiet = present(find_lost_work(made, fleet, (), NOW))
     assert quiet.sentence(NOW) == "its log tells of no step: up to 16.0 GPU-hours"
-    unread = find_lost_work(made, fleet, (), NOW, unread="its log could not be read in 10 s")
-    assert unread is not None
+    unread = present(find_lost_work(made, fleet, (), NOW, unread="its log could not be read in 10 s"))
     assert unread.sentence(NOW) == "its log could not be read in 10 s: up to 16.0 GPU-hours"
-    hidden = find_lost_work(made, fleet_of(made), (), NOW)
-    assert hidden is not None
+    hidden = present(find_lost_work(made, fleet_of(made), (), NOW))
     assert (hidden.gpus, hidden.sentence(NOW)) == (16, "its log tells of no step: how much is not known")
 
 

@@ -21,7 +21,7 @@ from console.scheduling.pod_slots import PodSlot
 from screens.columns.jobs import JobLine, last_cell
 from screens.columns.live import alarm_by_log
 from screens.wording import plain_text
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.screens.scene import jobset, rank
 
 STARTED = 5.0  # when the containers did
@@ -121,8 +121,7 @@ def test_a_start_ends_with_the_first_step_of_any_pod_and_counts_only_where_one_i
 )
 def test_a_phase_is_late_by_the_longest_of_earlier_runs(longest: float, now: float, late: str, stalled: bool) -> None:
     measures = measures_of(TRAIN, earlier={"stage 12 train": longest})
-    progress = progress_of_measures(measures, now, 250.0)
-    assert progress is not None
+    progress = present(progress_of_measures(measures, now, 250.0))
     assert (progress.late, progress.stalled, progress.eta) == (late, stalled, None)
     watch = AlarmWatch(("default", "job"), Thresholds(), now)
     watch.evaluate(now, JobSample(running=True, start=measures.start))
@@ -151,8 +150,7 @@ def test_the_state_of_a_job_that_is_late_before_its_first_step(quiet: float, sta
 
 def test_what_prints_lines_is_late_but_has_not_stalled() -> None:
     lines = (*DOWNLOAD[:1], *((float(at), "still at it") for at in range(20, 2000, 20)))
-    start = measures_of(lines, earlier={"stage 9 download": 240.0}).start
-    assert start is not None
+    start = present(measures_of(lines, earlier={"stage 9 download": 240.0}).start)
     assert start.late(2000.0)
     assert not start.stalled(2000.0, Thresholds())
     assert start.stalled(2300.0, Thresholds())

@@ -16,7 +16,7 @@ from console.metrics.job_monitor import sample_job
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
 from console.scheduling.failure import RankFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.parsing import run_of
 from tests.screens.scene import jobset, rank
 from trainlog import STEPS_IN_BLOCK, MetricColumn, Rollback, Step
@@ -326,8 +326,7 @@ def test_the_next_of_a_few_steps_is_late_by_the_longest_of_them(
         now += seconds
         made.steps.append(Step(number, 10, 2.0, warm_up=True))
         made.sync(now)
-    rhythm = made.cadence()
-    assert rhythm is not None
+    rhythm = present(made.cadence())
     assert (rhythm.late_after(limits), rhythm.alarm_after(limits)) == (late, alarm)
     assert made.late_text(now + late) == ""
     assert made.late_text(now + late + 1).endswith(f"after step {len(apart) + 1}, usually one takes {max(apart):.3g} s")
@@ -355,8 +354,7 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
     pauses = {20: 90.0, 40: 90.0, 50: 3_000.0}
     printed = list(accumulate((pauses.get(at, 7.0) for at in range(1, 61)), initial=1000.0))[1:]
     made, now = run_of(steps(60), printed=printed), printed[-1]
-    rhythm = made.cadence()
-    assert rhythm is not None
+    rhythm = present(made.cadence())
     assert (rhythm.pace, rhythm.between, rhythm.pause) == (7.0, 7.0, 300.0)
     assert made.late_text(now + 370) == ""
     assert made.late_text(now + 380) == "no step for 6 min after step 60, usually one takes 7 s"
@@ -379,16 +377,14 @@ def test_a_start_and_a_restart_are_no_pauses() -> None:
     made.steps.append(steps(11)[10])
     now += 900.0
     made.sync(now)
-    rhythm = made.cadence()
-    assert rhythm is not None
+    rhythm = present(made.cadence())
     assert rhythm.pause == 7.0
 
 
 def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
     numbers = range(10, 90, 10)
     made = run_of((Step(at, 1000, 2.0) for at in numbers), printed=[1000.0 + 4 * at for at in numbers])
-    rhythm = made.cadence()
-    assert rhythm is not None
+    rhythm = present(made.cadence())
     assert (rhythm.pace, rhythm.between) == (4.0, 40.0)
     assert made.late_text(1320.0 + 79) == ""
     assert made.late_text(1320.0 + 81)

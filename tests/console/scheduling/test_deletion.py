@@ -21,7 +21,7 @@ from console.logs.job_log import JobLog
 from console.logs.segment import LogSegment
 from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
 from console.scheduling.why_job import why_jobset
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.screens.scene import NOW, jobset, rank
 
 RANKS = 16
@@ -73,12 +73,10 @@ def failed(restarts: int = 0) -> JobSet:
 @pytest.mark.parametrize("ranks", [4, RANKS])
 def test_the_pod_that_its_job_did_not_delete_is_named(ranks: int) -> None:
     fleet = fleet_of(failed(), *after(3, ranks=ranks))
-    found = first_deletion(failed(), fleet)
-    assert found is not None
+    found = present(first_deletion(failed(), fleet))
     assert (found.rank, found.pod, found.attempt) == (3, name(3), 0)
     assert why_jobset(failed(), fleet).sentence == "failed: pod 3 was deleted"
-    first = first_of_latest_attempt(rank_failures(failed(), fleet))
-    assert first is not None
+    first = present(first_of_latest_attempt(rank_failures(failed(), fleet)))
     assert FailureCard(*first).text_lines()[0].startswith("Pod 3 was deleted, ")
 
 
@@ -101,13 +99,11 @@ def test_the_attempt_is_that_in_which_the_pod_lived() -> None:
     again = failed(restarts=1)
     restart = told("JobSet", "train", "RestartJobSetFailurePolicyAction", 6.0, uid=again.uid)
     cleared = [killed(5, 6.2)]  # with the Job of the attempt before
-    found = first_deletion(again, fleet_of(again, *after(3), restart, *cleared))
-    assert found is not None
+    found = present(first_deletion(again, fleet_of(again, *after(3), restart, *cleared)))
     assert (found.rank, found.attempt) == (3, 0)
     new = f"{name(7)[:-5]}fresh"
     lives = [told("Pod", new, "Scheduled", 20.0), told("Pod", new, "Killing", 60.0, "Stopping container main")]
-    found = first_deletion(again, fleet_of(again, *after(3), restart, *cleared, *lives))
-    assert found is not None
+    found = present(first_deletion(again, fleet_of(again, *after(3), restart, *cleared, *lives)))
     assert (found.rank, found.attempt) == (7, 1)
 
 
@@ -127,8 +123,7 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
 
     async def told(*parts: LogSegment) -> list[str]:
         logs._shared["default", "train"] = cast("JobLog", SimpleNamespace(parts=parts))
-        found = await logs.first_failure("default", "train")
-        assert found is not None
+        found = present(await logs.first_failure("default", "train"))
         return found.text_lines()
 
     for named in (f"{name(3)[:-5]}fresh", ""):  # what was read from the disk has no name
@@ -149,8 +144,7 @@ def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after(
     pods = [ended(number, 0.1) for number in (0, 3, 5)]
     found = rank_failures(job, fleet_of(job, *pods, *after(3)))
     kept = rank_failures(job, fleet_of(job, *pods))  # as they were told before the event came
-    first = first_of_latest_attempt(deduplicate(found + kept))
-    assert first is not None
+    first = present(first_of_latest_attempt(deduplicate(found + kept)))
     words = FailureCard(*first).text_lines()
     assert words[0].startswith("Pod 3 was deleted (exit code 143 (SIGTERM)) on node-3, ")
     assert words[-1] == "After it: pods 0, 5."

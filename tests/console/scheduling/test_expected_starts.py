@@ -15,7 +15,7 @@ from console.kube.objects.workload import TopologyDomain, Workload
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from screens.columns.jobs import start_json, start_time, start_words
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
 from tests.screens.scene import a4, rank
 
@@ -29,8 +29,7 @@ def uid(fleet: Fleet, name: str) -> str:
 def start_of(fleet: Fleet, name: str, **left: float) -> tuple[float, str, bool, str]:
     """Seconds until it starts, after which job, whether sooner is possible, and why it is not known."""
     starts = expected_starts(fleet, {uid(fleet, each): seconds for each, seconds in left.items()})
-    workload = fleet.workload_of(fleet.jobsets["default", name])
-    assert workload is not None
+    workload = present(fleet.workload_of(fleet.jobsets["default", name]))
     found = starts[workload.key]
     return found.at and round(found.at - fleet.at, 3), found.after, found.latest, found.unknown
 
@@ -47,8 +46,7 @@ def test_without_the_progress_of_what_runs_nobody_can_know() -> None:
 def bounds_of(fleet: Fleet, name: str, **left: float) -> tuple[float, tuple[str, ...]]:
     """Seconds until it starts at the earliest, and whose end lets it start at once."""
     starts = expected_starts(fleet, {uid(fleet, each): seconds for each, seconds in left.items()})
-    workload = fleet.workload_of(fleet.jobsets["default", name])
-    assert workload is not None
+    workload = present(fleet.workload_of(fleet.jobsets["default", name]))
     found = starts[workload.key]
     return found.earliest and round(found.earliest - fleet.at, 3), found.sooner
 

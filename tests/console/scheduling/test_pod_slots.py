@@ -3,7 +3,7 @@ from __future__ import annotations
 from console.kube.objects.jobset import JobSet, ReplicatedJob
 from console.kube.objects.pod import Container, Pod
 from console.scheduling.pod_slots import MISSING, first_failure, pod_slots
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 
 JOB = JobSet("default", "train", "u1", groups=(ReplicatedJob("leader", 1, 1, 8), ReplicatedJob("worker", 2, 2, 8)))
 
@@ -63,8 +63,7 @@ def test_the_first_failure_is_the_one_that_ended_first() -> None:
         pod("worker", 1, 0, containers=(Container("main", "running"),)),
         pod("worker", 1, 1, phase="Succeeded", containers=(ended(0, 5.0, "Completed"),)),
     ]
-    first = first_failure(JOB, fleet_of(JOB, *pods))
-    assert first is not None
+    first = present(first_failure(JOB, fleet_of(JOB, *pods)))
     assert (first.number, first.exit_code, first.status) == (2, 137, "OOMKilled")
 
 

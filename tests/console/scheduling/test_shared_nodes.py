@@ -12,7 +12,7 @@ from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.what_if import Changes, what_if
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.screens.queue_scene import claim, job
 from tests.screens.scene import a4, rank
 
@@ -64,8 +64,7 @@ def test_when_one_starts_whose_nodes_two_flavors_share(
 ) -> None:
     fleet = scene(cohorts=cohorts, checks=checks)
     left = {fleet.jobsets["default", name].uid: float(seconds) for name, seconds in (("a", 1000), ("c", 100))}
-    waiting = fleet.workload_of(fleet.jobsets["default", "b"])
-    assert waiting is not None
+    waiting = present(fleet.workload_of(fleet.jobsets["default", "b"]))
     start = expected_starts(fleet, left)[waiting.key]
     assert (round(start.at - fleet.at) if start.at else 0, start.after, start.unknown) == (at, after, unknown)
     assert start.checks == checks

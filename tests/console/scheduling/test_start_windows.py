@@ -30,7 +30,7 @@ from console.scheduling.start_windows import (
 )
 from kueue_rules import Move, VirtualCluster
 from screens.columns.jobs import start_words
-from tests.fakes import fleet_of
+from tests.fakes import fleet_of, present
 from tests.screens.queue_scene import claim, cluster_queue, job
 
 LONG = 60.0
@@ -51,8 +51,7 @@ def scene(*running: tuple[str, int], waiting: tuple[tuple[str, int], ...]) -> Fl
 
 
 def key(fleet: Fleet, name: str) -> tuple[str, str]:
-    workload = fleet.workload_of(fleet.jobsets["default", name])
-    assert workload is not None
+    workload = present(fleet.workload_of(fleet.jobsets["default", name]))
     return workload.key
 
 
@@ -65,8 +64,7 @@ def window(fleet: Fleet, found: StartWindows, name: str) -> tuple[float, float] 
 def test_a_window_lies_around_the_end_that_a_job_waits_for() -> None:
     fleet = scene(("a", 8), waiting=(("b", 4),))
     found = start_windows(fleet, {"uid-a": 6000.0}, {}, budget=LONG)
-    bounds = window(fleet, found, "b")
-    assert bounds is not None
+    bounds = present(window(fleet, found, "b"))
     assert 83 < bounds[0] < 92
     assert 108 < bounds[1] < 120
     assert (found.rollouts, found.by_key[key(fleet, "b")].latest) == (200, False)
@@ -91,8 +89,7 @@ def test_earlier_runs_say_how_long_those_in_front_will_run() -> None:
     assert window(fleet, start_windows(fleet, left, {}, budget=LONG), "c") is None
     assert expected_starts(fleet, left)[key(fleet, "c")].unknown.startswith("others start before it (b)")
     known = start_windows(fleet, left, {"uid-b": RunTime(3600.0, 0.2)}, budget=LONG)
-    bounds = window(fleet, known, "c")
-    assert bounds is not None
+    bounds = present(window(fleet, known, "c"))
     assert 50 < bounds[0] < 70 < bounds[1] < 95
     merged = with_windows(expected_starts(fleet, left), known)[key(fleet, "c")]
     assert not merged.unknown
@@ -128,8 +125,7 @@ def test_behind_one_that_starts_and_of_which_nothing_is_known_there_is_only_the_
 def test_a_job_that_runs_for_longer_than_any_before_it_still_ends() -> None:
     fleet = scene(("a", 8), waiting=(("b", 8),))
     found = start_windows(fleet, {}, {"uid-a": RunTime(100.0, 0.1)}, budget=LONG)
-    bounds = window(fleet, found, "b")
-    assert bounds is not None
+    bounds = present(window(fleet, found, "b"))
     assert 0 < bounds[0] < bounds[1]
 
 
@@ -343,8 +339,7 @@ def test_jobs_that_were_evicted_go_on_where_they_stopped_if_earlier_ones_did() -
 
 
 def started(fleet: Fleet, name: str, at: float) -> Fleet:
-    workload = fleet.workload_of(fleet.jobsets["default", name])
-    assert workload is not None
+    workload = present(fleet.workload_of(fleet.jobsets["default", name]))
     running = structs.replace(workload, conditions=(Condition("QuotaReserved", "True", since=at),))
     rest = [each for each in fleet.workloads.values() if each.uid != workload.uid]
     return fleet_of(*fleet.jobsets.values(), *rest, running)

@@ -63,8 +63,12 @@ class Commands:
         said = self.capfd.readouterr()
         return code, said.out, said.err
 
+    def outputs(self, *argv: str, code: int = 0) -> tuple[str, str]:
+        """Standard output and standard error of a command that succeeds, or exits with `code`."""
+        found, out, err = self.run(*argv)
+        assert found == code, err
+        return out, err
+
     def json(self, *argv: str, code: int = 0) -> Any:
         """What a command says as JSON that succeeds, or exits with `code`."""
-        found, out, told = self.run(*argv, "--json")
-        assert found == code, told
-        return json.loads(out)
+        return json.loads(self.outputs(*argv, "--json", code=code)[0])

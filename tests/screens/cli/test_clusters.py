@@ -36,15 +36,13 @@ def test_a_project_without_the_service_gets_it(a4: Commands) -> None:
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_project_that_may_not_be_read_is_an_error_of_its_own(a4: Commands) -> None:
-    code, _, err = a4.run("clusters", "--project", "practice-locked")
-    assert code == 3
+    _, err = a4.outputs("clusters", "--project", "practice-locked", code=3)
     assert "Permission denied" in err
 
 
 def test_connect(a4: Commands, tmp_path: Path) -> None:
     file = tmp_path / "config"
-    code, out, _ = a4.run("clusters", "connect", "practice", "--write-kubeconfig", str(file), "--json")
-    assert code == 0
+    out, _ = a4.outputs("clusters", "connect", "practice", "--write-kubeconfig", str(file), "--json")
     assert json.loads(out)["kubeconfig"] == str(file)
     assert "gke_practice_us-central1_practice" in file.read_text()
 
@@ -53,8 +51,7 @@ def test_connect(a4: Commands, tmp_path: Path) -> None:
     ("name", "code", "words"), [("research-private", 4, "private"), ("sandbox", 2, "error"), ("x", 1, "no cluster x")]
 )
 def test_connect_to_what_cannot_be(a4: Commands, name: str, code: int, words: str) -> None:
-    got, _, err = a4.run("clusters", "connect", name)
-    assert got == code
+    _, err = a4.outputs("clusters", "connect", name, code=code)
     assert words in err
 
 
@@ -82,8 +79,7 @@ def test_nodepools_and_operations(a4: Commands) -> None:
 def test_resize(a4: Commands) -> None:
     code, out, _ = a4.run("resize", "system", "4", "--yes", "--wait", "--json")
     assert (code, json.loads(out)["error"]) == (0, "")
-    code, _, err = a4.run("resize", "a4-highgpu-8g-a4-pool", "20", "--yes", "--wait")
-    assert code == 1
+    _, err = a4.outputs("resize", "a4-highgpu-8g-a4-pool", "20", "--yes", "--wait", code=1)
     assert "sufficient capacity" in err
     assert a4.run("resize", "system", "--limits", "1:9", "--yes", "--wait")[0] == 0
 

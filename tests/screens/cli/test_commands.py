@@ -127,8 +127,7 @@ def test_the_record_of_forecasts_says_how_many_windows_held(a4: Commands) -> Non
     assert said["kind"] == "forecast-record"
     assert said["judged"] + said["open"] == len(said["items"])
     assert said["held"] == sum(item["held"] is True for item in said["items"])
-    code, out, _ = a4.run("forecast", "--record")
-    assert code == 0
+    out, _ = a4.outputs("forecast", "--record")
     assert out.startswith(("No window has been told yet", f"{said['held']} of {said['judged']} windows held the start"))
     found = a4.json("forecast", "-A")
     assert found["rollouts"] >= 0
@@ -276,19 +275,16 @@ def test_a_launch_runs_to_its_end_and_its_log_has_the_table(a4: Commands) -> Non
                            "queue=research", "--wait")  # fmt: skip
     assert code == 0
     assert "cli-nccl: succeeded" in told
-    code, log, _ = a4.run("logs", "cli-nccl")
-    assert code == 0
+    log, _ = a4.outputs("logs", "cli-nccl")
     assert "# Avg bus bandwidth" in log
-    code, out, _ = a4.run("stop", "cli-nccl", "--json")
-    assert code == 0
+    out, _ = a4.outputs("stop", "cli-nccl", "--json")
     assert "JobSet cli-nccl" in json.loads(out)["deleted"]
     assert a4.run("stop", "cli-nccl")[0] == 1
 
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
-    code, out, _ = a4.run("launch", "W03", "--name", "dry", "--set", "queue=research", "--dry-run", "--json")
-    assert code == 0
+    out, _ = a4.outputs("launch", "W03", "--name", "dry", "--set", "queue=research", "--dry-run", "--json")
     assert "JobSet" in {each["kind"] for each in json.loads(out)["manifests"]}
     assert "dry" not in {job["name"] for job in listed(a4, "jobs")}
 
@@ -343,8 +339,7 @@ def test_an_unreachable_cluster_is_said_with_its_own_code(
 
 
 def test_read_only_changes_nothing(a4: Commands) -> None:
-    code, _, told = a4.run("stop", "nccl-0412", "--read-only")
-    assert code == 3
+    _, told = a4.outputs("stop", "nccl-0412", "--read-only", code=3)
     assert "read-only" in told
     assert "nccl-0412" in {job["name"] for job in listed(a4, "jobs")}
 
@@ -361,8 +356,7 @@ def test_a_job_of_somebody_else_is_not_stopped_without_a_question(a4: Commands) 
 
 
 def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
-    code, _, told = a4.run("stop", "no-such-job")
-    assert code == 1
+    _, told = a4.outputs("stop", "no-such-job", code=1)
     assert told.startswith("a4: There is no job no-such-job in namespace default. There are: ddp-ablation, ")
 
 

@@ -74,8 +74,7 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     assert a4.json("history", "--show", "two")["number"] == 2
 
     # a stop says what stays, and is remembered
-    code, out, _ = a4.run("stop", "two", "--dry-run")
-    assert code == 0
+    out, _ = a4.outputs("stop", "two", "--dry-run")
     assert "goes: " in out
     assert "not by you" not in out
     assert "JobSet two" in out
@@ -94,8 +93,7 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
 def test_several_jobs_are_stopped_when_somebody_agrees(a4: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("red", "blue"):
         assert a4.run("launch", "interactive", "--name", name, "--set", "gpus=8", "--set", "queue=research")[0] == 0
-    code, _, told = a4.run("stop", "red", "blue")
-    assert code == 2
+    _, told = a4.outputs("stop", "red", "blue", code=2)
     assert "Add --yes" in told
     keys, screen = pty.openpty()
     os.write(keys, b"n\n")
@@ -163,8 +161,7 @@ def test_what_runs_of_a_handmade_training_goes_only_where_it_is_named(a4: Comman
     create(a4, "services", {"kind": "Service", "metadata": {"name": "training-worker"},
                          "spec": {"clusterIP": "None", "selector": role, "ports": [port]}})  # fmt: skip
     assert a4.json("stop", "--orphaned", "--yes")["removed"] == []
-    code, out, _ = a4.run("stop", "--orphaned", "training-worker-1", "--yes")
-    assert code == 0
+    out, _ = a4.outputs("stop", "--orphaned", "training-worker-1", "--yes")
     assert out.splitlines()[1].startswith("Pod   default    training-worker-1")
     assert out.splitlines()[-1] == "Removed Pod training-worker-1."
 
@@ -190,14 +187,12 @@ def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_history_of_one_recipe_is_asked_for_by_name_or_number(a4: Commands) -> None:
-    code, _, told = a4.run("launch", "W05", "--name", "numbered", "--set", "gpus=1", "--queue", "none")
-    assert code == 0
+    _, told = a4.outputs("launch", "W05", "--name", "numbered", "--set", "gpus=1", "--queue", "none")
     assert "No queue, as requested: " in told
     for word in ("ddp-smoke", "W05", "w05"):
         assert "numbered" in {item["name"] for item in a4.json("history", word)["items"]}
     assert a4.json("history", "W21")["items"] == []
-    code, _, told = a4.run("history", "nope")
-    assert code == 1
+    _, told = a4.outputs("history", "nope", code=1)
     assert "There is neither a recipe nor a run nope." in told
     code, _, told = a4.run("history", "999")
     assert (code, "There is no run 999 in the history." in told) == (1, True)

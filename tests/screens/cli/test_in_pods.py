@@ -26,8 +26,7 @@ SPEED = 1.0
 
 def test_each_rank_says_its_lines_and_the_worst_code_is_passed_on(a4: Commands) -> None:
     script = "echo one; echo two >&2; case $(hostname) in *-0-3) exit 5;; esac"
-    code, out, err = a4.run("exec", JOB, "--ranks", "2-3", "--", "sh", "-c", script)
-    assert code == 5
+    out, err = a4.outputs("exec", JOB, "--ranks", "2-3", "--", "sh", "-c", script, code=5)
     assert sorted(out.splitlines()) == ["2: one", "3: one"]
     assert sorted(err.splitlines()) == ["2: two", "3: exit code 5", "3: two"]
 
@@ -40,8 +39,7 @@ def test_equal_outputs_stand_together(a4: Commands) -> None:
 
 
 def test_a_quick_nccl_test_prints_its_rows_and_their_average(a4: Commands) -> None:
-    code, out, err = a4.run("nccl-quick", JOB, "1", "--first", "1M", "--last", "4M")
-    assert code == 0
+    out, err = a4.outputs("nccl-quick", JOB, "1", "--first", "1M", "--last", "4M")
     sizes = [line.split()[0] for line in out.splitlines() if line.split()[0].isdigit()]
     assert sizes == ["1048576", "2097152", "4194304"]
     assert "average bus bandwidth" in out
@@ -160,8 +158,7 @@ def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Comm
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "kept").write_text("mine")
-    code, out, _ = a4.run("exec", JOB, "2", "--", "sh", "-c", "mkdir -p old && printf 123 > old/tmp && pwd -P")
-    assert code == 0
+    out, _ = a4.outputs("exec", JOB, "2", "--", "sh", "-c", "mkdir -p old && printf 123 > old/tmp && pwd -P")
     place = f"{JOB}:2:{out.strip()}/old"
     code, out, _ = a4.run("ls", place, "--json")
     found = json.loads(out)
@@ -205,8 +202,7 @@ def test_checkpoints_of_a_folder_in_a_pod(a4: Commands) -> None:
     packed = Path(__file__).parents[2] / "fixtures/checkpoints.tar.gz"
     cut = "saved/ck/dcp/step-200/.metadata"
     make = f"mkdir -p saved && tar xzf {packed} -C saved && truncate -s 9 {cut} && touch -d @1795400000 {cut} && pwd -P"
-    code, out, _ = a4.run("exec", JOB, "1", "--", "sh", "-c", make)
-    assert code == 0
+    out, _ = a4.outputs("exec", JOB, "1", "--", "sh", "-c", make)
     place = f"{JOB}:1:{out.strip()}/saved"
     code, out, _ = a4.run("checkpoints", place, "--json")
     found = json.loads(out)

@@ -40,7 +40,7 @@ from screens.columns.job_header import explanation
 from screens.columns.jobs import JOBS, JobLine, last_cell, start_words
 from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
-from tests.fakes import FakeSession, fleet_of, monitor
+from tests.fakes import FakeSession, fleet_of, monitor, present
 from tests.screens import scene
 from tests.screens.queue_scene import queue_scene
 
@@ -54,8 +54,7 @@ async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -
     assert line.health.state == "stalled"
     stands = with_diagnoses(session, line)  # type: ignore[arg-type]
     assert as_json(JOBS.columns, [stands])[0]["verdict"] == "Rank 9 has no process"
-    alarm = alarm_by_log(stands)
-    assert alarm is not None
+    alarm = present(alarm_by_log(stands))
     assert alarm.verdict == "Rank 9 has no process", "a4 alarms says the same"
     lines = list(_next_steps(session, "one", None, stands, AlarmReport()))  # type: ignore[arg-type]
     assert lines == ["Rank 9 has no process.", "a4 hang one --bundle FILE keeps the evidence."], "and a4 why"

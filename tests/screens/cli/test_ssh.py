@@ -96,8 +96,7 @@ def test_an_editor_of_this_machine_is_started(a4: SshCommands, tmp_path: Path, m
 
 
 def test_without_an_editor_there_are_its_link_and_the_steps(a4: SshCommands) -> None:
-    code, out, _ = a4.run("code", JOB, "3", "--yes", "--editor", "code-insiders", "--folder", "/a b")
-    assert code == 0
+    out, _ = a4.outputs("code", JOB, "3", "--yes", "--editor", "code-insiders", "--folder", "/a b")
     assert out.splitlines()[0] == "vscode-insiders://vscode-remote/ssh-remote+a4-llama-70b-3/a%20b"
     assert f"ssh -F {a4.openssh.config} a4-llama-70b-3" in out
     _, out, _ = a4.run("code", JOB, "3", "--editor", "gateway")
@@ -106,8 +105,7 @@ def test_without_an_editor_there_are_its_link_and_the_steps(a4: SshCommands) -> 
 
 
 def test_the_doctor_in_words_and_in_json(a4: SshCommands) -> None:
-    code, out, _ = a4.run("doctor", JOB, "4")
-    assert code == 1
+    out, _ = a4.outputs("doctor", JOB, "4", code=1)
     assert "✗ Login" in out
     assert f"a4 ssh {JOB} 4" in out
     assert a4.run("ssh", JOB, "4", "--yes", "--json")[0] == 0
@@ -116,8 +114,7 @@ def test_the_doctor_in_words_and_in_json(a4: SshCommands) -> None:
     assert [step["title"] for step in steps] == list(STEPS.values())
     assert {step["state"] for step in steps} <= {"ok", "warning"}
     assert {step["state"] for step in a4.json("doctor", JOB, "workload/4")["items"]} <= {"ok", "warning"}
-    code, out, _ = a4.run("doctor", "nowhere", "0")
-    assert code == 1
+    out, _ = a4.outputs("doctor", "nowhere", "0", code=1)
     assert "There is no job nowhere" in out
 
 
@@ -126,6 +123,5 @@ def test_what_cannot_be(a4: SshCommands) -> None:
     assert a4.run("ssh", JOB, "99")[0] == 1
     assert a4.run("ssh", JOB, "0", "1")[0] == 2
     assert a4.run("ssh", "--forget")[0] == 2
-    code, _, err = a4.run("ssh", "--read-only", JOB, "0", "--yes")
-    assert code == 3
+    _, err = a4.outputs("ssh", "--read-only", JOB, "0", "--yes", code=3)
     assert "read-only" in err

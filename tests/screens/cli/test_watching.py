@@ -35,8 +35,7 @@ def test_hang_names_the_rank(a4: Commands) -> None:
     assert [(each["rank"], each["where"]["doing"]) for each in whole["processes"]] == [
         (rank, "data" if rank == 1 else "collective") for rank in range(8)
     ], whole
-    code, out, _ = a4.run("hang", "llama-70b")
-    assert code == 0
+    out, _ = a4.outputs("hang", "llama-70b")
     assert out.startswith("64 ranks compute (backward): this is not a hang, unless it stays like this.\n")
     assert "── ● 64 in backward\n" in out
 
@@ -57,8 +56,7 @@ def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Pa
     assert "The first dump of its flight recorders halts each rank for 2 to 5 s." in err
     assert "── Flight recorder: not asked" not in out
     place = tmp_path / "hang.tar.gz"
-    code, _, err = a4.run("hang", "rag-eval", "-n", "team-b", "--bundle", str(place))
-    assert code == 1
+    _, err = a4.outputs("hang", "rag-eval", "-n", "team-b", "--bundle", str(place), code=1)
     assert f"{place}: {place.stat().st_size:,} bytes" in err
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
     with tarfile.open(place) as archive:
@@ -113,8 +111,7 @@ def test_slow_shows_on_a_terminal_for_how_long_it_still_asks(a4: Commands, monke
 
 @pytest.mark.slow(reason="commands as processes on a practice cluster")
 def test_gpus_worst_first(a4: Commands) -> None:
-    code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b")
-    assert code == 0
+    out, _ = a4.outputs("gpus", "rag-eval", "-n", "team-b")
     assert out.splitlines()[2].split()[:3] == ["0", "1", "0"]
     code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b", "--source", "dcgm", "--read-only", "--json")
     (rank,) = json.loads(out)["ranks"]

@@ -21,9 +21,10 @@ from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, W
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines, saved_runs, waiting_lines
+from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.parsing import run_of
-from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.press import console, screen_of, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from trainlog import Step
@@ -40,8 +41,7 @@ def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> N
     fleet = queue_scene()
     waits = next(each for each in fleet.jobsets.values() if each.state is JobState.PENDING)
     job = JobLine(waits, fleet)
-    account = job.why.account
-    assert account is not None
+    account = present(job.why.account)
     shown = ["".join(run.text for run in line) for line in job_lines(job, None, 80, 50, fleet.at)]
     numbers = {line.split()[0]: int(line.replace(",", "").split("needs")[0].split()[-1]) for line in shown
                if line.startswith("  ") and line.split()[0] in {"own", "to", "used", "lent", "free"}}  # fmt: skip
@@ -167,8 +167,7 @@ def test_gpu_hours_too_few_for_a_digit_are_not_called_none() -> None:
     fleet = queue_scene()
     name = running(fleet)
     jobset = fleet.jobsets["default", name]
-    workload = fleet.workload_of(jobset)
-    assert workload is not None
+    workload = present(fleet.workload_of(jobset))
     admitted = next(each.since for each in workload.conditions if each.type == "Admitted")
     job = JobLine(jobset, fleet)
     for after, words in ((1.0, f"{jobset.gpus} GPU-seconds"), (3600.0, f"{jobset.gpus:.1f} GPU-hours")):
@@ -187,10 +186,8 @@ async def test_hostile_lines_are_drawn_without_control_sequences(monkeypatch: py
     async with console(size=(160, 45)) as (app, pilot, _):
         await pilot.press("3")
         await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row is not None)
-        screen = app.screen
-        assert isinstance(screen, JobsScreen)
-        row = screen.table.row
-        assert row is not None
+        screen = screen_of(app, JobsScreen)
+        row = present(screen.table.row)
         monkeypatch.setattr(screen.pane, "_ask", lambda *size: job_lines(row, measured(3, *PAYLOADS.values()), *size))
         screen.pane.renew()
         drawn = "".join(screen.pane.render_line(y).text for y in range(screen.pane.size.height))
@@ -209,8 +206,7 @@ def test_events_stand_where_no_line_was_printed() -> None:
 async def test_the_pane_is_right_of_a_wide_list_below_a_high_one_and_off_on_a_small_terminal() -> None:
     async with console(size=(160, 45)) as (app, pilot, _):
         await pilot.press("3")
-        screen = app.screen
-        assert isinstance(screen, JobsScreen)
+        screen = screen_of(app, JobsScreen)
         await until(
             pilot, lambda: screen.table.row is not None and screen.table.row.jobset.name in text_of(screen.pane)
         )

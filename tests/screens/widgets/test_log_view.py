@@ -16,6 +16,7 @@ from screens.widgets.line import folded_at_spaces
 from screens.widgets.log.lines import LIMIT, LogLines, folded, line_style, marked, pattern, printable
 from screens.widgets.log.view import LogView, StatusNote, fit_status_line
 from screens.wording import Span
+from tests.fakes import present
 from tests.screens.press import focus, text_of, toasts, until
 
 
@@ -199,11 +200,9 @@ def test_style_of_a_line() -> None:
 
 
 def test_a_broken_pattern_is_taken_as_text() -> None:
-    wanted = pattern("a[b")
-    assert wanted is not None
+    wanted = present(pattern("a[b"))
     assert marked("xa[by", "", wanted) == [Span("x", ""), Span("a[b", "found"), Span("y", "")]
-    upper = pattern("Error")
-    assert upper is not None
+    upper = present(pattern("Error"))
     assert not upper.search("error")
 
 

@@ -11,6 +11,7 @@ import pytest
 from console.attach.ssh import identities
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput
+from tests.fakes import present
 
 pytestmark = pytest.mark.programs("ssh-keygen", "ssh-agent", "ssh-add")
 
@@ -53,8 +54,7 @@ def test_without_a_key_a_pair_is_made_once(places: SshPaths) -> None:
 
 def test_a_file_without_a_passphrase_is_used(places: SshPaths) -> None:
     public = generate(places.user / "id_ed25519")
-    chosen = identities.choose_identity(identities.find_identities(places))
-    assert chosen is not None
+    chosen = present(identities.choose_identity(identities.find_identities(places)))
     assert (chosen.public, chosen.path) == (public, str(places.user / "id_ed25519"))
     assert chosen.comment == "of id_ed25519"
 
@@ -80,8 +80,7 @@ def test_the_agent_comes_first_and_names_the_file(places: SshPaths, agent: Path,
 def test_a_key_that_the_pod_takes_already_wins(places: SshPaths) -> None:
     generate(places.user / "id_ed25519")
     second = generate(places.user / "id_ecdsa")
-    chosen = identities.choose_identity(identities.find_identities(places), {second})
-    assert chosen is not None
+    chosen = present(identities.choose_identity(identities.find_identities(places), {second}))
     assert chosen.public == second
 
 
