@@ -21,7 +21,6 @@ from screens.columns.jobs import JobLine
 from screens.columns.live import find_diagnoses, live_line
 from screens.session_app import SessionApp
 from screens.widgets.line import cut_sentence
-from screens.widgets.log.view import LogView, StatusNote
 from screens.wording import Span, duration
 
 if TYPE_CHECKING:
@@ -188,16 +187,12 @@ def _send(app: SessionApp, messages: Sequence[tuple[str, str, str]], *, to_termi
 
 
 def _show(app: SessionApp, alarms: list[Alarm]) -> None:
-    """Show alarms as toasts of one line, or in the status line of a log, of which they take no line."""
-    below = next((view for view in app.screen.query(LogView) if view.takes_status), None)
+    """Show alarms as toasts of one line."""
     for each in alarms:
         title = f"{GLYPH} {each.job}: {each.kind.label}"
         app.close_alarms(title)  # a stall that has been inspected since replaces its earlier message
-        if below is None:
-            line = cut_sentence([Span(f"{title}  {each.text}")], app.size.width - 6)
-            app.notify("".join(run.text for run in line), severity="warning", timeout=SHOWN)
-        else:
-            below.tell_alarm(StatusNote(f"{title}: {each.text}", title.replace(":", "")), SHOWN)
+        line = cut_sentence([Span(f"{title}  {each.text}")], app.size.width - 6)
+        app.notify("".join(run.text for run in line), severity="warning", timeout=SHOWN)
 
 
 def notify_terminal(app: SessionApp, title: str, words: str) -> None:

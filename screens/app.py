@@ -142,8 +142,7 @@ class ConsoleApp(SessionApp):
     def _take_config(self, loaded: LoadedConfig) -> None:
         """Apply the person's themes and keys; problems are shown once the app is open."""
         config = loaded.config
-        for theme in themes_of(config):
-            self.register_theme(theme)
+        self.add_themes(*themes_of(config))
         if config.theme in theme_names(config):
             self.theme = config.theme
         self.set_keymap(usable_keys(config))

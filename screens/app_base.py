@@ -37,7 +37,7 @@ from textual.worker import Worker, WorkerFailed, active_worker
 from console.decoding import describe_fault
 from screens.cli.crash import report
 from screens.sanitize import one_line
-from screens.theme import DARK, LIGHT
+from screens.theme import DARK, LIGHT, in_256_colours
 from screens.widgets.line import call_after
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from textual.color import Color
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
+    from textual.theme import Theme
 
 ASKING = "actions"
 """Group of the workers that may ask something; others only read."""
@@ -113,8 +114,7 @@ class KeyOrderedApp(App[int]):
         super().__init__(**textual)
         self._text_gate = ControlCharFilter()
         self.animation_level = "none"  # a scroll that glides settles after 0.9 s
-        for theme in (DARK, LIGHT):
-            self.register_theme(theme)
+        self.add_themes(DARK, LIGHT)
         self.theme = DARK.name
         self._pressed_at = 0.0
         self._looks = 0
@@ -263,7 +263,12 @@ class KeyOrderedApp(App[int]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """This app's text styles, for themes that do not define them."""
-        return (DARK if self.current_theme.dark else LIGHT).variables
+        theme = DARK if self.current_theme.dark else LIGHT
+        return self.available_themes.get(theme.name, theme).variables
+
+    def add_themes(self, *themes: Theme) -> None:
+        for theme in themes:
+            self.register_theme(in_256_colours(theme) if self.console.color_system == "256" else theme)
 
     def action_theme(self) -> None:
         self.theme = (LIGHT if self.current_theme.dark else DARK).name

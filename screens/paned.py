@@ -12,7 +12,6 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from console.config import PaneSize
-from console.kube.arrivals import CLOCK
 from screens.base import LiveScreen
 from screens.widgets.pane import Lines, Pane
 from screens.widgets.sentence_line import SentenceLine
@@ -92,12 +91,11 @@ class PanedScreen(LiveScreen):
         usual = self.app.loaded.config.panes.below if self.TAKES else 0
         _set_height(self.pane, (left if left >= LEAST else usual) if below else None)
         roomy = self.has_class("-right") and left > LEAST
-        shown = roomy and bool(self.under_lines(self.size.width, left, CLOCK.now()))
+        shown = roomy and under.has_lines(self.size.width, left)
         if shown != under.display:
             under.display = shown
         _set_height(last, getattr(last, "lines_wanted", 1) if shown else None)
-        for pane in (self.pane, under):
-            pane.renew()
+        self.pane.renew()
         self.pane.set_class(not self.pane.lines, "-bare")
 
     def on_mount(self) -> None:
@@ -138,6 +136,7 @@ class PanedScreen(LiveScreen):
     def _other_row(self) -> None:
         if self.is_mounted:
             self.pane.renew()
+            self.under.renew()
 
 
 class ReasonScreen(PanedScreen):

@@ -6,6 +6,8 @@ colours, so a terminal without colours loses nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.theme import Theme
 
 from screens.wording import JOB_STYLES
@@ -23,7 +25,7 @@ _COLOURS = {  # on dark and on light ground; distinct in 256 colours too, as tes
     "ink-strong": ("#ffffff", "#000000"),
     "ink-dim": ("#97a2b5", "#505c6e"),
     "ink-faint": ("#707b93", "#727c89"),
-    "ink-found": ("#ffd75f", "#7a5200"),
+    "ink-found": ("#d7d787", "#6b5a10"),
     "ink-key": ("#7cc7ff", "#0b5cad"),
     "ink-tab": ("#a9b4c6", "#3d4a5c"),
     "ink-here": ("#0e1420", "#ffffff"),
@@ -73,5 +75,12 @@ def _theme(name: str, jobs: tuple[str, ...], *, secondary: str, background: str,
     )
 
 
-DARK = _theme("a4-dark", _DARK_JOBS, secondary="#b39ddb", background="#0e131b", surface="#131924", panel="#1b2331")
+DARK = _theme("a4-dark", _DARK_JOBS, secondary="#b39ddb", background="#0e131b", surface="#131924", panel="#1e2228")
 LIGHT = _theme("a4-light", _LIGHT_JOBS, secondary="#6a4fb0", background="#fbfcfd", surface="#f3f5f8", panel="#e4edf2")
+
+_IN_256 = {"#1f2e5c": "#262626", "#20242b": "#121212", "#332f26": "#1c1c1c", "#e3edf2": "#eeeeee", "#e9edf2": "#f3f3f3"}
+
+
+def in_256_colours(theme: Theme) -> Theme:
+    """The theme for a terminal of so many, whose only dark blue is louder than a fault, and whose pale ones are one."""
+    return replace(theme, variables={name: _IN_256.get(each, each) for name, each in theme.variables.items()})

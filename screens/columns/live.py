@@ -90,10 +90,10 @@ def alarm_by_log(line: JobLine) -> Alarm | None:
 
 def alarms_of_session(session: Session, fleet: Fleet, namespace: str = "") -> list[Alarm]:
     """The alarms of this session, and those of which only the end of a job's log tells yet; the latest first."""
-    progress = session.measures.progress_reader.progress_of
-    read = (each for each in fleet.jobsets.values() if not each.finished and progress(each.uid) is not None)
-    lines = (live_line(session, each, fleet) for each in read if namespace in {"", each.namespace})
-    by_log = [alarm for line in lines if (alarm := alarm_by_log(line)) is not None]
+    known = session.measures.progress_reader.known
+    live = (each for each in fleet.jobsets.values() if not each.finished and namespace in {"", each.namespace})
+    odd = (each for each in live if (found := known.get(each.uid)) and (found.end or found.nan or found.stalled))
+    by_log = [alarm for each in odd if (alarm := alarm_by_log(live_line(session, each, fleet))) is not None]
     return sorted([*session.alarms.latest_alarms, *by_log], key=lambda each: -each.since)
 
 

@@ -34,7 +34,7 @@ from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Span, heat
+from screens.wording import Cell, Span, heat, short_node
 
 USUAL = 8  # columns of GPUs at least: an A4 machine has eight
 _CELL = 6
@@ -244,7 +244,7 @@ class GpusTab(JobTab):
 
 def row_words(rank: RankGpus, now: float) -> list[Span]:
     """The worst GPU of a rank in every metric, as text."""
-    runs = [Span(f"pod {rank.rank}", "strong"), Span(f"  {rank.node}", "dim")]
+    runs = [Span(f"pod {rank.rank}", "strong"), Span(f"  {short_node(rank.node)}", "dim")]
     if rank.problem:
         return [*runs, Span(f"  {rank.problem}", "waits")]
     for gpu in rank.gpus:

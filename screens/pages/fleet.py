@@ -13,8 +13,9 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from console.google.node_pools import merge_google_pools
 from console.kube.arrivals import CLOCK
+from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet, JobState
-from console.kube.snapshot import Fleet, WatchState
+from console.kube.snapshot import Fleet, WatchState, per_snapshot
 from console.scheduling.pod_slots import pod_slots
 from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
 from screens.alarm_notices import line_of
@@ -58,6 +59,13 @@ def stretch_words(floor: Floor) -> list[Span]:
     if largest.in_all > largest.in_block:
         runs += [Span(", ", "dim"), Span(f"{largest.in_all}", "strong"), Span(" in all", "dim")]
     return [*runs, Span(f". {format_gpu_sum(floor)}.", "dim")]
+
+
+@per_snapshot
+def last_events(fleet: Fleet) -> list[Event]:
+    """What happened last, each message once: many jobs wait for the same."""
+    once = {each.message: each for each in sorted(fleet.events.values(), key=lambda each: each.last)}
+    return sorted(once.values(), key=lambda each: -each.last)
 
 
 class FloorKey(CutLines):
@@ -123,10 +131,7 @@ class FleetScreen(PanedScreen, PoolsScreen):
         return [line for lines in found for line in lines]
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:
-        """What happened last, each message once: many jobs wait for the same."""
-        events = sorted(self.app.fleet.events.values(), key=lambda each: each.last)
-        once = {each.message: each for each in events}.values()
-        return event_lines(sorted(once, key=lambda each: -each.last), now, width, height, named=True)[1:]
+        return event_lines(last_events(self.app.fleet), now, width, height, named=True)[1:]
 
     def _mark_of(self, job: JobSet) -> Span:
         return IDLE if job.state is JobState.PENDING else Span(self.map.glyph(job.uid), self.app.job_style(job.uid))

@@ -362,7 +362,7 @@ class RunScreen(RunRecordsScreen):
                 tests.pass_line, tests.measured = self.session.measures.pass_line, kept.measures.tests
             several = len({part.rank for part in kept.parts}) > 1
             text = MergedText(lambda: kept.parts, lambda part: str(part.rank) if several else "")
-            self.log_view.kept, self.log_view.over = True, "○ kept on this machine"
+            self.log_view.over = "○ kept on this machine"
             self.log_view.lines.show_text(text)
             self.set_class(trained, "-trained")
             self.set_class(bool(kept.measures.tests) and not trained, "-tested")

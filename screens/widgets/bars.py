@@ -123,7 +123,7 @@ class TitleBar(Styled):
         where = title.namespace if namespace and width else ""
         runs: list[Span] = []
         if title.practice:
-            runs += [Span(" practice ", "found")]
+            runs += [Span(" practice ", "accent")]
             runs += [Span(f" {where}", "dim")] if where else []
         elif width >= 60:
             place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]

@@ -148,6 +148,12 @@ class Pane(SnapshotText):
             if self.lines != before:
                 self.refresh()
 
+    def has_lines(self, width: int, height: int) -> bool:
+        """Renew it; whether there is anything to show. Of a hidden pane: in that room."""
+        self.renew()
+        laid_out = self.display and self.content_size
+        return bool(self.lines if laid_out else self._ask(width, height, CLOCK.now()))
+
     def on_resize(self) -> None:
         self.renew()
 

@@ -542,6 +542,7 @@ async def test_ctrl_c_says_how_to_quit_without_markup() -> None:
         await pilot.press("ctrl+c")
         await until(pilot, lambda: "q leaves the console" in toasts(app))
         assert "[" not in toasts(app)
+        assert app.screen.active_bindings["ctrl+z"].binding.action == "suspend_process"
 
 
 async def test_what_still_asks_a_session_that_is_closed_has_not_failed() -> None:

@@ -49,7 +49,6 @@ from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.widgets.bars import TitleBar
 from screens.widgets.job_pane import job_lines
-from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession, present
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import claim, job, queue_scene
@@ -445,25 +444,6 @@ async def test_runs_say_of_a_job_what_the_list_of_jobs_says_of_it() -> None:
         session.launch.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
         app.screen.read()  # type: ignore[attr-defined]
         await until(pilot, lambda: "✗ diverged" in screen_text(app))
-
-
-async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
-    async with console(size=(80, 24)) as (app, pilot, session):
-        screen = await open_tab(app, pilot, "l")
-        foot = screen.query_one(LogView).query_one(".log-foot")
-        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
-        session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration")
-        app.tick()
-        said = "▲ nccl-0412: stall: no new iteration"
-        await until(pilot, lambda: said in text_of(foot))
-        assert not app._notifications
-        assert foot.has_class("-alarm")
-        screen.query_one(LogView)._end_answer()
-        await until(pilot, lambda: not foot.has_class("-alarm") and "▲" not in text_of(foot))
-        await pilot.press("r")
-        session.alarms.sound("default", "nccl-0412", AlarmKind.NAN, "no loss printed at 119")
-        app.tick()
-        await until(pilot, lambda: "no loss printed at 119" in toasts(app))
 
 
 @pytest.mark.parametrize(

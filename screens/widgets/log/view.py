@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,7 +12,6 @@ from textual.containers import Vertical
 from textual.getters import query_one
 from textual.message import Message
 from textual.reactive import reactive
-from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from console.logs.text import LineFilter, LogText
@@ -23,32 +21,6 @@ from trainlog import FIRST_ERROR, NOT_A_NUMBER, XID_WORD
 
 if TYPE_CHECKING:
     from textual.timer import Timer
-
-
-GAP = "  "
-
-
-@dataclass(frozen=True, slots=True)
-class StatusNote:
-    """A temporary message of the status line, in a full and a short form."""
-
-    full: str
-    short: str
-
-
-def fit_status_line(state: str, count: str, found: str, hits: str, note: StatusNote, room: int) -> list[str]:
-    """The parts of the status line that fit into `room` cells: a full alarm, else a short one, else fewer parts.
-
-    `found` and `hits` are what a search found, with and without what was searched for; empty: there is none.
-    """
-    ways = (
-        (state, count, found, note.full),
-        (state, count, found, note.short),
-        (state, found, note.short),
-        (state, hits, note.short),
-    )
-    kept = [[each for each in way if each] for way in ways]
-    return next((each for each in kept if cell_len(GAP.join(each)) <= room), kept[-1])
 
 
 BUILTIN_SEARCH_NAMES = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID_WORD: "Xid"}
@@ -73,7 +45,6 @@ class LogView(Vertical):
         LogLines { height: 1fr; overflow-y: scroll; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
         .log-empty { display: none; height: auto; padding: 1; }
         .log-drawn { display: none; height: 1; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
-        .log-foot.-alarm { color: $text-warning; }
         .log-foot { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
         Input { display: none; border: none; height: 1; padding: 0; }
         &.-searching Input { display: block; }
@@ -100,12 +71,10 @@ class LogView(Vertical):
     """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
     over: reactive[str] = reactive("", init=False)
     """Why no more lines come, with its glyph, shown in place of that they are followed; empty: they may come."""
-    kept = False  # whether it is what was kept of a log, and nobody follows it
     _filtering = False
     _seeks_error = False  # whether it is still looked for the first error
     _answer = ""  # what came of the last key, for a few seconds
     _answer_ends: Timer | None = None
-    _alarm: StatusNote | None = None  # an alarm in place of it, which leaves in front what the log does
 
     @dataclass
     class Saved(Message):
@@ -128,11 +97,6 @@ class LogView(Vertical):
             self.watch(self.lines, name, self._update_status, init=False)
         self._update_status()
 
-    def on_resize(self) -> None:
-        """Redraw the alarm, whose form depends on the width."""
-        if self._alarm is not None:
-            self._update_status()
-
     def watch_drawn(self) -> None:
         bar = self.query_one(".log-drawn", Static)
         bar.display = bool(self.drawn)
@@ -147,26 +111,20 @@ class LogView(Vertical):
         empty.display = bool(none)
         empty.update(f"○ {none}")
         following = "● following" if lines.follow else "‖ paused: space follows"
-        state, count, found, hits = self.over or following, wording.count(lines.shown, "line"), "", ""
+        count, found = wording.count(lines.shown, "line"), ""
         if lines.keep is not None:
             count += f" {lines.keep.description}"
         if lines.wanted:
             at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
             what = BUILTIN_SEARCH_NAMES.get(lines.wanted, f"/{lines.wanted}")
-            hits = f"{at}{wording.count(lines.matches, 'match', 'matches')}"
-            found = f"{what}: {hits}"
-        foot = self.query_one(".log-foot", Static)
-        if self._alarm is not None:
-            words = fit_status_line(state, count, found, hits, self._alarm, foot.size.width)
-        else:
-            words = [each for each in (state, self._answer, count, found) if each]
+            found = f"{what}: {at}{wording.count(lines.matches, 'match', 'matches')}"
+        words = [each for each in (self.over or following, self._answer, count, found) if each]
         if lines.looking:
             words.append("looking …")
         if lines.wrap:
             words.append("wrapped")
         words += [part for part in (lines.text.note, self.status) if part]
-        foot.set_class(self._alarm is not None, "-alarm")
-        foot.update(GAP.join(words))
+        self.query_one(".log-foot", Static).update("  ".join(words))
 
     watch_status = watch_over = _update_status
 
@@ -180,27 +138,13 @@ class LogView(Vertical):
         way = "esc ends the search; esc again clears the filter." if lines.wanted else "esc clears the filter."
         return f"The filter ({lines.keep.description}) matches none of {wording.count(total, 'line')}: {way}"
 
-    @property
-    def takes_status(self) -> bool:
-        """Whether the status line is visible and the log is live, not a stored one."""
-        there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
-        return self.is_mounted and there and not self.kept and not self.has_class("-searching")
-
-    def tell_alarm(self, alarm: StatusNote, seconds: float) -> None:
-        """Show an alarm in the status line, where it takes no line of the log."""
-        self.show_answer("", seconds, alarm)
-
-    def show_answer(self, text: str, seconds: float = ANSWER, alarm: StatusNote | None = None) -> None:
-        """Show the response to a key in the status line: a toast would take lines of the log."""
-        self._answer, self._alarm = text, alarm
+    def show_answer(self, text: str, seconds: float = ANSWER) -> None:
+        """Show the response to a key in the status line for a while: a toast would take lines of the log."""
+        self._answer = text
         self._update_status()
         if self._answer_ends is not None:
             self._answer_ends.stop()
-        self._answer_ends = self.set_timer(seconds, self._end_answer)
-
-    def _end_answer(self) -> None:
-        self._answer, self._alarm = "", None
-        self._update_status()
+        self._answer_ends = self.set_timer(seconds, lambda: self.show_answer("")) if text else None
 
     # the box
 

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from screens.theme import DARK
 from screens.widgets.line import folded_at_spaces
 from screens.widgets.log.lines import LIMIT, LogLines, folded, line_style, marked, pattern, printable
-from screens.widgets.log.view import LogView, StatusNote, fit_status_line
+from screens.widgets.log.view import LogView
 from screens.wording import Span
 from tests.fakes import present
 from tests.screens.press import focus, text_of, toasts, until
@@ -83,30 +83,6 @@ async def test_space_pauses_and_the_status_says_so() -> None:
         foot = str(view.query_one(".log-foot").render())
         assert "paused" in foot
         assert "100 lines" in foot
-
-
-async def test_an_alarm_stands_behind_what_the_log_does() -> None:
-    alarm = StatusNote("▲ rag-eval: stall: no new iteration for 14 min, the longest was 2 s", "▲ rag-eval stall (A)")
-    async with log(100, width=80) as (lines, pilot, view):
-        view.tell_alarm(alarm, 1000)
-        foot = view.query_one(".log-foot")
-        assert text_of(foot).strip() == "● following  100 lines  ▲ rag-eval stall (A)"
-        assert foot.has_class("-alarm")
-        lines.append([(1.0, "new")])
-        await until(pilot, lambda: "● following  101 lines  ▲" in text_of(foot))
-        lines.wanted = "line 1"
-        await until(pilot, lambda: text_of(foot).strip().endswith("11 matches  ▲ rag-eval stall (A)"))
-        assert text_of(foot).strip().startswith(("● following", "‖ paused"))
-
-
-def test_where_little_fits_an_alarm_is_shortened_then_what_is_said_of_the_lines() -> None:
-    told = StatusNote("▲ a: nan: no loss", "▲ a nan")
-    line = "● following", "9 lines", "/warning: 1 of 7 matches", "1 of 7 matches", told
-    assert fit_status_line(*line, 65) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a: nan: no loss"]
-    assert fit_status_line(*line, 60) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a nan"]
-    assert fit_status_line(*line, 50) == ["● following", "/warning: 1 of 7 matches", "▲ a nan"]
-    for room in (40, 1):
-        assert fit_status_line(*line, room) == ["● following", "1 of 7 matches", "▲ a nan"]
 
 
 async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> None:
@@ -248,13 +224,3 @@ async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> 
         await pilot.press("E")
         assert "No line contains an error." in str(view.query_one(".log-foot").render())
         assert not toasts(pilot.app)
-
-
-@pytest.mark.slow(reason="many keys in a whole app")
-async def test_an_alarm_is_told_in_full_once_there_is_room() -> None:
-    async with log(3, width=40) as (_, pilot, view):
-        foot = view.query_one(".log-foot")
-        view.tell_alarm(StatusNote("▲ llama-70b: nan: no loss printed at 118", "▲ llama-70b nan"), 1000)
-        await until(pilot, lambda: "▲ llama-70b nan" in text_of(foot))
-        await pilot.resize_terminal(120, 12)
-        await until(pilot, lambda: "▲ llama-70b: nan: no loss printed at 118" in text_of(foot))
