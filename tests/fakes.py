@@ -37,7 +37,7 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import format_time
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
-from console.kube.rank_address import PortPair, RankAddress
+from console.kube.rank_address import PodAddress, PortPair
 from console.kube.snapshot import ContextName, Fleet, StopReport, WatchState, WatchStatus
 from console.launch.choices import FieldChoices
 from console.launch.ownership import Proof
@@ -413,7 +413,7 @@ class FakeTunnels:
         self.saved: list[TunnelProfile] = []
 
     async def open_tunnel(
-        self, address: RankAddress, ports: Sequence[str], *, keep: bool = False
+        self, address: PodAddress, ports: Sequence[str], *, keep: bool = False
     ) -> tuple[Tunnel, list[str]]:
         self._session._did("open_tunnel", address, tuple(ports), keep)
         pairs = [PortPair.parse(each) for each in ports]

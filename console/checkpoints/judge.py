@@ -180,7 +180,7 @@ def _folder_in(folders: Collection[str], path: str) -> str | None:
 
 
 def _checkpoint_folder(path: str, name: str) -> str | None:
-    """The folder of the checkpoint that a file belongs to, by its name or by what the file is."""
+    """The folder of the checkpoint that a file belongs to: "" is the root; None: the file only points to one."""
     if STEP.search(name):
         return ""
     at = path.find("/")

@@ -18,7 +18,7 @@ from console.kube.find_job import format_other_namespaces, known_jobs_hint
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import is_condition_true
 from console.kube.objects.pod import Pod
-from console.kube.rank_address import LivePod, RankAddress
+from console.kube.rank_address import LivePod, PodAddress
 from console.kube.raw_connection import RawResponse, error_from_raw_response
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class PodPending(NamedTuple):
     words: str
 
 
-async def locate(connection: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
+async def locate(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
     """The live pod of a rank, or why there is none yet. BadInput, JobEnded, Refused and its subclasses."""
     if address.pod:
         return await _find_named_pod(connection, login, address)
@@ -64,11 +64,11 @@ async def locate(connection: RawConnection, login: Login, address: RankAddress) 
     return _choose(jobset, number, pod)
 
 
-def _in_namespace(address: RankAddress) -> str:
+def _in_namespace(address: PodAddress) -> str:
     return f"/namespaces/{quote(address.namespace, safe='')}"
 
 
-async def _hint(connection: RawConnection, login: Login, address: RankAddress) -> str:
+async def _hint(connection: RawConnection, login: Login, address: PodAddress) -> str:
     """A hint that names other namespaces with a job of that name, else the jobs that may be listed."""
 
     async def jobs(path: str) -> Iterable[tuple[str, str]]:
@@ -88,7 +88,7 @@ async def _hint(connection: RawConnection, login: Login, address: RankAddress) -
     return "`a4 jobs -A` lists all there are."
 
 
-def _pods(address: RankAddress, completion_index: int) -> str:
+def _pods(address: PodAddress, completion_index: int) -> str:
     selector = (
         f"jobset.sigs.k8s.io/jobset-name={address.job},batch.kubernetes.io/job-completion-index={completion_index}"
     )
@@ -104,7 +104,7 @@ async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
     return answer.body
 
 
-def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, int]]:
+def _place(jobset: JobSet, address: PodAddress) -> tuple[int, tuple[str, int, int]]:
     """The pod's index and its (replicated job, Job, completion index); NotThere lists the existing ones."""
     groups = list(dict.fromkeys(group.name for group in jobset.groups))
     if address.group and address.group not in groups:
@@ -132,7 +132,7 @@ def _choose(jobset: JobSet, number: int, pod: Pod | None) -> LivePod | PodPendin
     return PodPending("the job waits for quota" if jobset.suspended else "it has no pod yet")
 
 
-async def _find_named_pod(connection: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
+async def _find_named_pod(connection: RawConnection, login: Login, address: PodAddress) -> LivePod | PodPending:
     """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
     (answer,) = await connection.get(f"/api/v1{_in_namespace(address)}/pods/{quote(address.pod, safe='')}")
     body = await _body(answer, login, f"read pod {address.pod}")

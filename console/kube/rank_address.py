@@ -12,7 +12,7 @@ _LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class RankAddress:
+class PodAddress:
     """Names a rank by its number in the job or its index in a replicated job, or names a pod."""
 
     namespace: str
@@ -22,7 +22,7 @@ class RankAddress:
     pod: str = ""  # a pod by name; job, number and group then mean nothing
 
     @classmethod
-    def parse(cls, namespace: str, job: str, rank: str = "") -> RankAddress:
+    def parse(cls, namespace: str, job: str, rank: str = "") -> PodAddress:
         """Parse the arguments JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput for others."""
         if job.startswith(_POD):
             if rank:

@@ -87,14 +87,14 @@ async def _read_pod_figures(
     cluster: WatchedCluster, number: int, pod: Pod, failed: PodSlot | None, until: float
 ) -> tuple[dict[str, Any], str, list[TimeSpan], Mapping[str, float]]:
     from console.logs.container_log import read_tail
-    from console.logs.line import RankLine
+    from console.logs.line import PodLine
     from console.metrics.job_measures import JobMeasures
     from console.metrics.measured_log import LogReader
 
     lines = await read_tail(cluster.current_connection.client, pod, TAIL_LINES)
     measures = JobMeasures((pod.namespace, pod.name))
     reader = LogReader(measures, 1)
-    await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])
+    await asyncio.to_thread(reader.feed_lines, [PodLine(0, line.time, line.text) for line in lines])
     reader.close()
     if (end := find_end(lines[-END_LINES:], number, failed)) is not None:
         measures.ends[number] = end

@@ -18,11 +18,11 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.job_log import JobLog
-from console.logs.line import Coverage, Gap, LogLine, RankLine, sort_key
+from console.logs.line import Coverage, Gap, LogLine, PodLine, sort_key
 from console.logs.line_splitter import decode_line
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
-from console.scheduling.failure import FailureCard, RankFailure, deduplicate, first_of_latest_attempt, rank_failures
+from console.scheduling.failure import FailureCard, PodFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.pod_slots import pod_slots
 from trainlog import Redactor, find_failed_stage, parse_failures
 
@@ -46,10 +46,10 @@ class PreviousLog(Struct, frozen=True):
     first: float  # moment of the first of these lines
     cut: bool  # whether older ones were left out
 
-    def __iter__(self) -> Iterator[RankLine]:
+    def __iter__(self) -> Iterator[PodLine]:
         for moment, raw in self.stamped():
             text = decode_line(raw).decode("utf-8", "replace")
-            yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)
+            yield PodLine(self.rank, moment, text, self.attempt, self.pod, self.container)
 
 
 class _NoPreviousLog(Struct, frozen=True):
@@ -67,7 +67,7 @@ class PreviousLogs(Struct, frozen=True):
     gone: bool = False  # whether the job is not in the cluster, so that all there is is what was kept
 
     @property
-    def lines(self) -> Iterator[RankLine]:
+    def lines(self) -> Iterator[PodLine]:
         return heapq.merge(*self.found, key=sort_key)
 
     @property
@@ -128,7 +128,7 @@ READ_TIMEOUT = 4.0  # seconds that reading them may take
 FAILURE_TAIL_LINES = 400  # last lines that are looked through for failures that they name
 
 
-def _read_stored_tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[str]:
+def _read_stored_tail(ending: PodFailure, parts: Sequence[LogSegment]) -> list[str]:
     for part in reversed(parts):
         # Of the pod that ended, not of one in its place; unknown of what older versions kept.
         its = part.pod == ending.pod if part.pod and ending.pod else not part.uid or ending.uid in {"", part.uid}
@@ -312,7 +312,7 @@ class LogService:
         return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
 
     async def _last_lines(
-        self, key: tuple[str, str], ending: RankFailure, stored: JobLogStore | None
+        self, key: tuple[str, str], ending: PodFailure, stored: JobLogStore | None
     ) -> tuple[list[str], str]:
         """The rank's last lines in that attempt, and why its pod's are not there."""
         log = self._shared.get(key)

@@ -21,7 +21,7 @@ from console.errors import ConsoleError, Unreadable
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet, WatchState
-from console.logs.line import Coverage, Gap, RankLine, StreamState, sort_key
+from console.logs.line import Coverage, Gap, PodLine, StreamState, sort_key
 from console.logs.segment import LogSegment
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
 from console.logs.stream import (
@@ -88,7 +88,7 @@ class LogCursor:
         self._wanted = wanted
         self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
 
-    def next_page(self) -> list[RankLine]:
+    def next_page(self) -> list[PodLine]:
         """The next page of lines in order of time; lines that an unread one may precede are left for later."""
         pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
@@ -101,12 +101,12 @@ class LogCursor:
                 pages.append((part, start, stop))
                 if stop < length:
                     upto = min(upto, part.times[stop - 1])
-        found: list[RankLine] = []
+        found: list[PodLine] = []
         for part, start, stop in pages:
             end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
             self._at[part] = end
             found += [
-                RankLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
+                PodLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
                 for moment, text in zip(part.times[start:end], part.read_texts(start, end), strict=True)
             ]
             if end < len(part):
@@ -306,7 +306,7 @@ class JobLog:
         for news in self._listeners:
             news.notify(*parts)
 
-    async def iter_lines(self, wanted: Collection[int] | None = None) -> AsyncGenerator[list[RankLine], None]:
+    async def iter_lines(self, wanted: Collection[int] | None = None) -> AsyncGenerator[list[PodLine], None]:
         """Yield these ranks' lines in batches by time, stored ones first, until the log or job ends."""
         with self.subscribe() as news:
             reader = LogCursor(news, wanted)

@@ -17,7 +17,7 @@ class LogLine(Struct, frozen=True):
     open: bool = False  # whether it is drawn again and again, as a progress bar: another one takes its place
 
 
-class RankLine(msgspec.Struct, frozen=True, gc=False):
+class PodLine(msgspec.Struct, frozen=True, gc=False):
     """A log line of one rank; a msgspec Struct, because thousands are created per second."""
 
     rank: int
@@ -28,7 +28,7 @@ class RankLine(msgspec.Struct, frozen=True, gc=False):
     container: str = ""
 
 
-def sort_key(line: RankLine) -> tuple[float, int]:
+def sort_key(line: PodLine) -> tuple[float, int]:
     return line.time, line.rank
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from trainlog import FailureParser, find_failed_stage, name_reason
 
 if TYPE_CHECKING:
-    from console.logs.line import LogLine, RankLine
+    from console.logs.line import LogLine, PodLine
 
 END_WORDS = " ended with exit code "
 _ENDED = re.compile(
@@ -61,7 +61,7 @@ def is_begin_line(text: str) -> bool:
     return ", recipe " in text and _BEGUN.search(text) is not None
 
 
-def find_log_end(lines: Sequence[LogLine | RankLine], pod: int, now: float = 0.0) -> LogEnd | None:
+def find_log_end(lines: Sequence[LogLine | PodLine], pod: int, now: float = 0.0) -> LogEnd | None:
     """How the program in this log ended; None: it goes on, or the log does not tell.
 
     `now`: where nothing has been printed for a while by then, the report of a failure is taken for the end of the

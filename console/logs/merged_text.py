@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from console.logs.line import Gap, RankLine
+from console.logs.line import Gap, PodLine
 from console.logs.segment import LogSegment
 from console.logs.text import (
     MAX_ROW_WIDTH,
@@ -297,7 +297,7 @@ class Consensus:
         self.lines: list[AgreedLine] = []  # in the order in which they were first printed; their ranks grow
         self._open: OrderedDict[str, list[AgreedLine]] = OrderedDict()
 
-    def add(self, lines: Iterable[RankLine]) -> None:
+    def add(self, lines: Iterable[PodLine]) -> None:
         """Add lines; `lines` may change from the index on where it ended before."""
         for line in lines:
             key = normalize_line(line.text, line.pod)

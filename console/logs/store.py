@@ -30,10 +30,10 @@ from msgspec import Struct
 from console.folders import atomic_write, make_private, open_own, read_own, state_folder
 from console.kube.objects.pod import Pod
 from console.logs.segment import LogSegment, append_to
-from console.scheduling.failure import RankFailure
+from console.scheduling.failure import PodFailure
 
 if TYPE_CHECKING:
-    from console.logs.line import RankLine
+    from console.logs.line import PodLine
 
 
 KEEP_DAYS = 30.0  # days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise
@@ -135,16 +135,16 @@ class JobLogStore(Struct):
             while some := b"".join(islice(fresh, TAIL)):
                 append_to(common, some)
 
-    def record_failure(self, ending: RankFailure) -> None:
+    def record_failure(self, ending: PodFailure) -> None:
         if not self.private:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
 
-    def read_failures(self) -> tuple[RankFailure, ...]:
-        found: list[RankFailure] = []
+    def read_failures(self) -> tuple[PodFailure, ...]:
+        found: list[PodFailure] = []
         with suppress(OSError):
             for line in read_own(self.folder / "endings.jsonl").split(b"\n")[:-1]:
                 with suppress(msgspec.DecodeError):  # a line that a crash cut
-                    found.append(msgspec.json.decode(line, type=RankFailure))
+                    found.append(msgspec.json.decode(line, type=PodFailure))
         return tuple(found)
 
 
@@ -244,7 +244,7 @@ class JobFolder:
     def note(self) -> JobMetadata | None:
         return self._stored.note if self._stored is not None else None
 
-    async def read_failures(self) -> tuple[RankFailure, ...]:
+    async def read_failures(self) -> tuple[PodFailure, ...]:
         return await asyncio.to_thread(self._stored.read_failures) if self._stored is not None else ()
 
     async def open_folder(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
@@ -264,7 +264,7 @@ class JobFolder:
         self._stored = stored
         return await asyncio.to_thread(stored.load_segments)
 
-    async def record_failure(self, ending: RankFailure) -> None:
+    async def record_failure(self, ending: PodFailure) -> None:
         name = ending.attempt, ending.rank, ending.pod, ending.cause
         if name in self._recorded:
             return
@@ -335,7 +335,7 @@ class RankLogFiles:
     def file_path(self, name: str) -> Path:
         return self._folder / name
 
-    def add_lines(self, lines: Iterable[RankLine]) -> None:
+    def add_lines(self, lines: Iterable[PodLine]) -> None:
         texts: dict[str, list[str]] = {}
         for line in lines:
             name = "coordinator" if line.rank == 0 else f"worker-{line.rank}"

@@ -156,7 +156,7 @@ def find_metric(name: str) -> GpuMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class RankGpus:
+class PodGpus:
     rank: int
     pod: str
     node: str
@@ -169,7 +169,7 @@ class RankGpus:
 
 @dataclass(frozen=True, slots=True)
 class GpuBoard:
-    ranks: tuple[RankGpus, ...] = ()
+    ranks: tuple[PodGpus, ...] = ()
 
     @property
     def rdma(self) -> tuple[float | None, float | None]:
@@ -180,7 +180,7 @@ class GpuBoard:
         return sum_rates([each.received for each in every]), sum_rates([each.sent for each in every])
 
     @property
-    def all_gpus(self) -> list[tuple[RankGpus, Gpu]]:
+    def all_gpus(self) -> list[tuple[PodGpus, Gpu]]:
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
     def outlier_distance(self, what: GpuMetric) -> float:
@@ -198,7 +198,7 @@ class GpuBoard:
         away = middle - value if what.low_is_bad else value - middle
         return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
 
-    def sort_by_badness(self, what: GpuMetric) -> list[tuple[RankGpus, Gpu]]:
+    def sort_by_badness(self, what: GpuMetric) -> list[tuple[PodGpus, Gpu]]:
         middle = self.median(what)
         return sorted(
             self.all_gpus, key=lambda pair: (-self.badness_key(pair[1], what, middle), pair[0].rank, pair[1].index)

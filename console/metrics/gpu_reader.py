@@ -18,14 +18,14 @@ from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unrea
 from console.kube.actions import pod_path
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job
-from console.metrics.gpu_metrics import DCGM, SMI, Gpu, GpuBoard, RankGpus, Source
+from console.metrics.gpu_metrics import DCGM, SMI, Gpu, GpuBoard, PodGpus, Source
 from console.scheduling.pod_slots import PodSlot, pod_slots
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
 
-    ReadingCallback = Callable[[RankGpus], None]
+    ReadingCallback = Callable[[PodGpus], None]
 
 SINGLE_ROUNDS = 2  # readings that one look takes: what goes over a network is the difference of two
 MAX_PODS_READ = 128  # pods that are read at the same time; those beyond are named
@@ -85,11 +85,11 @@ class GpuReader:
         on the board. NotFound if there is no such job.
         """
         self._ranks_of_job(namespace, name)
-        readings: dict[int, RankGpus] = {}
+        readings: dict[int, PodGpus] = {}
         woken = asyncio.Event()
         tasks: dict[str, asyncio.Task[None]] = {}
 
-        def store_reading(reading: RankGpus) -> None:
+        def store_reading(reading: PodGpus) -> None:
             readings[reading.rank] = reading
             woken.set()
 
@@ -109,7 +109,7 @@ class GpuReader:
 
     async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
         """One reading of all ranks; Refused and its subclasses if no pod may be read."""
-        readings: list[RankGpus] = []
+        readings: list[PodGpus] = []
         refusals: list[Refused] = []
         running = self._running_ranks(namespace, name)
         if not running:
@@ -118,7 +118,7 @@ class GpuReader:
 
         async def read_rank(slot: PodSlot) -> None:
             async with room:
-                found: list[RankGpus] = []
+                found: list[PodGpus] = []
                 await self._read_rank(
                     slot, _ReadOptions(found.append, 1.0, source, refusals.append), rounds=SINGLE_ROUNDS
                 )
@@ -141,7 +141,7 @@ class GpuReader:
         namespace: str,
         name: str,
         tasks: dict[str, asyncio.Task[None]],
-        readings: dict[int, RankGpus],
+        readings: dict[int, PodGpus],
         reader: _ReadOptions,
     ) -> None:
         """Keep one stream for each running pod; drop the streams and readings of pods that are gone."""
@@ -155,7 +155,7 @@ class GpuReader:
             for place, (uid, rank) in enumerate(uids.items()):
                 if place >= MAX_PODS_READ:
                     problem = f"Only {MAX_PODS_READ} pods are read at a time."
-                    readings[rank.number] = RankGpus(rank.number, rank.name, rank.node, problem=problem)
+                    readings[rank.number] = PodGpus(rank.number, rank.name, rank.node, problem=problem)
                 elif uid not in tasks:
                     tasks[uid] = asyncio.create_task(self._read_until_cancelled(rank, reader), name=f"gpus:{rank.name}")
 
@@ -167,7 +167,7 @@ class GpuReader:
     async def _read_rank(self, slot: PodSlot, reader: _ReadOptions, *, rounds: int) -> bool:
         """Read a pod `rounds` times; returns whether anything was read, else its reading has the reason."""
         assert slot.pod is not None
-        reading = RankGpus(slot.number, slot.name, slot.node)
+        reading = PodGpus(slot.number, slot.name, slot.node)
         exporter = self._find_exporter(slot.node) if reader.source != SMI else None
         problem = "" if exporter or reader.source != DCGM else "There is no DCGM exporter on this node."
         if reader.source != DCGM and not self._cluster.read_only:
@@ -190,7 +190,7 @@ class GpuReader:
         reader.take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
         return False
 
-    async def _read_nvidia_smi(self, pod: Pod, reading: RankGpus, reader: _ReadOptions, rounds: int) -> None:
+    async def _read_nvidia_smi(self, pod: Pod, reading: PodGpus, reader: _ReadOptions, rounds: int) -> None:
         """Follow nvidia-smi in a pod; a report is complete when the next one begins or the stream ends."""
         from console.kube import exec as executing
         from console.metrics.gpu_metrics import NetworkCounters, NvidiaSmiParser
@@ -238,7 +238,7 @@ class GpuReader:
         return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
 
     async def _read_dcgm(
-        self, slot: PodSlot, exporter: Pod, reading: RankGpus, reader: _ReadOptions, rounds: int
+        self, slot: PodSlot, exporter: Pod, reading: PodGpus, reader: _ReadOptions, rounds: int
     ) -> None:
         """Read an exporter `rounds` times; only the rank's GPUs if the metrics name pods, else all of the node's."""
         assert slot.pod is not None

@@ -17,7 +17,7 @@ from console.errors import ConsoleError
 from console.kube.arrivals import CLOCK
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet
-from console.logs.line import LogLine, RankLine
+from console.logs.line import LogLine, PodLine
 from console.logs.log_end import END_WORDS, LogEnd, combine_ends, find_log_end, is_begin_line, is_end_line
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.own_formats import load_own_formats
@@ -30,8 +30,8 @@ from trainlog import UnparsedLines, parse_step
 
 if TYPE_CHECKING:
     from console.config import Thresholds
-    from console.metrics.gpu_metrics import RankGpus
-    from console.scheduling.failure import RankFailure
+    from console.metrics.gpu_metrics import PodGpus
+    from console.scheduling.failure import PodFailure
 
     Listener = Callable[[float, str, float], None]  # called with when a line was read, its text, and its node's time
 
@@ -94,7 +94,7 @@ class CatchUp:
         if self._read_to is None:
             self.end_batch()
 
-    def begin_batch(self, lines: Sequence[RankLine]) -> None:
+    def begin_batch(self, lines: Sequence[PodLine]) -> None:
         times, now = [line.time for line in lines], CLOCK.now()
         printed, at = self._read_to or (min(times), now)
         newest = max(printed, *times)
@@ -118,7 +118,7 @@ class JobMeasures:
         self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
         self.tables = TableRecorder()  # when the tables of the tests of one rank were printed
         self.tracks: tuple[TrainingRun, ...] = ()  # in the order they began; one goes on over restarts
-        self.gpus: Sequence[RankGpus] = ()  # the last reading of its GPUs, where anybody reads them
+        self.gpus: Sequence[PodGpus] = ()  # the last reading of its GPUs, where anybody reads them
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}  # by "nccl", "training": rank, lines
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
         self.over = False  # whether nothing more will come
@@ -134,7 +134,7 @@ class JobMeasures:
         self._listeners: list[Listener] = []
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=MAX_REPLAYED_LINES)
         self._newest = 0.0  # when the last line was printed
-        self._endings: dict[tuple[int, int, str], RankFailure] = {}
+        self._endings: dict[tuple[int, int, str], PodFailure] = {}
         self._nodes: dict[int, str] = {}
         self._woken: set[asyncio.Event] = set()
 
@@ -303,7 +303,7 @@ class JobMeasures:
             nodes=test.nodes or tuple(dict.fromkeys(self._nodes[each] for each in sorted(self._nodes))),
         )
 
-    def record_failures(self, failures: Sequence[RankFailure]) -> bool:
+    def record_failures(self, failures: Sequence[PodFailure]) -> bool:
         """Record failed ranks, also as events of the training run; returns whether any is new."""
         before = len(self._endings)
         self._endings |= {(each.attempt, each.rank, each.pod): each for each in failures}

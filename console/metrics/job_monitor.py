@@ -20,7 +20,7 @@ from console.kube.arrivals import CLOCK, QUIET
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.line import RankLine
+from console.logs.line import PodLine
 from console.logs.line_splitter import decode_line
 from console.metrics.alarm import INSPECTED, AlarmKind
 from console.metrics.alarm_rules import AlarmWatch, JobSample
@@ -466,7 +466,7 @@ class JobMonitor:
                         self.watch.feed_line(CLOCK.now(), stream.open.decode(errors="replace"))
                         continue
                     lines = [
-                        RankLine(
+                        PodLine(
                             rank, moment, decode_line(raw).decode(errors="replace"), pod.attempt, pod.name, container
                         )
                         for moment, raw in batch
@@ -482,7 +482,7 @@ class JobMonitor:
             self._streams.pop(rank, None)
             self._again[name] = time.monotonic() + AGAIN
 
-    async def _feed_lines(self, rank: int, lines: list[RankLine]) -> None:
+    async def _feed_lines(self, rank: int, lines: list[PodLine]) -> None:
         slices = WorkSlices()
         if lines:
             self.measures.catch_up.begin_batch(lines)

@@ -23,7 +23,7 @@ _STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class PodLine:
+class FoundLine:
     pod: int
     time: float
     text: str
@@ -87,14 +87,14 @@ def _last_step_time(part: LogSegment) -> float:
     return last if any(run.steps for run in parser.runs) else 0.0
 
 
-def find_first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int] | None = None) -> dict[int, PodLine]:
+def find_first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int] | None = None) -> dict[int, FoundLine]:
     """The first matching line of each of these pods (all unless given) in its latest attempt."""
     wanted = re.compile(pattern.encode())
     latest: dict[int, int] = {}
     parts = [part for part in parts if pods is None or part.rank in pods]
     for part in parts:
         latest[part.rank] = max(latest.get(part.rank, 0), part.attempt)
-    lines: dict[int, PodLine] = {}
+    lines: dict[int, FoundLine] = {}
     for part in parts:
         if part.attempt == latest[part.rank] and (line := _find_first(part, wanted)):
             known = lines.get(part.rank)
@@ -102,7 +102,7 @@ def find_first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int]
     return lines
 
 
-def _find_first(part: LogSegment, wanted: re.Pattern[bytes]) -> PodLine | None:
+def _find_first(part: LogSegment, wanted: re.Pattern[bytes]) -> FoundLine | None:
     for start in range(0, len(part), BLOCK):
         stop = min(len(part), start + BLOCK)
         texts = part.read_texts(start, stop)
@@ -110,5 +110,5 @@ def _find_first(part: LogSegment, wanted: re.Pattern[bytes]) -> PodLine | None:
         begin = next(iter(find_matching_lines(block, wanted)), None)
         if begin is not None:
             number = block.count(b"\n", 0, begin)
-            return PodLine(part.rank, part.times[start + number], texts[number].decode("utf-8", "replace"))
+            return FoundLine(part.rank, part.times[start + number], texts[number].decode("utf-8", "replace"))
     return None

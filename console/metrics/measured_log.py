@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from threading import RLock
 
-from console.logs.line import LogLine, RankLine
+from console.logs.line import LogLine, PodLine
 from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl_history import MeasuredTest
 from console.metrics.own_formats import load_own_formats
@@ -68,7 +68,7 @@ def choose_ranks(number: int) -> set[int] | None:
     return None if number <= MAX_RANKS_READ_ALL else {0, number - 1}
 
 
-def _split_by_time(lines: Sequence[RankLine]) -> Iterator[Sequence[RankLine]]:
+def _split_by_time(lines: Sequence[PodLine]) -> Iterator[Sequence[PodLine]]:
     """Parts of few lines that were printed about the same time."""
     start = 0
     for at in range(1, len(lines) + 1):
@@ -88,7 +88,7 @@ class _NcclTables:
         self._of: tuple[int, str, str] | None = None
         self._tests: list[MeasuredTest] = []
 
-    def feed_lines(self, of: tuple[int, str, str], rank: int, lines: Sequence[RankLine]) -> bool:
+    def feed_lines(self, of: tuple[int, str, str], rank: int, lines: Sequence[PodLine]) -> bool:
         """Parse lines of one run of its container; returns whether anything was found."""
         if of != self._of:
             self.done += self._tests
@@ -134,7 +134,7 @@ class LogReader:
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
         self._time = self._begun = 0.0  # when the last line was printed, and the first
 
-    def feed_lines(self, lines: Sequence[RankLine]) -> bool:
+    def feed_lines(self, lines: Sequence[PodLine]) -> bool:
         """Parse the next lines in order of time; returns whether anything changed."""
         self._begun = self._begun or (lines[0].time if lines else 0.0)
         changed = self._feed_tables(lines)
@@ -155,8 +155,8 @@ class LogReader:
             self._sync_runs(self._time)
         self._publish_tests()
 
-    def _feed_tables(self, lines: Sequence[RankLine]) -> bool:
-        groups: dict[tuple[int, int, str, str], list[RankLine]] = {}
+    def _feed_tables(self, lines: Sequence[PodLine]) -> bool:
+        groups: dict[tuple[int, int, str, str], list[PodLine]] = {}
         for line in lines:
             groups.setdefault((line.rank, line.attempt, line.pod, line.container), []).append(line)
         changed = False
@@ -179,7 +179,7 @@ class LogReader:
         if every:
             self._measures.tables = self._tables[(whole or every)[0].rank].recorder
 
-    def _feed_line(self, line: RankLine, number: int) -> bool:
+    def _feed_line(self, line: PodLine, number: int) -> bool:
         before = self._training.unreadable
         with self._lock:
             changed = self._training.read_line(line.text, number, line.rank if self._several else None)

@@ -15,13 +15,13 @@ from console.config import config_in_force
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
-from console.logs.line import LogLine, RankLine
+from console.logs.line import LogLine, PodLine
 from console.metrics.job_measures import JobMeasures
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl_history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
-from console.scheduling.failure import RankFailure, rank_failures
+from console.scheduling.failure import PodFailure, rank_failures
 from console.scheduling.pod_slots import pod_slots
 from console.yielding import WorkSlices
 
@@ -56,7 +56,7 @@ class RunMemory(Protocol):
     ) -> None: ...
 
 
-def _feed_reader(reader: LogReader, batch: Sequence[RankLine]) -> bool:
+def _feed_reader(reader: LogReader, batch: Sequence[PodLine]) -> bool:
     changed, slices = False, WorkSlices()
     for start in range(0, len(batch), BATCH_LINES):
         changed |= reader.feed_lines(batch[start : start + BATCH_LINES])
@@ -64,7 +64,7 @@ def _feed_reader(reader: LogReader, batch: Sequence[RankLine]) -> bool:
     return changed
 
 
-async def _read_batch(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
+async def _read_batch(measures: JobMeasures, batch: Sequence[PodLine]) -> None:
     slices = WorkSlices()
     for number, line in enumerate(batch):
         if number % BATCH_LINES == BATCH_LINES - 1:
@@ -294,7 +294,7 @@ class MeasureService:
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if measures.track is not None:
             measures.track.goes_on = jobset is not None and jobset.state in {JobState.STARTING, JobState.RUNNING}
-        seen: list[RankFailure] = rank_failures(jobset, self._cluster.fleet) if jobset else []
+        seen: list[PodFailure] = rank_failures(jobset, self._cluster.fleet) if jobset else []
         about = (measures.uid, len(seen), jobset.restarts if jobset else -1)
         if about == measures.endings_seen:
             return False

@@ -25,7 +25,7 @@ from console.metrics.step_cadence import (
     is_overdue,
     pace_by_timestamps,
 )
-from console.scheduling.failure import RankFailure
+from console.scheduling.failure import PodFailure
 from trainlog import (
     STEP_METRICS,
     STEPS_IN_BLOCK,
@@ -374,9 +374,9 @@ class TrainingRun(RunReader):
             self.add_checkpoint(found.step, time, found.place)
         return found is not None
 
-    def add_failures(self, endings: Iterable[RankFailure]) -> None:
+    def add_failures(self, endings: Iterable[PodFailure]) -> None:
         """Record the first failed rank of each attempt as an event."""
-        first: dict[int, RankFailure] = {}
+        first: dict[int, PodFailure] = {}
         for each in endings:
             old = first.get(each.attempt)
             if each.time and (old is None or each.time < old.time):

@@ -36,7 +36,7 @@ _OTHERS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeSh
 _MOMENT = re.compile(r"\.([0-9a-f]{15,16})$")
 
 
-def first_deletion(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
+def first_deletion(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
     """The pod deleted first, in the latest attempt with a deletion; None if none is known."""
     if jobset.deleting_since or jobset.state is JobState.SUCCEEDED:
         return None
@@ -82,7 +82,7 @@ def _names(jobset: JobSet) -> dict[str, int]:
     return found
 
 
-def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -> list[RankFailure]:
+def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -> list[PodFailure]:
     restarts = [each for each in events if each.object_uid == jobset.uid and each.reason.startswith("RestartJobSet")]
     by_job = [each for each in events if each.kind == "Job" and each.reason == "SuccessfulDelete"]
     # Of more than ten alike only some are kept as they were: who else was deleted is known until the first of them.
@@ -102,7 +102,7 @@ def _deletions(jobset: JobSet, events: Sequence[Event], names: dict[str, int]) -
             # A pod lives in one attempt; one without any other record is older than all that have one.
             attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
             if moment + (_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
-                ending = RankFailure(attempt, rank, event.object_name, message=DELETED, time=moment, cause="deletion")
+                ending = PodFailure(attempt, rank, event.object_name, message=DELETED, time=moment, cause="deletion")
                 found.append(replace(ending, uid=event.object_uid))
     return found
 
@@ -150,7 +150,7 @@ _NAMED = 4  # failures of its log that a card tells
 DELETED = "A user or a controller deleted its pod: its containers ran until they received SIGTERM."
 
 
-class RankFailure(Struct, frozen=True):
+class PodFailure(Struct, frozen=True):
     """How a rank's pod failed; stored on disk, since pods are deleted."""
 
     attempt: int
@@ -199,7 +199,7 @@ class RankFailure(Struct, frozen=True):
 class FailureCard(Struct, frozen=True):
     """The first failure of an attempt, and everything known about it."""
 
-    first: RankFailure
+    first: PodFailure
     others: tuple[int, ...] = ()  # ranks that ended badly after it, in the order of time
     lines: tuple[str, ...] = ()  # what the rank printed last
     named: tuple[LogFailure, ...] = ()
@@ -228,7 +228,7 @@ class FailureCard(Struct, frozen=True):
         return parts + [f"  {line}" for line in self.lines]
 
 
-def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
+def rank_failures(jobset: JobSet, fleet: Fleet) -> list[PodFailure]:
     """All failures of ranks in the snapshot, earliest first."""
     indexes = jobset.pod_indexes
     found = []
@@ -240,7 +240,7 @@ def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
     return sorted(deduplicate(found), key=_order)
 
 
-def deduplicate(found: list[RankFailure]) -> list[RankFailure]:
+def deduplicate(found: list[PodFailure]) -> list[PodFailure]:
     """Each failure once; for a deleted pod only the deletion, including how the container ended."""
     once = {(each.attempt, each.rank, each.pod, each.cause): each for each in found}
     for each in [each for each in once.values() if each.cause == "deletion"]:
@@ -252,12 +252,12 @@ def deduplicate(found: list[RankFailure]) -> list[RankFailure]:
     return list(once.values())
 
 
-def _order(ending: RankFailure) -> tuple[int, float, bool, int]:
+def _order(ending: PodFailure) -> tuple[int, float, bool, int]:
     """Sort key: attempt, then time; at the same second a deletion precedes the exits that it causes."""
     return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
 
 
-def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> RankFailure | None:
+def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> PodFailure | None:
     bad = min(
         (each for each in pod.containers if each.state == "terminated" and each.exit_code),
         key=lambda each: each.finished,
@@ -267,7 +267,7 @@ def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> RankFailure |
         return None
     why = pod.disruption or pod.reason
     cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
-    return RankFailure(
+    return PodFailure(
         pod.attempt,
         rank,
         pod.name,
@@ -290,7 +290,7 @@ def _node_notes(node: Node | None, now: float) -> tuple[str, ...]:
     return (*node.faults(now), *([f"maintenance due {due:%Y-%m-%d %H:%M}"] if node.maintenance_at else ()))
 
 
-def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
+def _taken_away(jobset: JobSet, fleet: Fleet) -> PodFailure | None:
     """Kueue's last eviction of this job, if it happened since the job was created."""
     workload = fleet.workload_of(jobset)
     evicted = condition(workload.conditions, "Evicted") if workload else None
@@ -300,10 +300,10 @@ def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
     if workload is not None and evicted.reason == "Preempted":
         cause, (other, why) = "preemption", preempted_by(workload, fleet)
         message = f"Kueue preempted it for {other}{f': {why}' if why else ''}." if other else message
-    return RankFailure(jobset.restarts, -1, reason=evicted.reason, message=message, time=evicted.since, cause=cause)
+    return PodFailure(jobset.restarts, -1, reason=evicted.reason, message=message, time=evicted.since, cause=cause)
 
 
-def first_of_latest_attempt(found: list[RankFailure]) -> tuple[RankFailure, tuple[int, ...]] | None:
+def first_of_latest_attempt(found: list[PodFailure]) -> tuple[PodFailure, tuple[int, ...]] | None:
     """The first failure of the latest attempt that has one, and the ranks that failed after it."""
     if not found:
         return None

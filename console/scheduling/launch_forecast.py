@@ -222,7 +222,7 @@ def _best_flavor_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
         return Forecast(LaunchVerdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
-    found = [_in_flavor(fleet, queue, flavor, demand) for flavor in labelled if not tainted[flavor]]
+    found = [_forecast_in_flavor(fleet, queue, flavor, demand) for flavor in labelled if not tainted[flavor]]
     best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
     if selects_namespace(queue.namespaces, demand.namespace) is None:
         unsure = f"if {demand.namespace} is one of its namespaces: {format_selector(queue.namespaces)}"
@@ -230,7 +230,7 @@ def _best_flavor_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
     return best
 
 
-def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDemand) -> Forecast:
+def _forecast_in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, demand: LaunchDemand) -> Forecast:
     have, priority = flavor_account(fleet, queue.name, flavor), _priority(fleet, demand)
     own = max(0, have.nominal - have.used)
     ahead = (each for each in queue_order(fleet, queue.name).pending if each.priority >= priority)

@@ -124,8 +124,8 @@ def _eviction_text(workload: Workload, fleet: Fleet) -> str:
     evicted = condition(workload.conditions, "Evicted")
     if evicted is None:
         return ""
-    other = preempted_by(workload, fleet)[0] if evicted.reason == "Preempted" else ""
-    return f"{_LOST.get(evicted.reason, evicted.reason)}{f' by {other}' if other else ''}"
+    preemptor = preempted_by(workload, fleet)[0] if evicted.reason == "Preempted" else ""
+    return f"{_LOST.get(evicted.reason, evicted.reason)}{f' by {preemptor}' if preemptor else ''}"
 
 
 def _deactivated(workload: Workload, draft: Why) -> Why:

@@ -90,11 +90,11 @@ async def remembered(
     """
     try:
         async with open_session(options, ()) as session:
-            kept = session.launch.runs.history
+            history = session.launch.runs.history
             healths: Mapping[int, Health] = {}
             if await session.launch.runs.has_open_runs():
                 healths = await complete(session, read_logs=read_logs)
-            yield kept, session.watch.me, healths
+            yield history, session.watch.me, healths
     except BadKubeconfig:
         if options.kubeconfig or options.context:
             raise

@@ -10,7 +10,7 @@ import msgspec
 from console.errors import NotFound, NotThere
 from console.kube.find_job import find_job
 from console.kube.objects.pod import AFTER_THE_END, Pod
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import PodAddress
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.health import Health, HealthLevel
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 KINDS = ("jobsets", "jobs", "pods")
 
 
-def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
+def parse_pod_index(fleet: Fleet, namespace: str, job: str, rank: str) -> PodSlot:
     """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
-    address = RankAddress.parse(namespace, job, rank)
+    address = PodAddress.parse(namespace, job, rank)
     if address.pod:
         pod = fleet.pods.get((namespace, address.pod))
         if pod is None:
@@ -99,7 +99,7 @@ def container_of(pod: Pod, wanted: str) -> str:
 
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     """The live pod of a rank; an error if there is none."""
-    pod = rank_named(fleet, namespace, name, "" if name.startswith("pod/") else str(rank)).pod
+    pod = parse_pod_index(fleet, namespace, name, "" if name.startswith("pod/") else str(rank)).pod
     if pod is None:
         state = find_job(fleet, namespace, name).state
         raise NotFound(f"Pod {rank} of {name} is not there: the job is {state}.", f"Why: a4 why {name}")

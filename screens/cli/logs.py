@@ -29,7 +29,7 @@ from console.errors import BadInput, NotFound, NotThere
 from console.kube.arrivals import CLOCK
 from console.kube.find_job import find_job, require_listed
 from console.kube.objects.pod import Pod
-from console.logs.line import Gap, RankLine
+from console.logs.line import Gap, PodLine
 from console.logs.merged_text import AgreedLine, Consensus
 from console.logs.store import KEEP_DAYS, KEEP_GB
 from console.scheduling.pod_slots import first_failure, pod_slots
@@ -54,15 +54,15 @@ _QUIET = 0.3
 
 
 async def tail_then_follow(
-    lines: AsyncGenerator[list[RankLine], None], log: JobLog, number: int, *, follow: bool
-) -> AsyncGenerator[list[RankLine], None]:
+    lines: AsyncGenerator[list[PodLine], None], log: JobLog, number: int, *, follow: bool
+) -> AsyncGenerator[list[PodLine], None]:
     """Yield the last `number` lines of each rank printed so far, then every new line.
 
     What is kept on this machine, and what was printed since without being read, both come first, and neither says where
     it ends: lines are held until no more come, or for `CATCHES_UP`.
     """
-    last: dict[int, deque[tuple[int, RankLine]]] = defaultdict(lambda: deque(maxlen=number))
-    new: list[RankLine] = []
+    last: dict[int, deque[tuple[int, PodLine]]] = defaultdict(lambda: deque(maxlen=number))
+    new: list[PodLine] = []
     places = itertools.count()
     began, until = CLOCK.now(), time.monotonic() + CATCHES_UP
     coming = _next_batch(lines)
@@ -84,7 +84,7 @@ async def tail_then_follow(
         await asyncio.gather(coming, return_exceptions=True)
 
 
-async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGenerator[list[RankLine], None]:
+async def with_pauses(lines: AsyncGenerator[list[PodLine], None]) -> AsyncGenerator[list[PodLine], None]:
     """Yield the batches of `lines`, and an empty one when none has come for a moment."""
     coming = _next_batch(lines)
     try:
@@ -103,11 +103,11 @@ async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGener
         await lines.aclose()
 
 
-def _next_batch(lines: AsyncGenerator[list[RankLine], None]) -> asyncio.Future[list[RankLine] | None]:
+def _next_batch(lines: AsyncGenerator[list[PodLine], None]) -> asyncio.Future[list[PodLine] | None]:
     return asyncio.ensure_future(anext(lines, None))
 
 
-async def _more_is_there(coming: asyncio.Future[list[RankLine] | None], log: JobLog, until: float | None) -> bool:
+async def _more_is_there(coming: asyncio.Future[list[PodLine] | None], log: JobLog, until: float | None) -> bool:
     """Whether more earlier lines have arrived in time; without `until` waits for the end of the log."""
     if until is None:
         await asyncio.wait({coming})
@@ -129,24 +129,24 @@ class Printer:
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         self._log, self._options = log, options
-        self._line: Callable[[RankLine], str] = self._format_json if options.json else self._format_line
+        self._line: Callable[[PodLine], str] = self._format_json if options.json else self._format_line
 
-    def take(self, lines: list[RankLine]) -> None:
+    def take(self, lines: list[PodLine]) -> None:
         if lines:
             sys.stdout.write("".join(map(self._line, lines)))
             sys.stdout.flush()
 
-    def release(self, came: list[RankLine]) -> None:
+    def release(self, came: list[PodLine]) -> None:
         """Does nothing, as no line is held back."""
 
     def end(self) -> None:
         """Does nothing, as no line is held back."""
 
-    def _format_line(self, line: RankLine) -> str:
+    def _format_line(self, line: PodLine) -> str:
         return f"[{line.rank}] {line.text}\n" if self._options.all else f"{line.text}\n"
 
     @staticmethod
-    def _format_json(line: RankLine) -> str:
+    def _format_json(line: PodLine) -> str:
         return f'{{"pod_index":{line.rank},' + msgspec.json.encode(line).decode()[1:] + "\n"
 
 
@@ -162,13 +162,13 @@ class AgreedPrinter:
         self._until = time.monotonic() + CATCHES_UP
         self._any = self._caught_up = False
 
-    def take(self, lines: list[RankLine]) -> None:
+    def take(self, lines: list[PodLine]) -> None:
         self._consensus.add(lines)
         now = time.monotonic()
         self._held += [(now, line) for line in self._consensus.lines[self._taken :]]
         self._taken = len(self._consensus.lines)
 
-    def release(self, came: list[RankLine]) -> None:
+    def release(self, came: list[PodLine]) -> None:
         """Print lines that are complete; `came` are all lines just received, empty in a pause."""
         if not self._options.follow:
             return
@@ -180,7 +180,7 @@ class AgreedPrinter:
             self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
         self._print(time.monotonic() - SETTLES)
 
-    def _is_caught_up(self, came: list[RankLine]) -> bool:
+    def _is_caught_up(self, came: list[PodLine]) -> bool:
         """Whether all lines from before the start have arrived; until then ranks are out of step."""
         if time.monotonic() > self._until:
             return all(line.time >= self._began for line in came)
@@ -211,7 +211,7 @@ AT_ONCE = 10_000
 """Lines that are printed at a time."""
 
 
-async def print_previous(session: Session, options: LogsOptions, picks: Callable[[RankLine], bool]) -> int:
+async def print_previous(session: Session, options: LogsOptions, picks: Callable[[PodLine], bool]) -> int:
     """Print the previous logs, and which ranks have none; NotFound if no rank has one."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.logs.read_previous(session.namespace, options.job, wanted, tail=options.tail)
@@ -371,7 +371,7 @@ class LineSelection:
         except re.error as error:
             raise BadInput(f"--grep {options.grep!r} is not a regular expression: {error}.") from error
 
-    def __call__(self, line: RankLine) -> bool:
+    def __call__(self, line: PodLine) -> bool:
         return (
             line.time >= self._since
             and (self._grep is None or self._grep.search(line.text) is not None)

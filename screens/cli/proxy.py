@@ -98,7 +98,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and relay the connection."""
     from console.attach.tunnel.engine import POD_TIMEOUT, PortForwarder
     from console.attach.tunnel.relay import load_login, relay_stdio
-    from console.kube.rank_address import SSH_PORT, PortPair, RankAddress
+    from console.kube.rank_address import SSH_PORT, PodAddress, PortPair
 
     if not 1 <= len(words) <= 2:
         raise BadInput("Name a job and a pod.", _USE)
@@ -106,7 +106,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     limit = _seconds(given["wait"]) if "wait" in given else POD_TIMEOUT
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
     who = load_login(kubeconfig, given.get("context", ""))
-    address = RankAddress.parse(given.get("namespace") or who.target.namespace, *words)
+    address = PodAddress.parse(given.get("namespace") or who.target.namespace, *words)
     gc.enable()  # from here on the process may live for days
     pipe, pod = await PortForwarder(who).open_pipe(address, port, limit=limit, say=warn)
     if name := given.get("entry"):

@@ -65,7 +65,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
     from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import TunnelProfile
     from console.attach.tunnel.relay import load_login
-    from console.kube.rank_address import PortPair, RankAddress
+    from console.kube.rank_address import PodAddress, PortPair
 
     if options.profile:
         if options.words:
@@ -86,7 +86,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
     job, rank, ports = (words[0], words[1] if used == 2 else "", words[used:])
     context = "" if options.demo else options.context
     target = (await asyncio.to_thread(load_login, kubeconfig, context)).target
-    address = RankAddress.parse(options.namespace or target.namespace, job, rank)
+    address = PodAddress.parse(options.namespace or target.namespace, job, rank)
     remote = [PortPair.parse(each).remote for each in ports]
     twice = next((each for each in remote if remote.count(each) > 1), None)
     if twice is not None:

@@ -18,7 +18,7 @@ from console.attach.ssh.editors import Editor, SshHost, SshPlan
 from console.attach.tunnel.published import SUGGESTED_PORTS
 from console.errors import BadInput
 from console.kube.objects.pod import Pod
-from console.kube.rank_address import PortPair, RankAddress
+from console.kube.rank_address import PodAddress, PortPair
 from console.scheduling.pod_slots import PodSlot, pod_slots
 from screens.base import LiveScreen
 from screens.columns.column import Column
@@ -232,7 +232,7 @@ OFFERED = "8888"
 
 
 async def forward_rank(screen: LiveScreen, line: JobLine, slot: PodSlot) -> None:
-    await ask_and_open(screen, RankAddress(line.jobset.namespace, line.jobset.name, slot.number))
+    await ask_and_open(screen, PodAddress(line.jobset.namespace, line.jobset.name, slot.number))
 
 
 async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
@@ -240,18 +240,18 @@ async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
     fleet = screen.app.fleet
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     here = next((slot for slot in pod_slots(jobset, fleet) if slot.name == pod.name), None) if jobset else None
-    address = RankAddress(pod.namespace, jobset.name, here.number) if jobset and here else None
-    await ask_and_open(screen, address or RankAddress(pod.namespace, "", pod=pod.name))
+    address = PodAddress(pod.namespace, jobset.name, here.number) if jobset and here else None
+    await ask_and_open(screen, address or PodAddress(pod.namespace, "", pod=pod.name))
 
 
-async def ask_and_open(screen: LiveScreen, address: RankAddress) -> None:
+async def ask_and_open(screen: LiveScreen, address: PodAddress) -> None:
     """Ask for ports, and open them; to be run in a worker."""
     answer = await screen.app.push_screen_wait(AskPorts(f"Which ports of {address}?", OFFERED))
     if answer is not None:
         await open_ports(screen, address, *answer)
 
 
-async def open_ports(screen: LiveScreen, address: RankAddress, ports: Sequence[str], keep: bool) -> None:
+async def open_ports(screen: LiveScreen, address: PodAddress, ports: Sequence[str], keep: bool) -> None:
     with screen.report_errors(f"No tunnel to {address}"):
         tunnel, notes = await screen.session.tunnels.open_tunnel(address, ports, keep=keep)
         lines = [f"{each}." for each in tunnel.listeners] + list(notes)

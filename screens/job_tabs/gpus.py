@@ -23,7 +23,7 @@ from console.metrics.gpu_metrics import (
     GpuBoard,
     GpuMetric,
     OutlierOrder,
-    RankGpus,
+    PodGpus,
     Source,
     sum_rates,
 )
@@ -44,7 +44,7 @@ _CELL = 6
 class GpuRow:
     """The GPUs of one pod, with the median over all pods of the shown metric."""
 
-    gpus: RankGpus
+    gpus: PodGpus
     metric: GpuMetric
     middle: float | None
     odd: float  # how far from it a GPU stands out
@@ -242,7 +242,7 @@ class GpusTab(JobTab):
         self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, CLOCK.now())) if row else ()
 
 
-def row_words(rank: RankGpus, now: float) -> list[Span]:
+def row_words(rank: PodGpus, now: float) -> list[Span]:
     """The worst GPU of a rank in every metric, as text."""
     runs = [Span(f"pod {rank.rank}", "strong"), Span(f"  {short_node(rank.node)}", "dim")]
     if rank.problem:

@@ -18,8 +18,8 @@ from console.logs.segment import LogSegment
 from console.logs.text import TextRow
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import (
+    FoundLine,
     LogLocation,
-    PodLine,
     find_first_matches,
     has_step,
     locate_alarm,
@@ -81,7 +81,7 @@ class LogTab(JobTab):
     given = False
     """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
     _led_to: AlarmKind | None = None  # of the alarm whose place was shown last
-    _offer: PodLine | None = None  # the first error of another pod, while Enter goes there
+    _offer: FoundLine | None = None  # the first error of another pod, while Enter goes there
     _wanted: tuple[float, float] | None = None  # time and number of the step whose line is to be shown
     _step: TextRow | None = None  # the line of a step that is marked, or the last in sight
 

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.attach.tunnel.published import Tunnel, TunnelProfile
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import PodAddress
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.base import LiveScreen
@@ -165,7 +165,7 @@ class TunnelsScreen(LiveScreen):
                 return
             found = next((each for each in saved if each.name == name), None)
             if found:
-                address = RankAddress.parse(found.namespace, found.job, found.rank)
+                address = PodAddress.parse(found.namespace, found.job, found.rank)
                 await open_ports(self, address, found.ports, keep=False)
             else:
                 from screens.dialogs.attach import ask_and_open
@@ -179,7 +179,7 @@ class TunnelsScreen(LiveScreen):
                 )
                 if typed:
                     job, _, rank = typed.partition(" ")
-                    await ask_and_open(self, RankAddress.parse(namespace, job, rank.strip()))
+                    await ask_and_open(self, PodAddress.parse(namespace, job, rank.strip()))
         self.read()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.attach.tunnel.published import last_port, read_profiles
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import PodAddress
 from console.launch.profiles import Profiles
 from console.launch.run_database import RunHistory
 from console.launch.run_record import Outcome
@@ -44,7 +44,7 @@ async def test_what_the_version_before_has_kept_is_read(state: Path) -> None:
     assert [(each.name, each.job, each.ports) for each in read_profiles()] == [
         ("metrics", "llama-70b", ("18080:8080",))
     ]
-    assert last_port(SERVER, RankAddress.parse("default", "llama-70b", "0"), 8080) == 18080
+    assert last_port(SERVER, PodAddress.parse("default", "llama-70b", "0"), 8080) == 18080
     profiles = Profiles(load_catalog, state.parents[1] / "config" / "a4" / "profiles")
     assert (await profiles.default_name(), (await profiles.read("team-b")).values) == (
         "team-b", {"image": "registry.example/a4:1"},

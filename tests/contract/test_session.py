@@ -11,7 +11,7 @@ import pytest
 
 from console.errors import NotAllowed, NotFound
 from console.kube.objects.jobset import JobState
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import PodAddress
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan
 from console.scheduling.topology import pools
@@ -149,7 +149,7 @@ async def test_a_command_runs_in_a_pod(session: Session, space: Space) -> None:
 async def test_a_port_of_a_pod_becomes_one_of_ours(session: Session, space: Space) -> None:
     await space.pod("a")
     async with asyncio.timeout(60):
-        tunnel, _ = await session.tunnels.open_tunnel(RankAddress.parse(space.name, "pod/a"), ["2222"])
+        tunnel, _ = await session.tunnels.open_tunnel(PodAddress.parse(space.name, "pod/a"), ["2222"])
         reader, writer = await asyncio.open_connection("127.0.0.1", tunnel.listeners[0].local)
         assert (await reader.readline()).startswith(b"SSH-2.0-")
         writer.close()

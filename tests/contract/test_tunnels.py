@@ -13,7 +13,7 @@ from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
 from console.kube.port_forward import JobEnded
-from console.kube.rank_address import PortPair, RankAddress
+from console.kube.rank_address import PodAddress, PortPair
 from tests.contract.client import Object
 from tests.contract.cluster import CORE, JOBSETS, Cluster, eventually
 from tests.contract.space import Space, container
@@ -96,33 +96,31 @@ async def exchange(port: int, data: bytes) -> bytes:
 
 async def test_ranks_of_a_job_with_three_replicated_jobs(space: Space, reach: PortForwarder) -> None:
     await job(space, {})
-    found = [await reach.wait_for_pod(RankAddress.parse(space.name, "train", str(rank))) for rank in range(6)]
+    found = [await reach.wait_for_pod(PodAddress.parse(space.name, "train", str(rank))) for rank in range(6)]
     places = ["driver-0-0", "workers-0-0", "workers-0-1", "workers-1-0", "workers-1-1", "eval-0-0"]
     assert [each.pod.removeprefix("train-")[:-6] for each in found] == places
-    within = [
-        await reach.wait_for_pod(RankAddress.parse(space.name, "train", f"workers/{index}")) for index in range(4)
-    ]
+    within = [await reach.wait_for_pod(PodAddress.parse(space.name, "train", f"workers/{index}")) for index in range(4)]
     assert within == found[1:5]
     assert [each.number for each in found] == list(range(6))
-    assert (await reach.wait_for_pod(RankAddress.parse(space.name, f"pod/{found[5].pod}"))).uid == found[5].uid
+    assert (await reach.wait_for_pod(PodAddress.parse(space.name, f"pod/{found[5].pod}"))).uid == found[5].uid
 
 
 async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
     with pytest.raises(BadInput, match=r"train has no pod 1\. Its pods are 0 to 0\."):
-        await reach.wait_for_pod(RankAddress.parse(space.name, "train", "1"))
+        await reach.wait_for_pod(PodAddress.parse(space.name, "train", "1"))
     with pytest.raises(BadInput, match=r"train has no replicated job workers\. It has: driver\."):
-        await reach.wait_for_pod(RankAddress.parse(space.name, "train", "workers/0"))
+        await reach.wait_for_pod(PodAddress.parse(space.name, "train", "workers/0"))
     with pytest.raises(JobEnded, match=f"There is no job nope in namespace {space.name}"):
-        await reach.wait_for_pod(RankAddress.parse(space.name, "nope"))
+        await reach.wait_for_pod(PodAddress.parse(space.name, "nope"))
     with pytest.raises(JobEnded, match="There is no pod nope"):
-        await reach.wait_for_pod(RankAddress.parse(space.name, "pod/nope"))
+        await reach.wait_for_pod(PodAddress.parse(space.name, "pod/nope"))
 
 
 async def test_bytes_both_ways(space: Space, reach: PortForwarder) -> None:
     async with echo() as port, asyncio.timeout(30):
         await job(space, await listen(space, port), GROUPS[:1])
-        forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(PORT)], name="x", context="")
+        forwarding = LocalForward(reach, PodAddress.parse(space.name, "train"), [PortPair(PORT)], name="x", context="")
         await forwarding.open()
         local = forwarding.tunnel.listeners[0].local
         try:
@@ -148,7 +146,7 @@ async def test_bytes_both_ways(space: Space, reach: PortForwarder) -> None:
 
 async def test_a_port_that_nobody_listens_on(space: Space, reach: PortForwarder) -> None:
     await space.pod("a")
-    async with reach.open_stream(RankAddress.parse(space.name, "pod/a"), 9) as pipe:
+    async with reach.open_stream(PodAddress.parse(space.name, "pod/a"), 9) as pipe:
         with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod a|Could not reach port 9 of pod a: "):
             await pipe.receive()
 
@@ -161,14 +159,14 @@ async def test_a_server_that_does_not_know_the_protocol_is_told_so(
     with pytest.raises(
         Unreachable, match=r"^Could not reach port 2222 of pod a: the API server does not take the protocol v9"
     ):
-        async with reach.open_stream(RankAddress.parse(space.name, "pod/a"), 2222):
+        async with reach.open_stream(PodAddress.parse(space.name, "pod/a"), 2222):
             pass
 
 
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
-    forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
+    forwarding = LocalForward(reach, PodAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
     await forwarding.open()
     first, local = forwarding.tunnel.pod, forwarding.tunnel.listeners[0].local
     try:
@@ -199,7 +197,7 @@ async def banner(port: int) -> bytes:
 
 async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
-    forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
+    forwarding = LocalForward(reach, PodAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
     await forwarding.open()
     try:
         await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
@@ -218,7 +216,7 @@ async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: PortForwa
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
-    pod = (await reach.wait_for_pod(RankAddress.parse(space.name, "train"))).pod
+    pod = (await reach.wait_for_pod(PodAddress.parse(space.name, "train"))).pod
     suspend = {"spec": {"suspend": True}}
     answer = await space.api.send(
         "PATCH", space.path(JOBSETS, "jobsets", "train"), suspend, "application/merge-patch+json"
@@ -231,7 +229,7 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
     await eventually(gone, "the pod is gone")
     said: list[str] = []
     with pytest.raises(Unreachable, match="train pod 0 cannot be reached: the job waits for quota"):
-        await reach.wait_for_pod(RankAddress.parse(space.name, "train"), limit=0.3, say=said.append)
+        await reach.wait_for_pod(PodAddress.parse(space.name, "train"), limit=0.3, say=said.append)
     assert said == ["Waiting for train pod 0: the job waits for quota."]
 
 
@@ -239,6 +237,6 @@ async def test_who_may_not_is_told(space: Space, cluster: Cluster) -> None:
     await space.pod("a")
     reader = PortForwarder(load_login(cluster.reader_kubeconfig, ""), limit=5)
     with pytest.raises(ConsoleError, match="portforward") as error:
-        await reader.open_pipe(RankAddress.parse(space.name, "pod/a"), 2222)
+        await reader.open_pipe(PodAddress.parse(space.name, "pod/a"), 2222)
     assert error.value.exit_code == 3
     assert not isinstance(error.value, NotFound)

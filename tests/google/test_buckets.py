@@ -13,7 +13,7 @@ from console.google.api import cloud_storage
 from console.google.gcs_place import GcsPlace, parse_gcs_address
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
-from console.logs.line import RankLine
+from console.logs.line import PodLine
 from practice.google.bucket_store import BUCKET, FAR, RUN, BucketStore
 from practice.google.cloud import DISABLED, LOCKED, Fault
 from tests.google.practised import google
@@ -232,9 +232,9 @@ def test_what_every_rank_said_of_its_node_is_the_result_of_the_connectivity_test
     said = ["pod p, index 0 of 2", "step 7 connectivity: run", *["node-1"] * 8, *["node-2"] * 8,
             "step 7 connectivity: done in 3 s", "step 8 all-reduce: run"]  # fmt: skip
     logs = RankLogFiles(tmp_path)
-    logs.add_lines([RankLine(0, 1.0, text) for text in said[:6]])
-    logs.add_lines([RankLine(1, 1.0, "waiting for index 0")])
-    logs.add_lines([RankLine(0, 2.0, text) for text in said[6:]])
+    logs.add_lines([PodLine(0, 1.0, text) for text in said[:6]])
+    logs.add_lines([PodLine(1, 1.0, "waiting for index 0")])
+    logs.add_lines([PodLine(0, 2.0, text) for text in said[6:]])
     assert (tmp_path / "connectivity-test.log").read_text().splitlines() == said[1:-1]
 
 
@@ -243,8 +243,8 @@ def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
 
     logs = RankLogFiles(tmp_path)
     row = "  1048576  262144  float  sum  -1  123.4  17.01  31.89  0  123.4  17.01  31.89  0"
-    logs.add_lines([RankLine(0, 1.0, "pong from w-1"), RankLine(1, 1.0, "hello"), RankLine(0, 2.0, "#  size  count")])
-    logs.add_lines([RankLine(0, 3.0, row), RankLine(0, 4.0, "done")])
+    logs.add_lines([PodLine(0, 1.0, "pong from w-1"), PodLine(1, 1.0, "hello"), PodLine(0, 2.0, "#  size  count")])
+    logs.add_lines([PodLine(0, 3.0, row), PodLine(0, 4.0, "done")])
     assert logs.counted == {
         "pod-logs/coordinator.log": 4, "pod-logs/worker-1.log": 1, "connectivity-test.log": 1,
         "nccl-test-results.txt": 2,

@@ -20,7 +20,7 @@ from console.errors import BadInput, ConsoleError
 from console.folders import atomic_write, make_private, mend_own_folders
 from console.google import builds
 from console.kube import kubeconfig
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import PodAddress
 from console.launch.profiles import _load_values
 from console.launch.run_database import RunHistory, default_path
 from console.logs import store
@@ -155,7 +155,7 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
     store.JobLogStore.open(store.logs_folder(), store.JobMetadata("uid", "default", "job")).segment_path(
         0, 0, "main", "pod"
     ).touch()
-    published.remember_port("https://server", RankAddress("default", "job", 0), 8888, 18888)
+    published.remember_port("https://server", PodAddress("default", "job", 0), 8888, 18888)
     await RunHistory(default_path()).list_runs()
     builds.record_builds(default_path().parent / "google" / "images.json", [])
     entry = kubeconfig.KubeconfigEntry("c", "https://server", "", "plugin")

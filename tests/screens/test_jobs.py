@@ -20,7 +20,7 @@ from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_progress import JobProgress
-from console.scheduling.failure import FailureCard, RankFailure
+from console.scheduling.failure import FailureCard, PodFailure
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.columns.job_header import explanation, head
@@ -325,7 +325,7 @@ async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, 
 
 
 def test_a_card_with_little_room_keeps_its_first_and_its_newest_line() -> None:
-    first = RankFailure(0, 1, node="node-9", reason="OOMKilled", exit_code=137, message="much " * 99)
+    first = PodFailure(0, 1, node="node-9", reason="OOMKilled", exit_code=137, message="much " * 99)
     card = FailureCard(first, lines=tuple(f"line {number}" for number in range(12)))
     for room in (2, 3, 6, 30):
         lines = card_lines(card, 60, room)

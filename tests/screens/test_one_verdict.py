@@ -25,7 +25,7 @@ from console.kube.objects.queue import LocalQueue, Quota, ResourceFlavor
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome, RunRecord, finish_record, update_from_cluster, update_seen
 from console.launch.runs import latest_figures
-from console.logs.line import LogLine, RankLine
+from console.logs.line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
@@ -154,7 +154,7 @@ def follow(job: JobSet, fleet: Fleet, lines: list[LogLine]) -> JobMeasures:
     measures = JobMeasures(job.key)
     reader = LogReader(measures, 1)
     for line in lines:
-        reader.feed_lines([RankLine(0, line.time, line.text)])
+        reader.feed_lines([PodLine(0, line.time, line.text)])
         measures.store_line(line.time, line.time, line.text, 0)
     if job.finished:
         reader.close()

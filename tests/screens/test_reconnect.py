@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from console.kube.objects.meta import Condition
 from console.metrics.alarm import AlarmKind
-from console.metrics.gpu_metrics import GpuBoard, RankGpus
+from console.metrics.gpu_metrics import GpuBoard, PodGpus
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
@@ -111,7 +111,7 @@ async def test_a_test_is_read_on() -> None:
 async def test_gpus_are_read_on() -> None:
     async with page("gpus") as (screen, pilot, first, second):
         await until(pilot, lambda: first.gpus.readers == 1)
-        second.gpus.board = GpuBoard((RankGpus(0, FIRST, "a-node-of-now", (), time.time(), "nvidia-smi"),))
+        second.gpus.board = GpuBoard((PodGpus(0, FIRST, "a-node-of-now", (), time.time(), "nvidia-smi"),))
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "a-node-of-now" in screen_text(screen.app))
         assert (first.gpus.readers, second.gpus.readers) == (0, 1)

@@ -11,7 +11,7 @@ from textual.widgets import Input, Static
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
 from console.kube.arrivals import CLOCK
-from console.logs.line import LogLine, RankLine
+from console.logs.line import LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.metrics.job_measures import JobMeasures
 from practice.programs.choice import RECIPES
@@ -141,8 +141,8 @@ async def test_a_log_of_hours_says_how_far_the_job_is_only_when_it_was_read_up_t
     assert all(each.startswith("◐ Reading the log up to now …") for each in before), before
 
 
-def printed_at(*times: float) -> list[RankLine]:
-    return [RankLine(0, each, "step") for each in times]
+def printed_at(*times: float) -> list[PodLine]:
+    return [PodLine(0, each, "step") for each in times]
 
 
 def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_still_read(

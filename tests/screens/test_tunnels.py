@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from console.attach.tunnel.published import Listener, Tunnel, TunnelProfile
 from console.errors import BadInput
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import PodAddress
 from screens.dialogs.attach import AskPorts
 from screens.dialogs.question import Confirm, Prompt
 from screens.pages.job import JobScreen
@@ -97,7 +97,7 @@ async def test_one_is_handed_to_a_process_of_its_own() -> None:
         await pilot.press("7")
         await until(pilot, lambda: "16006→6006" in screen_text(app))
         await pilot.press("down", "b")
-        address = RankAddress.parse("default", "dpo-[b]", "workers/1")
+        address = PodAddress.parse("default", "dpo-[b]", "workers/1")
         await until(pilot, lambda: fake.called("open_tunnel") == [(address, ("2222:2222",), True)])
         assert fake.called("stop_tunnel") == [("dpo-1",)]
 
@@ -126,7 +126,7 @@ async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
         app.screen.query_one(Input).value = "8888, 9000:6006"
         await pilot.press("ctrl+g", "enter")
         await until(pilot, lambda: fake.called("open_tunnel"))
-        assert fake.called("open_tunnel") == [(RankAddress("default", "llama-70b", 0), ("8888", "9000:6006"), True)]
+        assert fake.called("open_tunnel") == [(PodAddress("default", "llama-70b", 0), ("8888", "9000:6006"), True)]
 
 
 @pytest.mark.slow(reason="many keys in a whole app")
@@ -139,7 +139,7 @@ async def test_f_on_a_job_opens_to_the_chosen_rank_and_says_why_it_cannot() -> N
         await until(pilot, lambda: isinstance(app.screen, AskPorts))
         await pilot.press("enter")
         await until(pilot, lambda: any("is taken" in each.message for each in app._notifications))
-        assert fake.called("open_tunnel") == [(RankAddress("default", "llama-70b", 0), ("8888",), False)]
+        assert fake.called("open_tunnel") == [(PodAddress("default", "llama-70b", 0), ("8888",), False)]
 
 
 async def test_a_profile_is_saved_and_opened_again() -> None:
@@ -155,7 +155,7 @@ async def test_a_profile_is_saved_and_opened_again() -> None:
         await pilot.press("n")
         await until(pilot, lambda: "another" in screen_text(app))
         await pilot.press("enter")
-        address = RankAddress.parse("default", "llama-70b", "0")
+        address = PodAddress.parse("default", "llama-70b", "0")
         await until(pilot, lambda: fake.called("open_tunnel") == [(address, saved.ports, False)])
 
 

@@ -15,7 +15,7 @@ from console.kube.objects.workload import Workload
 from console.launch.ownership import Proof
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmCoverage, AlarmKind
-from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
+from console.metrics.gpu_metrics import Gpu, GpuBoard, PodGpus
 from console.metrics.health import HealthLevel
 from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
@@ -66,9 +66,9 @@ async def open_tab(app: ConsoleApp, pilot: Any, key: str) -> JobScreen:
 def board() -> GpuBoard:
     busy = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
     return GpuBoard((
-        RankGpus(0, "p0", "node-a", (busy, replace(busy, index=1)), 1.0, "nvidia-smi"),
-        RankGpus(1, "p1", "node-b", (busy, replace(busy, index=1, utilization=3.0)), 1.0, "nvidia-smi"),
-        RankGpus(2, "p2", "node-c", problem="there is no nvidia-smi in this image."),
+        PodGpus(0, "p0", "node-a", (busy, replace(busy, index=1)), 1.0, "nvidia-smi"),
+        PodGpus(1, "p1", "node-b", (busy, replace(busy, index=1, utilization=3.0)), 1.0, "nvidia-smi"),
+        PodGpus(2, "p2", "node-c", problem="there is no nvidia-smi in this image."),
     ))  # fmt: skip
 
 
@@ -94,7 +94,7 @@ async def test_ranks_stay_in_place_while_none_stands_out() -> None:
     busy = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
     async with console() as (app, pilot, session):
         session.gpus.board = GpuBoard(
-            tuple(RankGpus(at, f"p{at}", "node", (replace(busy, utilization=99.0 - at),), 1.0) for at in range(3))
+            tuple(PodGpus(at, f"p{at}", "node", (replace(busy, utilization=99.0 - at),), 1.0) for at in range(3))
         )
         screen = await open_tab(app, pilot, "h")
         await until(pilot, lambda: "97" in screen_text(app))

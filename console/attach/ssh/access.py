@@ -19,7 +19,7 @@ from console.attach.ssh.identities import Identity, fingerprint
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from console.kube.rank_address import LivePod, RankAddress
+from console.kube.rank_address import LivePod, PodAddress
 from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class SshAccess:
 
         jobset = find_job(self._watched.fleet, namespace, job)
         client = self._watched.current_connection.client
-        target = await self._port_forwarder.wait_for_pod(RankAddress(namespace, job, rank), limit=wait, say=say)
+        target = await self._port_forwarder.wait_for_pod(PodAddress(namespace, job, rank), limit=wait, say=say)
         facts = await pod_facts.read_pod_facts(client, namespace, target.pod)
         try:
             probed = await pod_facts.probe_pod(client, namespace, target.pod, container=target.container)
@@ -316,7 +316,7 @@ class SshAccess:
 
         entry = await asyncio.to_thread(self._find_entry, namespace, job)
         client = self._watched.current_connection.client
-        async for step in diagnose(client, self._port_forwarder, RankAddress.parse(namespace, job, str(rank)), entry):
+        async for step in diagnose(client, self._port_forwarder, PodAddress.parse(namespace, job, str(rank)), entry):
             yield step
 
     def _find_entry(self, namespace: str, job: str) -> SshHostEntry | None:

@@ -21,7 +21,7 @@ from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_facts import Probe
 from console.attach.tunnel.engine import PortForwarder
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.kube.rank_address import LivePod, RankAddress
+from console.kube.rank_address import LivePod, PodAddress
 
 if TYPE_CHECKING:
     import socket
@@ -161,14 +161,14 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
     taken = {facts.public_key, *(probed.authorized if probed else ())}
     keys = sorted(found, key=lambda each: each.public not in taken)
     user = probed.user if probed else "root"
-    async with open_connection(client.login, RankAddress.parse(namespace, f"pod/{pod}", ""), expected) as transport:
+    async with open_connection(client.login, PodAddress.parse(namespace, f"pod/{pod}", ""), expected) as transport:
         await asyncio.to_thread(log_in, transport, user, keys)
         yield transport
 
 
 @asynccontextmanager
 async def open_connection(
-    login: Login, where: RankAddress | LivePod, expected: Collection[str]
+    login: Login, where: PodAddress | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """An SSH connection to a rank with a verified host key, not yet logged in."""
     async with PortForwarder(login).open_socket(where, pod_facts.PORT) as sock:

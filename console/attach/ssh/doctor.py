@@ -23,7 +23,7 @@ from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
 from console.kube.failures import CHECK
-from console.kube.rank_address import LivePod, RankAddress
+from console.kube.rank_address import LivePod, PodAddress
 
 if TYPE_CHECKING:
     import paramiko
@@ -60,7 +60,7 @@ class StepWarning:
 class DoctorRun:
     """The diagnosis of one rank and its findings so far; each method is one step and returns its result."""
 
-    def __init__(self, client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None) -> None:
+    def __init__(self, client: Client, reach: PortForwarder, address: PodAddress, entry: SshHostEntry | None) -> None:
         self.client = client
         self.reach = reach
         self.address = address
@@ -253,7 +253,7 @@ async def require_server(reach: PortForwarder, target: LivePod) -> None:
 
 
 async def diagnose(
-    client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None
+    client: Client, reach: PortForwarder, address: PodAddress, entry: SshHostEntry | None
 ) -> AsyncGenerator[SetupStep, None]:
     """Yield each step when it ends, in order; the steps after a failure are skipped. Changes nothing."""
     patient = DoctorRun(client, reach, address, entry)

@@ -21,7 +21,7 @@ from console.attach.tunnel.engine import LocalForward, PortForwarder
 from console.attach.tunnel.published import Tunnel, TunnelProfile, find_free_name, parse_tunnel
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, Unreachable
-from console.kube.rank_address import PortPair, RankAddress
+from console.kube.rank_address import PodAddress, PortPair
 
 if TYPE_CHECKING:
     from console.kube.login import Login
@@ -41,8 +41,8 @@ class TunnelRequest:
     kubeconfig: str = ""  # empty: as the environment says
 
     @property
-    def address(self) -> RankAddress:
-        return RankAddress.parse(self.namespace, self.job, self.rank)
+    def address(self) -> PodAddress:
+        return PodAddress.parse(self.namespace, self.job, self.rank)
 
 
 class BackgroundTunnel:
@@ -216,7 +216,7 @@ class Tunnels:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open_tunnel(
-        self, address: RankAddress, ports: Sequence[str], *, keep: bool = False
+        self, address: PodAddress, ports: Sequence[str], *, keep: bool = False
     ) -> tuple[Tunnel, list[str]]:
         """Open a tunnel, past this process with `keep`; returns its state and notes. BadInput, Ended, Refused."""
         settings = self._watched.settings

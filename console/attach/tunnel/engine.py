@@ -25,7 +25,7 @@ from console.attach.tunnel.relay import AsyncStream, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.login import Login
 from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
-from console.kube.rank_address import LivePod, PortPair, RankAddress
+from console.kube.rank_address import LivePod, PodAddress, PortPair
 from console.kube.raw_connection import AHEAD_SECONDS, RawConnection, connect, open_connection
 
 POD_POLL_SECONDS = 60.0
@@ -74,7 +74,7 @@ class LocalForward:
     def __init__(
         self,
         reach: PortForwarder,
-        address: RankAddress,
+        address: PodAddress,
         ports: Sequence[PortPair],
         *,
         name: str,
@@ -308,19 +308,19 @@ class PortForwarder:
         self._ahead.close()
 
     async def wait_for_pod(
-        self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _ignore_message
+        self, address: PodAddress, *, limit: float | None = None, say: Callable[[str], None] = _ignore_message
     ) -> LivePod:
         """The live pod of a rank, waited for up to `limit` seconds; `say` is called once with each reason."""
         return await self._poll_until(address, lambda: self.poll_pod(address), limit, say)
 
-    async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:
+    async def poll_pod(self, address: PodAddress) -> LivePod | PodPending:
         return await self._with_new_connection(
             lambda connection: locate(connection, self.login, address), f"find {address}"
         )
 
     async def open_pipe(
         self,
-        address: RankAddress | LivePod,
+        address: PodAddress | LivePod,
         port: int,
         *,
         limit: float | None = None,
@@ -346,9 +346,7 @@ class PortForwarder:
         return await self._poll_until(address, dial, limit, say)
 
     @asynccontextmanager
-    async def _open_relay(
-        self, address: RankAddress | LivePod, port: int
-    ) -> AsyncIterator[tuple[socket.socket, Relay]]:
+    async def _open_relay(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[tuple[socket.socket, Relay]]:
         pipe, _ = await self.open_pipe(address, port)
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
@@ -362,7 +360,7 @@ class PortForwarder:
             relay.close()
 
     @asynccontextmanager
-    async def open_stream(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
+    async def open_stream(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
         """Like `open`, but as a stream with awaitable `send`, `receive` and `finish`."""
         async with self._open_relay(address, port) as (ours, relay):
             reader, writer = await asyncio.open_connection(sock=ours)
@@ -374,14 +372,14 @@ class PortForwarder:
                     await writer.wait_closed()
 
     @asynccontextmanager
-    async def open_socket(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
+    async def open_socket(self, address: PodAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
         """Like `open`, but as a blocking socket for libraries that run in a thread."""
         async with self._open_relay(address, port) as (ours, _):
             yield ours
 
     async def _poll_until(
         self,
-        address: RankAddress | LivePod,
+        address: PodAddress | LivePod,
         poll: Callable[[], Awaitable[T | PodPending]],
         limit: float | None,
         say: Callable[[str], None],
@@ -400,7 +398,7 @@ class PortForwarder:
         return found
 
     async def _open_pipe(
-        self, connection: RawConnection, address: RankAddress | LivePod, port: int
+        self, connection: RawConnection, address: PodAddress | LivePod, port: int
     ) -> tuple[Pipe, LivePod] | PodPending:
         found = address if isinstance(address, LivePod) else await locate(connection, self.login, address)
         if isinstance(found, PodPending):

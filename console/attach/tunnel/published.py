@@ -19,7 +19,7 @@ from typing import Any
 
 from console import folders
 from console.errors import BadInput, NotFound, NotThere, Unreachable
-from console.kube.rank_address import SSH_PORT, RankAddress
+from console.kube.rank_address import SSH_PORT, PodAddress
 
 SUGGESTED_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
 
@@ -59,8 +59,8 @@ class Tunnel:
     kept: bool = False  # whether it goes on by itself, without a terminal or a console
 
     @property
-    def address(self) -> RankAddress:
-        return RankAddress.parse(self.namespace, self.job, self.rank)
+    def address(self) -> PodAddress:
+        return PodAddress.parse(self.namespace, self.job, self.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +103,17 @@ def write_json(path: Path, value: Any) -> None:
     folders.atomic_write(path, json.dumps(value, indent=1).encode())
 
 
-def _port_key(server: str, address: RankAddress, remote: int) -> str:
+def _port_key(server: str, address: PodAddress, remote: int) -> str:
     return f"{server} {address.namespace} {address.slug} {remote}"
 
 
-def last_port(server: str, address: RankAddress, remote: int) -> int:
+def last_port(server: str, address: PodAddress, remote: int) -> int:
     """The local port last used for that remote port; 0 if none was. Blocking."""
     found = read_json(state_folder() / "ports.json").get(_port_key(server, address, remote))
     return found if isinstance(found, int) else 0
 
 
-def remember_port(server: str, address: RankAddress, remote: int, local: int) -> None:
+def remember_port(server: str, address: PodAddress, remote: int, local: int) -> None:
     path = state_folder() / "ports.json"
     ports = read_json(path)
     key = _port_key(server, address, remote)

@@ -31,7 +31,7 @@ from screens.widgets.charts.training_plot import (
     clock_words,
     draw_chart,
     reach,
-    start_of,
+    x_origin,
 )
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
@@ -171,7 +171,7 @@ def pointed_step(picture: TrainingChartData, view: View) -> int | None:
     if view.cursor is None:
         return None
     sight = reach([picture.track, *picture.earlier], view)
-    where = start_of(picture.track, view) + sight.low + (sight.high - sight.low) * view.cursor
+    where = x_origin(picture.track, view) + sight.low + (sight.high - sight.low) * view.cursor
     return picture.track.index_at(where, by_time=view.by_time)
 
 
@@ -252,7 +252,7 @@ class TrainingCharts(Plot, can_focus=True):
         if self.picture is None:
             return
         track, view = self.picture.track, self.view
-        where = track.x_axis(by_time=view.by_time)[at] - start_of(track, view)
+        where = track.x_axis(by_time=view.by_time)[at] - x_origin(track, view)
         sight = reach([track, *self.picture.earlier], view)
         if not sight.low <= where <= sight.high:
             view = replace(view, span=1.0, end=1.0)

@@ -100,7 +100,7 @@ def reach(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
     return AxisRange(low + whole * max(0.0, view.end - view.span), low + whole * view.end)
 
 
-def start_of(track: TrainingRun, view: View) -> float:
+def x_origin(track: TrainingRun, view: View) -> float:
     axis = track.x_axis(by_time=view.by_time)
     return axis[0] if view.by_time and len(axis) else 0.0
 
@@ -145,7 +145,7 @@ def draw_chart(
 
 
 def _edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> list[int]:
-    start = start_of(track, view)
+    start = x_origin(track, view)
     return track.column_edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
@@ -234,7 +234,7 @@ def _draw_marks(
     canvas: Canvas, frame: PlotFrame, chart: TrainingChartData, sight: AxisRange, view: View, *, large: bool
 ) -> None:
     best: dict[int, RunEvent] = {}
-    start, span = start_of(chart.track, view), (sight.high - sight.low) or 1.0
+    start, span = x_origin(chart.track, view), (sight.high - sight.low) or 1.0
     for mark in chart.marks:
         place = mark.time - start if view.by_time else mark.step
         if place is None or not sight.low <= place <= sight.high:

@@ -96,12 +96,12 @@ def row_spans(
         if row.path == MENTIONS:
             words = ", ".join(f"“{word}”" for word in model.wanted.split())
             return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
-        changed = sum(model.is_changed(field.path) for field in model.of(row.path))
+        changed = sum(model.is_changed(field.path) for field in model.fields_in(row.path))
         text = f"{changed} changed" if changed else ""
-        wrong = sum(field.path in model.problems for field in model.of(row.path))
+        wrong = sum(field.path in model.problems for field in model.fields_in(row.path))
         bad = [Span(f" ✗ {wrong} ", "bad")] if wrong else []
         if row.folded:
-            count = wording.count(len(model.of(row.path)), "field")
+            count = wording.count(len(model.fields_in(row.path)), "field")
             more = [Span(f", {text}", "accent")] if text else []
             return [Span(" ▸ ", "accent"), Span(row.path, "head"), Span(f"  {count}", "dim"), *more, *bad]
         rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(text) - 9 - sum(len(run.text) for run in bad))

@@ -169,9 +169,9 @@ class FormModel:
         self.lay_out(path)
 
     def toggle_section(self, group: str) -> None:
-        if group in self._folded or not any(self._shown(field, "") for field in self.of(group)):
+        if group in self._folded or not any(self._shown(field, "") for field in self.fields_in(group)):
             self._folded.discard(group)
-            if not any(self._shown(field, "", opened=False) for field in self.of(group)):
+            if not any(self._shown(field, "", opened=False) for field in self.fields_in(group)):
                 self._opened.add(group)
         else:
             self._folded.add(group)
@@ -194,7 +194,7 @@ class FormModel:
         self.wanted = wanted.strip().lower()
         self.lay_out(keep)
 
-    def of(self, group: str) -> list[Field]:
+    def fields_in(self, group: str) -> list[Field]:
         return [field for field in self.fields if field.group == group]
 
     def reveal(self, path: str) -> None:
@@ -232,7 +232,7 @@ class FormModel:
 
     def _section_rows(self, keep: str) -> Iterator[FormRow]:
         for number, group in enumerate(dict.fromkeys(field.group for field in self.fields)):
-            fields = self.of(group)
+            fields = self.fields_in(group)
             inside = any(field.path == keep for field in fields)
             shown = [] if group in self._folded and not inside else [f for f in fields if self._shown(f, keep)]
             if number and shown:

@@ -15,7 +15,7 @@ from console.attach.tunnel.published import Tunnel
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
 from console.kube.port_forward import JobEnded
-from console.kube.rank_address import LivePod, PortPair, RankAddress
+from console.kube.rank_address import LivePod, PodAddress, PortPair
 from console.kube.raw_connection import RawConnection
 from console.kube.target import User
 from tests.apiserver import ApiServer, eventually, status
@@ -23,7 +23,7 @@ from tests.console.kube.kubelet import FORWARD, V4, echo_port
 
 P = LivePod("default", "p", "uid-p")
 POD = "/api/v1/namespaces/default/pods/p"
-TO_P = RankAddress("default", "", pod="p")
+TO_P = PodAddress("default", "", pod="p")
 
 
 def pod(uid: str = "uid-p", phase: str = "Running") -> web.Response:

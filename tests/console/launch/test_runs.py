@@ -15,7 +15,7 @@ from console.kube.objects.jobset import JobSet
 from console.launch.install import ChartCatalog
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.runs import Runs
-from console.logs.line import RankLine
+from console.logs.line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import LedgerBox
@@ -65,7 +65,7 @@ def hanging_job(now: float) -> tuple[JobMeasures, JobSet, RunRecord]:
     begin = now - 150
     times = [begin + 10 + 2 * at for at in range(1, 21)]
     reader.feed_lines(
-        [RankLine(0, at, f"step {step}/97 | loss {3 - step / 20:.2f}") for step, at in enumerate(times, 1)]
+        [PodLine(0, at, f"step {step}/97 | loss {3 - step / 20:.2f}") for step, at in enumerate(times, 1)]
     )
     reader.close()
     jobset = JobSet(namespace="team", name="one", uid="u", created=begin)

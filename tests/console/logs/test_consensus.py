@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line import Gap, RankLine
+from console.logs.line import Gap, PodLine
 from console.logs.merged_text import Consensus, normalize_line
 from trainlog import detect_level
 
@@ -27,50 +27,50 @@ def test_steps_and_losses_count() -> None:
 
 def test_equal_lines_are_one_and_who_is_missing_is_named() -> None:
     consensus = Consensus()
-    consensus.add(RankLine(rank, 10.0 + rank, f"[rank{rank}] step 1") for rank in range(128) if rank != 41)
-    consensus.add([RankLine(3, 200.0, "RuntimeError: broken")])
+    consensus.add(PodLine(rank, 10.0 + rank, f"[rank{rank}] step 1") for rank in range(128) if rank != 41)
+    consensus.add([PodLine(3, 200.0, "RuntimeError: broken")])
     first, odd = consensus.lines
     assert first.ranks_text(128) == "127/128 (all but 41)"
     assert first.is_minority(128)
     assert odd.ranks_text(128) == "pod 3"
-    consensus.add([RankLine(41, 250.0, "[rank41] step 1")])
+    consensus.add([PodLine(41, 250.0, "[rank41] step 1")])
     assert first.ranks_text(128) == "128/128"
     assert not first.is_minority(128)
 
 
 def test_pods_whose_lines_of_that_time_were_not_read_do_not_count() -> None:
     consensus = Consensus()
-    consensus.add(RankLine(rank, 1000.0, "step 1 libraries: run") for rank in range(7))
-    consensus.add(RankLine(rank, 5000.0, "iteration 9") for rank in range(8) if rank != 3)
+    consensus.add(PodLine(rank, 1000.0, "step 1 libraries: run") for rank in range(7))
+    consensus.add(PodLine(rank, 5000.0, "iteration 9") for rank in range(8) if rank != 3)
     early, late = consensus.lines
     head = [Gap(7, 0.0, 2000.0)]
     assert (early.ranks_text(8, head), early.is_minority(8, head)) == ("7/7 (7 not read)", False)
     assert (late.ranks_text(8, head), late.is_minority(8, head)) == ("7/8 (all but 3)", True)
     assert late.ranks_text(8, [Gap(3, 4000.0, float("inf"))]) == "7/7 (3 not read)"
     assert early.ranks_text(8, [*head, Gap(0, 0.0, 2000.0)]) == "7/7 (7 not read)", "pod 0 printed it, so it was read"
-    consensus.add([RankLine(2, 1000.5, "its own")])
+    consensus.add([PodLine(2, 1000.5, "its own")])
     assert consensus.lines[-1].ranks_text(8, head) == "pod 2 (7 not read)"
     assert consensus.lines[-1].ranks_text(8) == "pod 2"
 
 
 def test_few_pods_are_named_and_many_are_counted() -> None:
     consensus = Consensus()
-    consensus.add(RankLine(rank, 1.0, "few") for rank in (1, 2, 9))
-    consensus.add(RankLine(rank, 1.0, "many") for rank in range(0, 12, 2))
-    consensus.add(RankLine(rank, 1.0, "most") for rank in range(2, 16))
+    consensus.add(PodLine(rank, 1.0, "few") for rank in (1, 2, 9))
+    consensus.add(PodLine(rank, 1.0, "many") for rank in range(0, 12, 2))
+    consensus.add(PodLine(rank, 1.0, "most") for rank in range(2, 16))
     assert [line.ranks_text(16) for line in consensus.lines] == ["pods 1-2, 9", "6/16", "14/16 (all but 0-1)"]
 
 
 def test_a_line_that_is_repeated_is_paired_in_turn() -> None:
     consensus = Consensus()
     for moment in range(3):
-        consensus.add(RankLine(rank, float(moment), "tick") for rank in range(2))
+        consensus.add(PodLine(rank, float(moment), "tick") for rank in range(2))
     assert [line.ranks_text(2) for line in consensus.lines] == ["2/2"] * 3
 
 
 def test_hours_apart_is_not_the_same() -> None:
     consensus = Consensus()
-    consensus.add([RankLine(0, 0.0, "started"), RankLine(1, 7200.0, "started")])
+    consensus.add([PodLine(0, 0.0, "started"), PodLine(1, 7200.0, "started")])
     assert len(consensus.lines) == 2
 
 

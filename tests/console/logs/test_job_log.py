@@ -12,7 +12,7 @@ from msgspec import structs
 
 from console.errors import NotAllowed, Refused
 from console.kube.objects.pod import Container
-from console.logs.line import RankLine
+from console.logs.line import PodLine
 from tests.apiserver import eventually
 from tests.fakes import FakeLogs, FakeSession, fleet_of
 from tests.screens.queue_scene import queue_scene, replaced
@@ -27,9 +27,9 @@ def session_of(tmp_path: Path) -> FakeSession:
 
 
 @asynccontextmanager
-async def reading(session: FakeSession, wanted: Collection[int] | None = None) -> AsyncIterator[list[RankLine]]:
+async def reading(session: FakeSession, wanted: Collection[int] | None = None) -> AsyncIterator[list[PodLine]]:
     """The lines of llama, as they come."""
-    lines: list[RankLine] = []
+    lines: list[PodLine] = []
 
     async def read() -> None:
         async with (
@@ -47,7 +47,7 @@ async def reading(session: FakeSession, wanted: Collection[int] | None = None) -
         await asyncio.gather(task, return_exceptions=True)
 
 
-def texts(lines: list[RankLine]) -> list[str]:
+def texts(lines: list[PodLine]) -> list[str]:
     return [line.text for line in lines]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, JobMetadata, delete_old_logs, find_stored_job, stored_jobs
-from console.scheduling.failure import RankFailure
+from console.scheduling.failure import PodFailure
 
 NOTE = JobMetadata("uid-1", "default", "llama", "ctx", 2, 100.0)
 
@@ -35,7 +35,7 @@ def texts(root: Path) -> list[bytes]:
 def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     shelf = JobLogStore.open(tmp_path, NOTE)
     file = put(shelf, "a", "b")
-    shelf.record_failure(RankFailure(0, 1, "pod", "node", "OOMKilled", exit_code=137, time=5.0))
+    shelf.record_failure(PodFailure(0, 1, "pod", "node", "OOMKilled", exit_code=137, time=5.0))
     shelf.close()
     assert texts(tmp_path) == [b"a", b"b"]
     (found,) = stored_jobs(tmp_path)

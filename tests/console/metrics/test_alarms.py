@@ -22,7 +22,7 @@ from console.metrics import job_monitor
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind
 from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmService
-from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
+from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, PodGpus, Source
 from console.metrics.job_monitor import INSPECTION_PAUSE, QUIET_SECONDS, JobMonitor, MonitorSources
 from console.metrics.progress_reader import NanOnsetFinder
 from console.metrics.seen_time import SpanKind
@@ -201,7 +201,7 @@ async def test_nvidia_smi_runs_unasked_in_pods_of_ones_own_job_only(*, own: bool
 async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells() -> None:
     cluster = Cluster("a")
     cluster.exporter = "dcgm-exporter-x"
-    cluster.board = GpuBoard((RankGpus(0, pod("a", 0), "node-0", (Gpu(0, utilization=97, xid=79),), 1.0, DCGM),))
+    cluster.board = GpuBoard((PodGpus(0, pod("a", 0), "node-0", (Gpu(0, utilization=97, xid=79),), 1.0, DCGM),))
     patrol = cluster.alarm_monitor()
     await rounds(patrol)
     (job,) = patrol.jobs.values()

@@ -15,7 +15,7 @@ from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Pod
 from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
-from console.logs.line import LogLine, RankLine
+from console.logs.line import LogLine, PodLine
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
@@ -89,7 +89,7 @@ async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
 
     async def peak_after(*more: LogLine) -> float | None:
         for line in more:
-            reader.feed_lines([RankLine(0, line.time, line.text)])
+            reader.feed_lines([PodLine(0, line.time, line.text)])
         await progress_reader.update([key])
         found = progress_reader.progress_of(uid)
         return found.busbw if found is not None else None

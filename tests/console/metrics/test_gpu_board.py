@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.metrics.gpu_metrics import Gpu, GpuBoard, OutlierOrder, RankGpus, find_metric
+from console.metrics.gpu_metrics import Gpu, GpuBoard, OutlierOrder, PodGpus, find_metric
 
 BUSY = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
 
@@ -12,7 +12,7 @@ BUSY = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
 def board(*use: float, ecc: tuple[int, ...] = ()) -> GpuBoard:
     return GpuBoard(
         tuple(
-            RankGpus(at, f"p{at}", "node", (replace(BUSY, utilization=each, ecc_uncorrected=int(at in ecc)),), 1.0)
+            PodGpus(at, f"p{at}", "node", (replace(BUSY, utilization=each, ecc_uncorrected=int(at in ecc)),), 1.0)
             for at, each in enumerate(use)
         )
     )

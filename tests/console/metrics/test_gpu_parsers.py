@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.metrics.gpu_metrics import METRICS, Gpu, GpuBoard, RankGpus, find_metric, parse_dcgm, parse_nvidia_smi
+from console.metrics.gpu_metrics import METRICS, Gpu, GpuBoard, PodGpus, find_metric, parse_dcgm, parse_nvidia_smi
 
 H200 = """\
 index, name, pci.bus_id, utilization.gpu [%], memory.used [MiB], memory.total [MiB], temperature.gpu, power.draw [W], \
@@ -49,7 +49,7 @@ def board() -> GpuBoard:
     usual = Gpu(0, "B200", 97, 100.0, 200.0, 60, 900, 1000, 1900, 0)
     idle = replace(usual, index=1, utilization=0.0, power=150.0)
     ecc = replace(usual, index=0, ecc_uncorrected=2)
-    return GpuBoard((RankGpus(0, "a", "n0", (usual, idle)), RankGpus(1, "b", "n1", (ecc, replace(usual, index=1)))))
+    return GpuBoard((PodGpus(0, "a", "n0", (usual, idle)), PodGpus(1, "b", "n1", (ecc, replace(usual, index=1)))))
 
 
 def test_the_worst_comes_first() -> None:
@@ -65,7 +65,7 @@ def test_the_board_in_words() -> None:
         "4 GPUs, utilization 0 to 97 %, memory 50 %, power 150 to 900 W, temperature 60 °C, "
         "faults: pod 1 GPU 0 (2 uncorrected ECC errors)"
     )
-    assert GpuBoard((RankGpus(0, "a", "n", problem="There is no nvidia-smi in this image."),)).summary.startswith(
+    assert GpuBoard((PodGpus(0, "a", "n", problem="There is no nvidia-smi in this image."),)).summary.startswith(
         "There is"
     )
     assert {each.name for each in METRICS} == {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from console.config import Thresholds
-from console.logs.line import RankLine
+from console.logs.line import PodLine
 from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Ledger, LedgerBox, RunMoments, format_gpu_time, reckon_ledger, sum_ledgers
@@ -137,7 +137,7 @@ class Script:
         """What a console that reads these lines sees."""
         measures = JobMeasures(("default", "train"))
         reader = LogReader(measures, 1)
-        reader.feed_lines([RankLine(0, time, text, 0, "train-0", "main") for time, text in self.lines[first:last]])
+        reader.feed_lines([PodLine(0, time, text, 0, "train-0", "main") for time, text in self.lines[first:last]])
         reader.close()
         return list_seen([run.seen for run in measures.tracks], 0.0 if last else self.now)
 
@@ -351,7 +351,7 @@ def boxes_of(
     """The seconds in each box of a run that began at BEGIN, by a reading of its log `end` seconds later."""
     measures = JobMeasures(("default", "train"))
     reader = LogReader(measures, 1)
-    reader.feed_lines([RankLine(0, time, text, 0, "train-0", "main") for time, text in lines])
+    reader.feed_lines([PodLine(0, time, text, 0, "train-0", "main") for time, text in lines])
     reader.close()
     seen = SeenTime(BEGIN, BEGIN + 5, (), 0, tuple(measures.list_spans(BEGIN + end, Thresholds())))
     assert decode_seen_time(seen.encode()) == seen

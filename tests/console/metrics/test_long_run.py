@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from console.logs.line import RankLine
+from console.logs.line import PodLine
 from console.metrics.job_measures import JobMeasures
 from console.metrics.measured_log import LogReader
 from console.metrics.training_run import MAX_POINTS, TrainingRun
@@ -113,9 +113,7 @@ def followed(number: int) -> tuple[JobMeasures, int]:
     tracemalloc.start()
     try:
         for first in range(1, number + 1, 100):
-            reader.feed_lines(
-                [RankLine(0, 1e9 + 3 * at, megatron(at), 0, "p", "c") for at in range(first, first + 100)]
-            )
+            reader.feed_lines([PodLine(0, 1e9 + 3 * at, megatron(at), 0, "p", "c") for at in range(first, first + 100)])
         gc.collect()
         return measures, tracemalloc.get_traced_memory()[0]
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, NetworkCounters, RankGpus, find_metric, parse_dcgm
+from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, NetworkCounters, PodGpus, find_metric, parse_dcgm
 
 TABLE = "index, name\n0, NVIDIA B200\n"
 
@@ -71,11 +71,11 @@ def test_dcgm_tells_the_rate_itself() -> None:
 
 def test_the_sum_of_all_cards_is_told_only_where_every_pod_has_them() -> None:
     links = (LinkRate("mlx5_0/1", 2e9, 1e9), LinkRate("mlx5_1/1", 3e9, 1e9))
-    one, two = (RankGpus(rank, f"p{rank}", "n", (Gpu(0, utilization=1.0),), rdma=links) for rank in (0, 1))
+    one, two = (PodGpus(rank, f"p{rank}", "n", (Gpu(0, utilization=1.0),), rdma=links) for rank in (0, 1))
     assert GpuBoard((one, two)).rdma == (10e9, 4e9)
     assert "RDMA 10.0 GB/s in, 4.0 out" in GpuBoard((one, two)).summary
-    without = RankGpus(1, "p1", "n", (Gpu(0),))
+    without = PodGpus(1, "p1", "n", (Gpu(0),))
     assert GpuBoard((one, without)).rdma == (None, None)
     assert "RDMA" not in GpuBoard((one, without)).summary
-    fresh = RankGpus(1, "p1", "n", (Gpu(0),), rdma=(LinkRate("mlx5_0/1"),))
+    fresh = PodGpus(1, "p1", "n", (Gpu(0),), rdma=(LinkRate("mlx5_0/1"),))
     assert GpuBoard((one, fresh)).rdma == (None, None)

@@ -14,7 +14,7 @@ from console.metrics.gpu_metrics import mfu, peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.training_run import RunEvent, RunEventKind, TrainingRun
-from console.scheduling.failure import RankFailure, rank_failures
+from console.scheduling.failure import PodFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
 from tests.fakes import fleet_of, present
 from tests.parsing import run_of
@@ -173,8 +173,8 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     made.rewinds += (Rollback(80, 51),)
     made.sync(1000.0 + 7 * 80)
     made.add_failures([
-        RankFailure(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
-        RankFailure(0, 0, exit_code=1, time=1000.0 + 7 * 70),
+        PodFailure(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
+        PodFailure(0, 0, exit_code=1, time=1000.0 + 7 * 70),
     ])  # fmt: skip
     assert [(mark.kind, mark.step) for mark in made.list_events()] == [
         (RunEventKind.CHECKPOINT, 50.0), (RunEventKind.EVICTION, 61.0), (RunEventKind.RESTART, 51.0),
@@ -263,7 +263,7 @@ def test_a_pause_that_is_made_again_and_again_counts_with_the_steps_between() ->
 def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     every = steps(101, total=400)
     made = track(every[:100])
-    made.add_failures([RankFailure(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
+    made.add_failures([PodFailure(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
     assert made.eta() is None
     made.steps.append(every[100])
     made.sync(1000.0 + 7 * 100)

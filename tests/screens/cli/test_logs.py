@@ -19,7 +19,7 @@ from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLogg
 from console.kube.arrivals import CLOCK
 from console.launch.run_record import Outcome, RunRecord
 from console.logs.job_log import JobLog
-from console.logs.line import Coverage, LogLine, RankLine
+from console.logs.line import Coverage, LogLine, PodLine
 from console.metrics.alarm import AlarmKind
 from console.scheduling.why_job import why_jobset
 from screens.cli import logs, why
@@ -88,12 +88,12 @@ async def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(
 async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     now, more = time.time(), asyncio.Event()
 
-    async def printed() -> AsyncGenerator[list[RankLine], None]:
+    async def printed() -> AsyncGenerator[list[PodLine], None]:
         for at in range(50):  # kept, and printed since
-            yield [RankLine(rank, now - 100 + at, f"{rank} line {at}") for rank in (0, 1)]
-        yield [RankLine(0, now + 100, "0 new")]
+            yield [PodLine(rank, now - 100 + at, f"{rank} line {at}") for rank in (0, 1)]
+        yield [PodLine(0, now + 100, "0 new")]
         await more.wait()
-        yield [RankLine(1, now + 101, "1 later"), RankLine(0, now - 1, "0 late")]
+        yield [PodLine(1, now + 101, "1 later"), PodLine(0, now - 1, "0 late")]
 
     log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=2)))
     monkeypatch.setattr(log_tail, "_QUIET", 0.001)
@@ -108,8 +108,8 @@ async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch
 async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_tail, "CATCHES_UP", 0.2)
 
-    async def printed() -> AsyncGenerator[list[RankLine], None]:
-        yield [RankLine(0, 1.0, "one"), RankLine(0, 2.0, "two")]
+    async def printed() -> AsyncGenerator[list[PodLine], None]:
+        yield [PodLine(0, 1.0, "one"), PodLine(0, 2.0, "two")]
         await asyncio.Event().wait()
 
     log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=1, waiting=1)))
@@ -206,7 +206,7 @@ class Clock:
 
 
 async def followed_by_consensus(
-    monkeypatch: pytest.MonkeyPatch, batches: list[list[RankLine]], last: str, *, waiting: int = 0
+    monkeypatch: pytest.MonkeyPatch, batches: list[list[PodLine]], last: str, *, waiting: int = 0
 ) -> tuple[list[str], float]:
     """What is printed until the line with those words is, after which nothing more comes, and when that was."""
     clock, printed, seen = Clock(), list[str](), asyncio.Event()
@@ -220,7 +220,7 @@ async def followed_by_consensus(
         if last in text:
             seen.set()
 
-    async def lines() -> AsyncGenerator[list[RankLine], None]:
+    async def lines() -> AsyncGenerator[list[PodLine], None]:
         await clock.a_second.wait()  # the server is slow to answer: some pauses before the first line
         for batch in batches:
             yield batch
@@ -247,7 +247,10 @@ async def followed_by_consensus(
 async def test_a_last_line_of_one_rank_is_printed_though_nothing_else_comes_nor_the_disk_takes_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    batches = [[RankLine(0, 1000.0, "step 1"), RankLine(1, 1000.0, "step 1")], [RankLine(1, 1001.0, "CUDA error")]]
+    batches = [
+        [PodLine(0, 1000.0, "step 1"), PodLine(1, 1000.0, "step 1")],
+        [PodLine(1, 1001.0, "CUDA error")],
+    ]
     printed, at = await followed_by_consensus(monkeypatch, batches, "CUDA error")
     assert printed == ["[2/2] step 1\n", "[pod 1] CUDA error\n"]
     assert at >= log_printers.SETTLES
@@ -259,8 +262,8 @@ async def test_what_was_there_when_following_began_is_printed_at_once(
     monkeypatch: pytest.MonkeyPatch, waiting: int
 ) -> None:
     batches = [
-        [RankLine(0, 100.0, "ready"), RankLine(0, 300.0, "mine")],
-        [RankLine(1, 101.0, "ready"), RankLine(1, 200.0, "RuntimeError")],
+        [PodLine(0, 100.0, "ready"), PodLine(0, 300.0, "mine")],
+        [PodLine(1, 101.0, "ready"), PodLine(1, 200.0, "RuntimeError")],
     ]
     printed, at = await followed_by_consensus(monkeypatch, batches, "mine", waiting=waiting)
     assert printed == ["[2/2] ready\n", "[pod 1] RuntimeError\n", "[pod 0] mine\n"]

@@ -13,7 +13,7 @@ from console.checkpoints.saved import SavedState
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
 from console.kube.snapshot import Fleet
-from console.metrics.gpu_metrics import Gpu, RankGpus
+from console.metrics.gpu_metrics import Gpu, PodGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.scheduling.expected_starts import ExpectedStart
@@ -53,7 +53,7 @@ def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> N
 def with_gpus(fleet: Fleet, name: str, *used: tuple[Gpu, ...]) -> JobMeasures:
     measures = JobMeasures(("default", name))
     each = zip(JobLine(fleet.jobsets["default", name], fleet, None).ranks, used, strict=False)
-    measures.gpus = tuple(RankGpus(rank.number, rank.name, rank.node, gpus, fleet.at - 40) for rank, gpus in each)
+    measures.gpus = tuple(PodGpus(rank.number, rank.name, rank.node, gpus, fleet.at - 40) for rank, gpus in each)
     return measures
 
 

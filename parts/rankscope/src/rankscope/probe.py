@@ -420,7 +420,7 @@ def read_times(path: str, seconds: float) -> dict[str, Any]:
         "since": since // 1000,
         "times": {name: rows[-most:] for name, rows in times.items()},
         "cut": [name for name, rows in times.items() if len(rows) > most],
-        "queued": {name: find_queued(several) for name, several in seen.items()},
+        "queued": {name: queue_ages(several) for name, several in seen.items()},
         "direct": [name for name in times if name not in overlapping],
         "sends": sorted(sending),
         "gathers": sorted(gathering),
@@ -449,22 +449,22 @@ def overlaps(frames: list[dict[str, Any]]) -> bool:
     return not frames
 
 
-def find_queued(several: list[tuple[float, int]]) -> list[int]:
+def queue_ages(several: list[tuple[float, int]]) -> list[int]:
     """For each look of the watchdog the microseconds since the launch of the oldest collective that was not over.
 
     Of each collective, in nanoseconds, when it was seen to be over and when it was launched.
     """
     several.sort()
-    looks: list[tuple[float, int]] = []  # when, and how many were over
+    polls: list[tuple[float, int]] = []  # when, and how many were over
     for at, (over, _) in enumerate(several):
         if over == math.inf:
             break
-        if looks and over - looks[-1][0] < A_LOOK:
-            looks[-1] = over, at + 1
+        if polls and over - polls[-1][0] < A_LOOK:
+            polls[-1] = over, at + 1
         else:
-            looks.append((over, at + 1))
+            polls.append((over, at + 1))
     queued = []
-    for when, over_then in looks[-MOST_LOOKS:]:
+    for when, over_then in polls[-MOST_LOOKS:]:
         launched = several[over_then][1] if over_then < len(several) else when
         queued.append(int(max(0, when - launched) // 1000))
     return queued

@@ -42,7 +42,7 @@ def iter_pieces(name: str, note: Callable[[str], None]) -> Iterator[bytes]:
             f"Could not open {name}: {error.strerror}.", "Name a file, or - for standard input."
         ) from error
     try:
-        yield from _lined(_read(descriptor, name, note), name)
+        yield from _require_line_breaks(_read(descriptor, name, note), name)
     except IsADirectoryError as error:
         raise UnreadableLog(f"{Path(name)} is a folder.", "Name a file in it.") from error
     finally:
@@ -81,7 +81,7 @@ def _first(descriptor: int, name: str, note: Callable[[str], None]) -> bytes:
     return os.read(descriptor, _PIECE)
 
 
-def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _require_line_breaks(data: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield the pieces of `data`; raises NoLog after more than ENDLESS bytes without a line end."""
     without = 0
     for piece in data:

@@ -268,7 +268,7 @@ class ProcessParser:
         return self._finish_test(run)
 
     def _test_for_footer(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
-        """The test that a footer belongs to: the only one, else the first that has rows and no footer."""
+        """The open test that a footer belongs to: the only one, else the first with rows that `fits`, or the first."""
         if len(self.open) == 1:
             return self.open[0]
         printed = [each for each in self.open if each.rows] or self.open

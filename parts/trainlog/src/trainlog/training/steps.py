@@ -88,7 +88,7 @@ def find_nan_since(where: RunPosition) -> str:
 
 
 def find_run_position(steps: Sequence[Step], times: Sequence[float] = ()) -> RunPosition:
-    """Where these steps end; `times`: when each was printed, if that is known."""
+    """The last step, the last good loss, and where NaN began; `times`: when each step was printed, if that is known."""
     at = steps.bad_from if isinstance(steps, Steps) else _bad_from(steps)
     first_bad = steps[at] if at < len(steps) else None
     bad_at = times[at] if at < len(times) else 0.0
