@@ -56,7 +56,7 @@ def cases() -> list[dict[str, Any]]:
     reasons: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="a4-kubectl-") as place:
         root = Path(place) / "kubernetes"
-        for part in ("test/cmd", "test/fixtures", "hack/lib", "hack/testdata"):
+        for part in ("test/cmd", "test/fixtures", "test/e2e/testing-manifests", "hack/lib", "hack/testdata"):
             shutil.copytree(source / part, root / part, copy_function=shutil.copyfile)
         for name in SCRIPTS:
             for function in re.findall(r"^(run_\w+)\(\)", (root / f"test/cmd/{name}.sh").read_text(), re.MULTILINE):

@@ -235,7 +235,6 @@ REASONS = {
 NOT_RUN = {
     "OpenSSH, `sftp` (buffers of 5 bytes) and `rekey`": "each takes over a quarter of an hour over a tunnel",
     "OpenSSH, the other scripts": "of keys, agents, configuration and programs on one machine: no connection of ours",
-    "Kubernetes, `core`": "it had not ended where this page was written; `make rulers` runs it",
     "Kubernetes, `apps`, `debug`, `crd`, `kuberc` and others of `test/cmd`": "of kinds that a practice cluster has no "
     "business with, or of kubectl alone",
     "Kueue, `TestFindTopologyAssignmentsMultiLayerReplacement`, `TestEntryOrdering`, admission fair sharing, "
