@@ -290,7 +290,7 @@ def test_finished_jobs_of_the_same_name_tell_how_long_one_that_is_no_jobset_runs
     assert times[parts[0].job_uid].median == 4001.0
     found = start_windows(fleet, {}, times, budget=LONG).by_key[parts[2].key]
     assert not found.latest
-    assert fleet.at + 3000 < found.start < found.end < fleet.at + 4500
+    assert fleet.at + 1500 < found.start < found.end < fleet.at + 4500
     fewer = plain_scene(*done[:2], *parts)
     assert not start_windows(fewer, {}, run_times(fewer, PastTimes(fewer, []))).by_key
 
