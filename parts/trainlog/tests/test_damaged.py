@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,10 @@ def test_damage_is_no_error_and_pieces_do_not_matter(data: bytes, cuts: list[int
     training.close()
     assert nccl.tests == parse_nccl(data)
     assert repr(training.runs) == repr(parse_training(data))
+
+
+def test_heads_of_tests_without_a_table_are_read_in_the_time_of_their_bytes() -> None:
+    head = b"# nccl-tests version 2.19.6\n# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 8\n"
+    begun = time.process_time()
+    NcclParser().feed(head * 8000)
+    assert time.process_time() - begun < 1.0

@@ -33,6 +33,7 @@ from trainlog.plain_lines import split_label
 from trainlog.unparsed import UnparsedCounter, UnparsedLines
 from trainlog.word_search import LineBlocks, iter_spans_with
 
+_MOST_OPEN = 64  # heads of tests without a table that may belong to tables which follow
 _COMMAND = lazy_pattern(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
 )
@@ -230,7 +231,7 @@ class ProcessParser:
     def _set_announced(self, what: str, value: str) -> GrowingTest:
         """Record a header value; a second one of the same kind begins another test."""
         run = next((each for each in self.open if not each.headed and what not in each.said and not each.rows), None)
-        if run is None and any(each.headed or each.rows for each in self.open):
+        if run is None and (len(self.open) >= _MOST_OPEN or any(each.headed or each.rows for each in self.open)):
             self._abort_test()
         run = run or self._new_test()
         run.said[what] = value
