@@ -234,7 +234,7 @@ class _FrameReader:
         self._gateway, self._take = gateway, take
         self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
         self._rest, self._length = bytearray(), 0
-        self.begun = False  # whether the script has said its first word
+        self.begun = False  # whether the first word of the script has come
         self.answered = 0  # pods that were reached
 
     def feed(self, data: bytes) -> None:

@@ -83,10 +83,10 @@ class Pods:
             process.stdin.write_eof()
 
             async def pass_on(channel: int, stream: asyncio.StreamReader) -> None:
-                while said := await stream.read(1 << 16):
-                    size = 7 if len(said) < 10_000 else 4093
-                    for at in range(0, len(said), size):  # in pieces that end anywhere
-                        take(channel, said[at : at + size])
+                while data := await stream.read(1 << 16):
+                    size = 7 if len(data) < 10_000 else 4093
+                    for at in range(0, len(data), size):  # in pieces that end anywhere
+                        take(channel, data[at : at + size])
 
             beside = asyncio.create_task(pass_on(2, process.stderr))
             try:
