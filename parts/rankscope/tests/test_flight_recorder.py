@@ -369,13 +369,13 @@ def test_sends_and_receives_of_a_batch_end_with_it(tmp_path: Path) -> None:
 
     every = [*batch(1, "completed"), entry(1, "completed"), *batch(2, "started")]
     path.write_bytes(pickle.dumps(dump(*every), 2))
-    told = probe.read_dump(str(path))
-    states = {(each["op"], each["seq"]): each["state"] for each in told["operations"]}
+    read = probe.read_dump(str(path))
+    states = {(each["op"], each["seq"]): each["state"] for each in read["operations"]}
     assert states == {
         ("nccl:send 0->1", 1): "completed", ("nccl:recv 0<-1", 1): "completed", ("nccl:all_reduce", 1): "completed",
         ("nccl:send 0->1", 2): "started", ("nccl:recv 0<-1", 2): "started",
     }  # fmt: skip
-    assert told["history"] == {"0": [1, 0]}
+    assert read["history"] == {"0": [1, 0]}
     assert probe.read_times(str(path), 1.0)["sends"] == ["0"]
 
 
