@@ -351,9 +351,8 @@ def _checkpoint(data: bytes) -> None:
 
 def _folder(data: bytes) -> None:
     files, contents = [], _Folder()
-    with suppress(
-        ValueError, TypeError, OverflowError
-    ):  # of the form in which the input describes a folder, not of a decoder
+    # Of the form in which the input describes a folder, not of a decoder.
+    with suppress(ValueError, TypeError, OverflowError, RecursionError):
         for path, size, when, content in json.loads(data)[:20_000]:
             files.append(StoredFile(str(path), min(max(0, int(size)), 1 << 60), float(when)))
             contents[str(path)] = str(content).encode("latin-1", "replace")
