@@ -147,8 +147,8 @@ def _together() -> list[bytes]:
     ]
 
 
-def _logs(data: bytes, size: int = 500) -> None:
-    reading = LogResults()
+def _logs(data: bytes) -> None:
+    reading, size = LogResults(), max(500, len(data) >> 12)  # bytes of a piece: 4,096 pieces at most
     for start in range(0, len(data), size):
         reading.feed(data[start : start + size])
     reading.close()

@@ -105,6 +105,8 @@ INPUTS: dict[str, tuple[Callable[[], str], str]] = {
     "4,000 folders that lack 99,998 shards each": (lambda: survey_of(flood_of_shards(4000)), "is missing"),
     "300,000 ranks and 4,000 operations": (lambda: judge_recorder(recorder(300_000, 4000)), ""),
     "tuples within tuples as a key of a dump": (lambda: read_dump(nested_key(45)), "it has a key that is no text"),
+    "8 MB of marks in a dump": (lambda: read_dump(pickle.PROTO + b"\x02" + pickle.MARK * (8 << 20)), "of one byte"),
+    "empty sets in a dump": (lambda: read_dump(pickle.PROTO + b"\x02" + pickle.EMPTY_SET * (8 << 20)), "no dump has"),
     "lists within lists as names in a dump": (lambda: read_dump(shared(45)), "{'0': {'desc': '', 'ranks': [0, 1]}}"),
     "a path of 3 MB": (
         lambda: refused(lambda: survey_of({"a/" * 1_500_000 + "checkpoint-1/a.pt": (10, b"PK")})), "4,096 characters"

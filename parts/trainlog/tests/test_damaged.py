@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from trainlog import parse_nccl, parse_training
 from trainlog.nccl.parser import NcclParser
 from trainlog.training.parser import TrainingParser
+from trainlog.training.reader import RunReader
+from trainlog.training.steps import Step
 
 FIXTURES = Path(__file__).parent / "data"
 DATA = Path(__file__).parents[3] / "practice" / "data"
@@ -56,3 +58,17 @@ def test_heads_of_tests_without_a_table_are_read_in_the_time_of_their_bytes() ->
     begun = time.process_time()
     NcclParser().feed(head * 8000)
     assert time.process_time() - begun < 1.0
+
+
+def test_restarts_without_end_are_read_in_the_time_of_their_bytes() -> None:
+    run, took, done = RunReader("nanogpt"), [], 0
+    run.add_step(Step(step=0), "")
+    for restarts in (10_000, 30_000):
+        begun = time.process_time()
+        for _ in range(restarts):
+            run.add_step(Step(step=70), "")
+            run.add_step(Step(step=80), "")
+        took.append(time.process_time() - begun)
+        done += restarts
+    assert len(run.rewinds) == done - 1
+    assert took[1] < 6 * took[0]

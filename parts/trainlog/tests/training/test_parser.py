@@ -254,7 +254,7 @@ def test_steps_that_follow_each_other(what: str) -> None:
     text, names, expected = SERIES[what]
     run = one(text)
     assert repr([tuple(getattr(each, name) for name in names.split()) for each in run.steps]) == repr(expected)
-    assert run.rewinds == ()
+    assert run.rewinds == []
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_restart_from_a_checkpoint_does_steps_again() -> None:
     run = one(text)
     assert [each.step for each in run.steps] == list(range(1, 20))
     assert [each.loss for each in run.steps] == [2.5] * 10 + [2.0] * 9
-    assert run.rewinds == (Rollback(15, 11),)
+    assert run.rewinds == [Rollback(15, 11)]
     assert [each.step for each in run.steps if each.warm_up] == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
 
 
@@ -398,7 +398,7 @@ def test_lines_that_are_text_are_told_apart_by_who_printed_them() -> None:
         for rank, step in ((0, number), (1, number - 5)):
             assert step < 1 or parser.read_line(line.format(step, step), number, rank)
     (run,) = parser.runs
-    assert (len(run.steps), run.rewinds) == (29, ())
+    assert (len(run.steps), run.rewinds) == (29, [])
     assert not parser.read_line("step 3 of the launcher: loss of \x1b[1mpatience", 30, 0)
     assert not parser.read_line("iteration 31/ 99 | lm loss: what? | grad norm: 1.0 |", 31, 0)
     assert parser.unreadable is not None

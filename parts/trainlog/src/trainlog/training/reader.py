@@ -34,7 +34,7 @@ class RunReader:
 
     format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
     steps: Steps = field(default_factory=Steps)  # in their order, each once; of steps done again the later value
-    rewinds: tuple[Rollback, ...] = ()
+    rewinds: list[Rollback] = field(default_factory=list)
     finished: bool = False  # the program said that training is over
     _latest: dict[str, int] = field(default_factory=dict, compare=False)  # last step of each reporter
     _warm_from: int | None = field(default=None, compare=False)
@@ -220,7 +220,7 @@ class RunReader:
         self.steps.truncate(keep)
         self._latest.clear()
         self._warm_from, self.number = number, None
-        self.rewinds += (Rollback(number if last is None else last, number),)
+        self.rewinds.append(Rollback(number if last is None else last, number))
 
     def _append(self, step: Step) -> None:
         if step.step is None:
