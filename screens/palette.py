@@ -279,16 +279,23 @@ def match_score(query: str, name: str, found: list[int]) -> float:
 
 
 class Palette(CommandPalette):
-    """The palette; Enter opens the first line."""
+    """The palette; Enter opens the first line of what was found for the text as it is, however fast it was typed."""
+
+    _searched = _listed = ""
+    _submitted = False  # before anything was found for the text
 
     def _search_for(self, search_value: str) -> AsyncGenerator[DiscoveryHit | Hit, bool]:
         """Search without a leading colon, which k9s users type."""
+        self._searched, self._submitted = search_value, False
         return super()._search_for(search_value.lstrip(": "))
 
     @on(Input.Submitted)
-    def _point_at_first(self) -> None:
+    def _point_at_first(self, event: Input.Submitted) -> None:
         found = self.query_one(CommandList)
-        if found.option_count and found.highlighted is None:
+        if self._listed != event.value.strip():
+            self._submitted = True
+            event.prevent_default()
+        elif found.option_count and found.highlighted is None:
             found.highlighted = 0
 
     def _refresh_command_list(self, command_list: CommandList, commands: list[Command], clear_current: bool) -> None:
@@ -306,6 +313,10 @@ class Palette(CommandPalette):
                 commands, key=lambda each: used.index(text) if (text := each.hit.text) in used else RECENT
             )
         super()._refresh_command_list(command_list, commands, clear_current)
+        self._listed = self._searched
+        if self._submitted and command_list.option_count:
+            self._submitted, command_list.highlighted = False, 0
+            self._select_or_command()
 
     @on(CommandList.OptionSelected)
     def _remember(self, event: CommandList.OptionSelected) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -207,6 +207,9 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
+_NO_QUANTITY = Decimal(10**40)  # Kubernetes promises numbers up to 2**63
+
+
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str | int | float) -> Decimal:
     """The exact value of a Kubernetes quantity; raises Unreadable if the text is not a quantity."""
@@ -215,9 +218,9 @@ def parse_quantity(text: str | int | float) -> Decimal:
     suffix = written[len(number) :]
     try:
         value = Decimal(number) * _SUFFIXES[suffix]
-    except (InvalidOperation, KeyError) as error:
+    except (ArithmeticError, KeyError) as error:
         raise Unreadable(f"{written!r} is not a quantity.") from error
-    if not value.is_finite():
+    if not value.is_finite() or abs(value) >= _NO_QUANTITY:
         raise Unreadable(f"{written!r} is not a quantity.")
     return value
 
