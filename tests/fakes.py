@@ -1018,7 +1018,7 @@ def fleet_of(*objects: Any, **links: WatchStatus) -> Fleet:
         LocalQueue: "local_queues", Workload: "workloads", ResourceFlavor: "flavors", Topology: "topologies",
         Cohort: "cohorts",
     }  # fmt: skip
-    found: dict[str, dict[tuple[str, str], Any]] = {}
+    found: dict[str, Any] = {}
     for each in objects:
         found.setdefault(places[type(each)], {})[getattr(each, "namespace", ""), each.name] = each
     return Fleet(at=time.time(), links={**live_links(), **links}, **found)

@@ -6,6 +6,7 @@ A refused token is renewed once, and 429 with a Retry-After is waited for.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -22,12 +23,13 @@ from console.kube.failures import (
     read_error_body,
 )
 from console.kube.http import HttpConnections, HttpRequest
-from console.kube.kinds import Kind
+from console.kube.kinds import KUEUE, Kind, ListSchema
 from console.kube.login import Login
 from console.kube.objects.meta import ApiSchema
-from console.kube.objects.on_demand import BuildSchema, GroupSchema, read_object
+from console.kube.objects.on_demand import BuildSchema, GroupSchema, WorkloadControllerSchema, read_object
 from console.kube.objects.pod import NamedSchema
 from console.kube.raw_connection import error_from_raw_response, open_connection
+from console.kube.snapshot import KueueVersion
 from console.kube.target import Target
 from console.kube.websocket import WebSocket
 from console.yielding import note_key_press
@@ -241,6 +243,8 @@ class _Resources(ApiSchema):
 
 
 _BUILT_IN = frozenset({"", "batch"})
+KUEUE_NAMESPACE = "kueue-system"
+_KUEUE_IMAGE = re.compile(r"/kueue:v?(0\.\d+\.\d+)")
 
 
 class ApiDiscovery:
@@ -276,6 +280,21 @@ class ApiDiscovery:
                 if version in served and kind.plural in await self._plurals(f"{kind.group}/{version}"):
                     return version
         return ""
+
+    async def kueue_version(self) -> KueueVersion:
+        """By the image of Kueue's controller, which not every account may see, and by the versions of its API."""
+        served = (self._groups or {}).get(KUEUE, ())
+        for place in ("", f"/namespaces/{KUEUE_NAMESPACE}"):
+            with suppress(ConsoleError):  # then it is not known, and whoever goes by it says so
+                body = await self._client.request(
+                    "GET", f"/apis/apps/v1{place}/deployments", doing="read the version of Kueue",
+                    params={"labelSelector": "app.kubernetes.io/name=kueue"}, silence=KEEP_ALIVE,
+                )  # fmt: skip
+                listed = read_object(body, ListSchema[WorkloadControllerSchema]).items or ()
+                images = [image for each in listed for image in each.images]
+                found = next((number for image in images if (number := _KUEUE_IMAGE.search(image))), None)
+                return KueueVersion(found[1] if found else "", served)
+        return KueueVersion("", served)
 
     async def server_version(self) -> str:
         """The server's version, such as "v1.36.4-gke.1000000"."""

@@ -22,6 +22,25 @@ if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
 
 
+class KueueVersion(Struct, frozen=True):
+    """Which Kueue decides in a cluster, as far as the account may see."""
+
+    number: str = ""  # of its controller's image, such as "0.18.4"; empty: not known
+    api: tuple[str, ...] = ()  # the versions of its API that are served; those of 0.15 to 0.19 have v1beta1
+
+    @property
+    def rules(self) -> int:
+        """The minor version whose rules hold; where none is known, the newest that promise nothing others deny."""
+        if self.number:
+            return int(self.number.split(".")[1])
+        return 19 if self.api and "v1beta1" not in self.api else 18
+
+    @property
+    def note(self) -> str:
+        """A sentence without its end where the version is not known, else empty."""
+        return "" if self.number else f"Kueue's version is not known: the rules are those of 0.{self.rules}"
+
+
 Key = tuple[str, str]  # namespace and name; the namespace is empty for what belongs to none
 
 
@@ -57,6 +76,7 @@ class Fleet:
     topologies: Mapping[Key, Topology] = field(default_factory=dict)
     cohorts: Mapping[Key, Cohort] = field(default_factory=dict)
     links: Mapping[str, WatchStatus] = field(default_factory=dict)  # by the kind's plural name
+    kueue: KueueVersion = field(default_factory=KueueVersion)
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, list[Pod]]:

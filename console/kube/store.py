@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from console.kube.arrivals import CLOCK
-from console.kube.snapshot import Fleet, Key, WatchState, WatchStatus
+from console.kube.snapshot import Fleet, Key, KueueVersion, WatchState, WatchStatus
 
 PAUSE = 0.25  # seconds between two snapshots
 GROWTH, LONGEST_PAUSE = 1.2, 1.0  # how much longer, or later, a growing list is shown again: showing it is dear
@@ -49,6 +49,7 @@ class Store:
         self._notes: dict[str, str] = {}
         self._links = {kind: WatchStatus(kind, since=now) for kind in self._objects}
         self._published: dict[str, dict[Key, Any]] = {}
+        self.kueue = KueueVersion()
         self._fleet: Fleet | None = None
         self._shown: dict[str, tuple[int, float]] = {}  # lists under way: length when shown, and time
         self._wake()
@@ -163,7 +164,7 @@ class Store:
                 if kind not in self._published:
                     self._published[kind] = objects.copy()
             fields = {FIELDS[kind]: objects for kind, objects in self._published.items()}
-            self._fleet = Fleet(at=self._clock(), links=self._links.copy(), **fields)
+            self._fleet = Fleet(at=self._clock(), links=self._links.copy(), kueue=self.kueue, **fields)
         return self._fleet
 
     async def changes(self) -> AsyncGenerator[None, None]:

@@ -222,13 +222,15 @@ class WatchedCluster:
 
     async def _watch_kind(self, kind: str) -> None:
         from console.kube.kinds import kind_named
-        from console.kube.watch import MAX_OBJECTS, Disconnected, Listed, watch_kind
+        from console.kube.watch import MAX_OBJECTS, Disconnected, Listed, Served, watch_kind
 
         connection = self.current_connection
         async with aclosing(
             watch_kind(connection.client, connection.catalogue, kind_named(kind), self.namespace, self._only.get(kind))
         ) as changes:
             async for change in changes:
+                if kind == "clusterqueues" and isinstance(change, Served):
+                    self._store.kueue = await connection.catalogue.kueue_version()
                 self._apply_change(kind, change)
                 if self._store.object_count(kind) > MAX_OBJECTS:
                     message = f"The API server's watch of {kind} does not end: {MAX_OBJECTS:,} objects so far."

@@ -124,7 +124,7 @@ def _new_driver(name: str, *modes: str) -> Object:
 
 
 def _new_daemonset(namespace: str, name: str, image: str) -> Object:
-    labels = {"app.kubernetes.io/name": name}
+    labels = {"app.kubernetes.io/name": name.removesuffix("-controller-manager")}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": image}]}}
     meta = {"name": name, "namespace": namespace, "labels": labels}
     return {"metadata": meta, "spec": {"selector": {"matchLabels": labels}, "template": template}}

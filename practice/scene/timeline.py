@@ -127,7 +127,8 @@ def _ask_for_machines(storage: Storage) -> None:
 def _start_system(storage: Storage) -> None:
     """Start the controllers that run as pods."""
     for namespace, name, image in SYSTEM_PODS:
-        labels = {"app.kubernetes.io/name": name, "control-plane": "controller-manager"}
+        app = name.removesuffix("-controller-manager")
+        labels = {"app.kubernetes.io/name": app, "control-plane": "controller-manager"}
         spec = {
             "containers": [{"name": "manager", "image": image, "command": ["sleep", "infinity"]}],
             "nodeSelector": {"cloud.google.com/gke-nodepool": SYSTEM_POOL},

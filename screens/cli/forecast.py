@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -62,7 +62,7 @@ async def forecast(options: ForecastOptions) -> int:
     if options.json:
         items = [_item(each, fleet, start_json(starts[each.key], fleet.at)) for each in found]
         fields = {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": forecasts.windows.rollouts}
-        print_json({**fields, "items": items})
+        print_json({**fields, **_rules(fleet), "items": items})
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
@@ -79,11 +79,23 @@ async def forecast(options: ForecastOptions) -> int:
     ]
     if rows:
         print_table(("JOB", "NAMESPACE", "QUEUE", ">POSITION", ">GPUS", "STARTS"), rows)
-        if (past := score(promises)).judged:
-            print_line(f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record).")
+        for line in _footnotes(fleet, promises):
+            print_line(line)
     else:
         print_line("Nothing waits.")
     return 0
+
+
+def _footnotes(fleet: Fleet, promises: Sequence[RecordedWindow]) -> Iterator[str]:
+    if fleet.kueue.note:
+        yield f"{fleet.kueue.note}."
+    if (past := score(promises)).judged:
+        yield f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record)."
+
+
+def _rules(fleet: Fleet) -> dict[str, str | None]:
+    """Whose rules hold: the version that runs, None where it is not known, and that of the rules."""
+    return {"kueue": fleet.kueue.number or None, "rules": f"0.{fleet.kueue.rules}"}
 
 
 def _no_wait(fleet: Fleet, namespace: str, name: str) -> NotFound:
@@ -160,17 +172,18 @@ async def what_if(options: WhatIfOptions) -> int:
                 "items": found.consequences,
                 "free": found.free,
                 "next_victims": found.next_victims,
+                **_rules(fleet),
             }
         )
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
-    for line in result_lines(found):
+    for line in result_lines(found, fleet):
         print_line(line)
     return 0
 
 
-def result_lines(found: WhatIf) -> list[str]:
+def result_lines(found: WhatIf, fleet: Fleet) -> list[str]:
     rows = [
         (each.job, each.namespace, each.queue, f"{each.gpus}", _describe_consequence(each))
         for each in found.consequences
@@ -191,7 +204,7 @@ def result_lines(found: WhatIf) -> list[str]:
         *table_lines(("QUEUE", "FLAVOR", ">QUOTA FREE NOW", ">QUOTA FREE THEN"), quota),
         "",
         *table_lines(("FLAVOR", ">GPUS FREE NOW", ">GPUS FREE THEN"), list(machines)),
-        *(f"{note[0].upper()}{note[1:]}." for note in found.notes),
+        *(f"{note[0].upper()}{note[1:]}." for note in (*found.notes, fleet.kueue.note) if note),
         *([_victim_words(found.next_victims)] if found.next_victims else []),
     ]
 

@@ -95,4 +95,4 @@ class WhatIfScreen(Question[None]):
             self.result.update(str(error))
             return
         missing = [f"{kind}: {reason}" for kind, reason in unread(KINDS, fleet).items()]
-        self.result.update("\n".join([*missing, *result_lines(found)]))
+        self.result.update("\n".join([*missing, *result_lines(found, fleet)]))

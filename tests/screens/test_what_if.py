@@ -24,7 +24,7 @@ async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
         await pilot.press("W")
         await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
         assert app.screen.query_one(Input).value == "stop dpo-b", "the job under the cursor"
-        lines = result_lines(what_if(session.fleet, "default", Changes(stop=("dpo-b",))))
+        lines = result_lines(what_if(session.fleet, "default", Changes(stop=("dpo-b",))), session.fleet)
         await until(pilot, lambda: all(line in screen_text(app) for line in lines))
         assert "Lost of dpo-b: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in screen_text(app)
         app.screen.query_one(Input).value = "stop llama submit a4:24"

@@ -185,3 +185,34 @@ async def test_a_group_that_may_not_be_looked_at_counts_as_absent(server: ApiSer
     server.refuse["/apis"] = status(404, "gone", reason="NotFound")
     with pytest.raises(NotFound):
         await ApiDiscovery(client).version(kind("jobsets"))
+
+
+DEPLOYMENTS, OF_KUEUE = "/apis/apps/v1/deployments", "/apis/apps/v1/namespaces/kueue-system/deployments"
+
+
+@pytest.mark.parametrize(
+    ("image", "refused", "api", "number", "rules"),
+    [
+        ("registry.k8s.io/kueue/kueue:v0.17.1", (), ("v1beta2", "v1beta1"), "0.17.1", 17),
+        ("mirror.example/kueue/kueue:v0.19.2@sha256:12", (DEPLOYMENTS,), ("v1beta2", "v1beta1"), "0.19.2", 19),
+        ("registry.k8s.io/kueue/kueueviz-backend:v0.17.1", (), ("v1beta2", "v1beta1"), "", 18),
+        ("kueue@sha256:12", (), ("v1beta2",), "", 19),
+        ("registry.k8s.io/kueue/kueue:v0.17.1", (DEPLOYMENTS, OF_KUEUE), ("v1beta2",), "", 19),
+    ],
+)  # fmt: skip
+async def test_the_version_of_kueue(
+    image: str, refused: tuple[str, ...], api: tuple[str, ...], number: str, rules: int, server: ApiServer,
+    client: Client,
+) -> None:  # fmt: skip
+    server.groups["kueue.x-k8s.io"] = {version: ["clusterqueues"] for version in api}
+    spec = {"template": {"metadata": {}, "spec": {"containers": [{"name": "manager", "image": image}]}}}
+    for path in (DEPLOYMENTS, OF_KUEUE):
+        server.put(path, named("kueue-controller-manager", "kueue-system", spec=spec))
+    for path in refused:
+        server.refuse[path] = forbidden("deployments", "apps")
+    catalogue = ApiDiscovery(client)
+    await catalogue.version(kind("clusterqueues"))
+    found = await catalogue.kueue_version()
+    assert (found.number, found.api, found.rules) == (number, api, rules)
+    assert bool(found.note) is not bool(number)
+    assert all(each.query["labelSelector"] == "app.kubernetes.io/name=kueue" for each in server.asked(DEPLOYMENTS))

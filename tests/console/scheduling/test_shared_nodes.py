@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Topology, Usage
 from console.kube.objects.workload import TopologyDomain
-from console.kube.snapshot import Fleet
+from console.kube.snapshot import Fleet, KueueVersion
 from console.scheduling.expected_starts import expected_starts
+from console.scheduling.kueue_snapshot import kueue_snapshot
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.what_if import Changes, what_if
 from tests.fakes import fleet_of, present
@@ -87,3 +90,17 @@ def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...], 
             == "quota is free, but it needs 4 free hosts and there are 2" + "; a (16) has to end first" * bound
         )
         assert [each.machines_then for each in answer.free] == [16, 16]
+
+
+@pytest.mark.parametrize(
+    ("kueue", "minor"),
+    [
+        (KueueVersion("0.17.1"), 17),
+        (KueueVersion("0.20.8", ("v1beta2",)), 20),
+        (KueueVersion(api=("v1beta2", "v1beta1")), 18),
+        (KueueVersion(api=("v1beta2",)), 19),
+        (KueueVersion(), 18),
+    ],
+)
+def test_the_rules_are_those_of_the_version_that_runs(kueue: KueueVersion, minor: int) -> None:
+    assert kueue_snapshot(replace(scene(), kueue=kueue), ("dws",)).release.minor == minor

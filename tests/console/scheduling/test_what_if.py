@@ -193,7 +193,7 @@ def test_the_next_victims_of_the_highest_waiting_priority_are_named_in_kueues_or
     assert next_victims(fleet) == NextVictims("vip", "a4", 5, (("default", "lowest"), ("default", "low")))
     found = what_if(fleet, "default", Changes(submit=("a4:8",)))
     assert found.next_victims == next_victims(fleet)
-    assert result_lines(found)[-1] == (
+    assert result_lines(found, fleet)[-1] == (
         "For more jobs of priority 5 in queue a4, where vip waits, Kueue would preempt first lowest, then low."
     )
     by_name = {job.name: job for job, _ in running}

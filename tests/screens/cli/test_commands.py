@@ -131,6 +131,7 @@ def test_the_record_of_forecasts_says_how_many_windows_held(a4: Commands) -> Non
     assert out.startswith(("No window has been told yet", f"{said['held']} of {said['judged']} windows held the start"))
     found = a4.json("forecast", "-A")
     assert found["rollouts"] >= 0
+    assert (found["kueue"], found["rules"]) == ("0.18.4", "0.18")
     assert all(item["window"] is None or item["window"][0] <= item["start"] <= item["window"][1]
                for item in found["items"])  # fmt: skip
 
