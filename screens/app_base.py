@@ -38,7 +38,7 @@ from console.decoding import describe_fault
 from screens.cli.crash import report
 from screens.sanitize import one_line
 from screens.theme import DARK, LIGHT, in_256_colours
-from screens.widgets.line import call_after
+from screens.widgets.line import call_after, forget_drawing
 
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
@@ -251,6 +251,8 @@ class KeyOrderedApp(App[int]):
         for worker in self.workers:
             if worker.node in going and worker is not own:
                 worker.cancel()
+        for each in going:
+            forget_drawing(each)
         return super().pop_screen()
 
     async def action_command_palette(self) -> None:  # type: ignore[override]  # Textual awaits what actions return

@@ -22,6 +22,7 @@ import pycurl
 from console.errors import Unreachable
 from console.kube.arrivals import CLOCK, Arrivals
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
+from console.tasks import call_apart, start_task
 from console.yielding import SLICE_SECONDS, rest_seconds
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class HttpResponse:
         if self._paused and not self._finished:
             self._paused, self._received_at = False, self._loop.time()
             try:
-                self._curl.pause(pycurl.PAUSE_CONT)
+                call_apart(self._curl.pause, pycurl.PAUSE_CONT)
             except pycurl.error as error:
                 self._error = EOFError(str(error))
                 self._end()
@@ -345,7 +346,7 @@ class HttpConnections:
             curl.setopt(pycurl.LOW_SPEED_TIME, SLOW_FOR)
         answer = HttpResponse(self, curl, doing, request.silence)
         try:
-            answer.follow(self._connections.add_handle(curl))
+            answer.follow(call_apart(self._connections.add_handle, curl))
             await answer.wait_for_headers()
         except BaseException:
             answer.close()
@@ -389,7 +390,7 @@ class HttpConnections:
             await asyncio.wait((self._first,), timeout=FIRST)
         if self._shares is None:
             if self._probe is None:
-                self._probe = asyncio.create_task(self._probe_http2(headers), name="multiplex:probe")
+                self._probe = start_task(self._probe_http2(headers), "multiplex:probe")
                 self._probe.add_done_callback(self._probed)
             self._shares = await asyncio.shield(self._probe)
         return self._shares

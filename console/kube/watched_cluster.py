@@ -15,6 +15,7 @@ from console.kube.objects.meta import short_name
 from console.kube.snapshot import ContextName, Fleet, WatchState
 from console.kube.store import Store
 from console.settings import YOU, Settings, login_name
+from console.tasks import start_task
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -129,7 +130,7 @@ class WatchedCluster:
             self._connection = None
 
     def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"session:{name}")
+        task = self._tasks[name] = start_task(work, f"session:{name}")
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -33,6 +33,7 @@ from console.logs.stream import (
 )
 from console.scheduling.failure import rank_failures
 from console.scheduling.pod_slots import PodSlot, pod_slots
+from console.tasks import start_task
 from console.yielding import WorkSlices
 from trainlog import Redactor
 
@@ -162,7 +163,7 @@ class JobLog:
 
     def start(self) -> None:
         self._tasks = [
-            asyncio.create_task(each)
+            start_task(each, f"log:{self.key[1]}")
             for each in (self._follow_snapshots(), self._retry_refused(), self._write_periodically())
         ]
 

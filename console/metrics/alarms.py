@@ -15,6 +15,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.metrics.alarm import Alarm, AlarmCoverage, AlarmReport
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_monitor import JobMonitor, MonitorSources
+from console.tasks import start_task
 
 if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures
@@ -84,7 +85,7 @@ class AlarmService:
             return
         if self._rounds is None:
             self._patrol_sources = self._sources if inspects else self._passive_sources
-            self._rounds = asyncio.create_task(self._update_periodically(), name="alarms:patrol")
+            self._rounds = start_task(self._update_periodically(), "alarms:patrol")
         self.namespace = namespace
         if self._rounds.done():
             self._rounds.result()

@@ -35,6 +35,7 @@ from console.metrics.step_cadence import cadence_of_rows
 from console.metrics.training_run import RunEventKind, Slowdown, TrainingRun
 from console.scheduling.failure import first_deletion
 from console.scheduling.pod_slots import first_failure, pod_slots
+from console.tasks import start_task
 from console.yielding import WorkSlices
 from trainlog import NcclResult, Redactor, RunPosition, judge_test
 
@@ -243,7 +244,7 @@ class JobMonitor:
 
     def open(self) -> None:
         """Read the logs of all its pods until it has ended."""
-        self._following = asyncio.create_task(self._follow_all(), name=f"alarms:{self.key[1]}")
+        self._following = start_task(self._follow_all(), f"alarms:{self.key[1]}")
 
     @property
     def is_opened(self) -> bool:

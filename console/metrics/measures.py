@@ -23,6 +23,7 @@ from console.metrics.progress_reader import JobProgressReader
 from console.metrics.training_run import TrainingRun
 from console.scheduling.failure import PodFailure, rank_failures
 from console.scheduling.pod_slots import pod_slots
+from console.tasks import start_task
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class MeasureService:
         if shared is None:
             measures = JobMeasures(key)
             measures.catch_up.begin()
-            following = asyncio.create_task(self._follow_shared(measures), name=f"measures:{name}")
+            following = start_task(self._follow_shared(measures), f"measures:{name}")
             shared = self._shared[key] = _SharedMeasures(measures, following)
         shared.readers += 1
         try:

@@ -15,6 +15,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+import msgspec
+
 from console.errors import ApiDisabled, ConsoleError, NotAllowed, NotFound, Unreachable
 from console.kube.kinds import ListSchema
 from console.kube.nested_values import Value, get_path
@@ -381,15 +383,17 @@ class CheckContext:
 
         return await self.send_request(KUBERNETES, f"GET {what}", question)
 
-    async def list_metadata(self, path: str, noun: str, **params: str) -> tuple[ObjectSchema, ...]:
-        """Fetch the metadata of a list, so that no Secret's content is transferred."""
+    async def list_names(self, path: str, noun: str, most: int, **params: str) -> tuple[str, ...]:
+        """The names of the first so many objects of a list, by their metadata: no Secret's content is transferred."""
+        params = {**params, "limit": str(most)}
 
-        async def question() -> tuple[ObjectSchema, ...]:
+        async def question() -> tuple[str, ...]:
             client = self.cluster.watch.current_connection.client
             body = await client.request(
                 "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=SILENCE_TIMEOUT
             )
-            return tuple(read_object(body, ListSchema[ObjectSchema]).items or ())
+            found = (read_object(body, ListSchema[msgspec.Raw]).items or ())[:most]  # a server may send all there are
+            return tuple(read_object(bytes(each), ObjectSchema).metadata.name or "" for each in found)
 
         shown = "&".join(f"{key}={value}" for key, value in params.items())
         return await self.send_request(KUBERNETES, f"GET {path}?{shown} (metadata)", question)

@@ -151,7 +151,7 @@ async def check_name_free(context: CheckContext) -> CheckVerdict:
 
     async def check_no_release() -> CheckVerdict:
         path, selector = f"/api/v1/namespaces/{where}/secrets", f"owner=helm,name={name}"
-        if await context.list_metadata(path, "Helm releases", labelSelector=selector, limit="1"):
+        if await context.list_names(path, "Helm releases", 1, labelSelector=selector):
             return fail(f"A Helm release {name} exists in {namespace}.", "A name belongs to one release.")
         return ok(f"No Helm release in {namespace} is called {name}.")
 
@@ -220,7 +220,7 @@ async def _check_listed(context: CheckContext, kind: str, plural: str, name: str
     """Check that an object exists by its metadata only, so that no Secret's content is transferred."""
     namespace = context.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/{plural}"
-    if await context.list_metadata(path, f"{kind}s", fieldSelector=f"metadata.name={name}", limit="1"):
+    if await context.list_names(path, f"{kind}s", 1, fieldSelector=f"metadata.name={name}"):
         return ok(f"{kind[:1].upper()}{kind[1:]} {name} is there.")
     return fail(f"There is no {kind} {name} in {namespace}.", reason)
 

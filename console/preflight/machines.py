@@ -59,9 +59,8 @@ async def _list_a4_nodes(context: CheckContext) -> list[Node]:
     return [node for node in (await context.wait_for_kinds("nodes")).nodes.values() if _is_a4(node)]
 
 
-async def _list_node_names(context: CheckContext, selector: str) -> list[str]:
-    found = await context.list_metadata("/api/v1/nodes", "nodes", labelSelector=selector, limit="50")
-    return [each.metadata.name or "" for each in found]
+async def _list_node_names(context: CheckContext, selector: str) -> tuple[str, ...]:
+    return await context.list_names("/api/v1/nodes", "nodes", 50, labelSelector=selector)
 
 
 def _format_names(names: Sequence[str]) -> str:

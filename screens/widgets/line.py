@@ -11,6 +11,7 @@ from functools import cached_property
 from rich.cells import cell_len, chop_cells, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.dom import DOMNode
 from textual.geometry import Region, Size
 from textual.message_pump import MessagePump, _MessagePumpMeta
 from textual.reactive import reactive
@@ -295,6 +296,13 @@ class PaintedLines(Styled, metaclass=AbstractWidgetMeta):
             left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
             if left < end:
                 self.refresh(Region(left, y, end - left, 1))
+
+
+def forget_drawing(node: DOMNode) -> None:
+    """Drop the lines that a widget has drawn: most of what a page is, and garbage is collected rarely."""
+    if isinstance(node, Widget):
+        node._styles_cache.clear()
+        vars(node).pop("_painted", None)
 
 
 class SnapshotText(Styled):

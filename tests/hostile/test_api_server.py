@@ -12,7 +12,8 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -28,6 +29,7 @@ from console.kube.raw_connection import open_connection
 from console.kube.target import User
 from console.kube.watch import Change, Disconnected, HttpSource, Listed, Unparsable, follow
 from console.launch.helm import Helm
+from console.preflight.check import CheckContext, CheckedCluster, LaunchNeeds, SharedRequests
 from tests.apiserver import ApiServer
 from tests.hostile.lying_api import pages_without_end
 
@@ -447,3 +449,19 @@ def test_a_password_in_the_servers_address_is_refused_and_not_repeated(tmp_path:
     with pytest.raises(BadKubeconfig) as told:
         load(path).target()
     assert "PLANTED" not in f"{told.value}{told.value.hint}"
+
+
+async def test_of_a_list_that_was_asked_for_in_part_no_more_is_read() -> None:
+    """A server may send all nodes where the names of two were asked for."""
+    node = b'{"metadata": {"name": "n%d", "labels": {"block": "b%d", "zone": "z"}}}'
+    nodes = b'{"items": [' + b",".join(node % (number, number) for number in range(20_000)) + b"]}"
+    async with ApiServer() as server, server.client() as client:
+        server.handlers["/api/v1/nodes"] = body(nodes)  # type: ignore[assignment]
+        watch: Any = SimpleNamespace(current_connection=SimpleNamespace(client=client))
+        context = CheckContext(SharedRequests(CheckedCluster(watch, cast("Any", None))), LaunchNeeds("default"))
+        tracemalloc.start()
+        try:
+            assert await context.list_names("/api/v1/nodes", "nodes", 2) == ("n0", "n1")
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()

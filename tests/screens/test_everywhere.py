@@ -6,6 +6,7 @@ import gc
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from screens.pages.job import JobScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession, fleet_of
+from tests.pictures.frozen import still_console, stopped_clock
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import a4, jobset, rank, scene
@@ -341,3 +343,24 @@ async def test_a_page_that_was_closed_is_freed_while_nothing_changes() -> None:
         await until(
             pilot, lambda: gc.collect() >= 0 and not any(isinstance(each, JobScreen) for each in gc.get_objects())
         )
+
+
+@pytest.mark.slow(reason="each tab of a job's page, in a console on a practice cluster")
+async def test_a_page_that_was_closed_is_freed_while_its_job_is_watched(tmp_path: Path) -> None:
+    """Its log, its alarms and their connections began on the page, and go on."""
+    with stopped_clock(tmp_path):
+        async with still_console(size=(140, 40)) as still:
+            await still.press("3", "enter")
+            await still.until("the job's page", lambda: isinstance(still.app.screen, JobScreen))
+            for tab in "lbthHeyr":
+                await still.press(tab)
+                await still.look()
+            await still.settled()
+            await still.press("escape")
+            await still.until("the list of jobs", lambda: not isinstance(still.app.screen, JobScreen))
+            gc.unfreeze()
+            await still.until(
+                "the page is freed",
+                lambda: gc.collect() >= 0 and not any(isinstance(each, JobScreen) for each in gc.get_objects()),
+            )
+            assert any(job.is_opened for job in still.app.session.alarms.jobs.values())

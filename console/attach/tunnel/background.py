@@ -22,6 +22,7 @@ from console.attach.tunnel.published import Tunnel, TunnelProfile, find_free_nam
 from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.rank_address import PodAddress, PortPair
+from console.tasks import start_task
 
 if TYPE_CHECKING:
     from console.kube.login import Login
@@ -226,9 +227,10 @@ class Tunnels:
         )
         if keep:
             return await start_detached(order)
-        running = await start_tunnel(self._watched.current_connection.client.login, order, is_background=False)
+        login = self._watched.current_connection.client.login
+        running = await start_task(start_tunnel(login, order, is_background=False), "tunnel:start")
         self._running[running.tunnel.name] = running
-        task = asyncio.create_task(self._close_when_over(running), name=f"tunnel:{running.tunnel.name}")
+        task = start_task(self._close_when_over(running), f"tunnel:{running.tunnel.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return running.tunnel, running.forwarding.notes
