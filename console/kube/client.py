@@ -244,7 +244,7 @@ class _Resources(ApiSchema):
 
 _BUILT_IN = frozenset({"", "batch"})
 KUEUE_NAMESPACE = "kueue-system"
-_KUEUE_IMAGE = re.compile(r"/kueue:v?(0\.\d+\.\d+)")
+_KUEUE_IMAGE = re.compile(r"/kueue:v?(0\.\d{1,3}\.\d{1,3})\b")
 
 
 class ApiDiscovery:

@@ -197,6 +197,7 @@ DEPLOYMENTS, OF_KUEUE = "/apis/apps/v1/deployments", "/apis/apps/v1/namespaces/k
         ("mirror.example/kueue/kueue:v0.19.2@sha256:12", (DEPLOYMENTS,), ("v1beta2", "v1beta1"), "0.19.2", 19),
         ("registry.k8s.io/kueue/kueueviz-backend:v0.17.1", (), ("v1beta2", "v1beta1"), "", 18),
         ("kueue@sha256:12", (), ("v1beta2",), "", 19),
+        (f"x/kueue:v0.{'9' * 5000}.1", (), ("v1beta2",), "", 19),
         ("registry.k8s.io/kueue/kueue:v0.17.1", (DEPLOYMENTS, OF_KUEUE), ("v1beta2",), "", 19),
     ],
 )  # fmt: skip
