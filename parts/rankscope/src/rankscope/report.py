@@ -47,6 +47,10 @@ def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
     if waiting * 2 < total:
         many = _place_of_majority(groups, total)
         beside = {place for place in groups if place != many and _is_outlier(place, groups[place], total)}
+        # Several that wait for something and are no minority may be those who wait for the others.
+        beside -= {
+            at for at in beside if at[0] is Activity.WAIT and len(groups[at]) > 1 and 2 * len(groups[at]) >= total
+        }
         return behind - {many} or beside if many else set()
     # Most wait for other ranks, and the rest are the ranks that they wait for, unless these only seem to compute.
     seeming = all(doing is Activity.COMPUTE for doing, _ in rest)
@@ -58,17 +62,17 @@ def find_ranks_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> fr
     members = {each.rank: each for several in groups.values() for each in several}
     if not ras.covers_all(len(members)):
         return frozenset()
-    waiting = all(doing.waits_for_ranks for doing, _ in groups)
-    if not waiting and (awaited or _place_of_majority(groups, len(members)) is None):
-        return frozenset()  # who is elsewhere explains it, or the ranks merely work
     known = [each for each in ras.odd if each.rank in members and each.pid in (None, members[each.rank].pid)]
-    # Where a rank has an error, others are behind because of that.
-    late = {each.rank for each in known if each.error} or {each.rank for each in known if each.stays}
+    # Where a rank has an error, others are behind because of that, or have raised one.
+    failed = frozenset(each.rank for each in known if each.error and each.rank is not None)
+    waiting = all(doing.waits_for_ranks for doing, _ in groups)
+    if not failed and not waiting and (awaited or _place_of_majority(groups, len(members)) is None):
+        return frozenset()  # who is elsewhere explains it, or the ranks merely work
+    late = failed or frozenset(each.rank for each in known if each.stays and each.rank is not None)
     if len(late) * 2 > len(members):
         return frozenset()
-    return frozenset(rank for rank in late if rank is not None) - {
-        each.rank for place in awaited for each in groups[place]
-    }
+    explained = {each.rank for place in awaited for each in groups[place]}
+    return late if failed < explained else late - explained
 
 
 def list_named_by_nccl(processes: Sequence[TracedProcess], ras: RasReport) -> set[int]:
@@ -412,6 +416,8 @@ def group_processes(
         found[NO_STACK.doing, NO_STACK.label] = [each for each in unread if not each.is_dead]
     awaited = set() if named else find_suspects(found, ras)
     late = frozenset(named) or find_ranks_behind(found, awaited, ras)
+    if any(each.rank in late for place in awaited for each in found[place]):
+        awaited = set()
     failures = {each.rank: each.error for each in ras.odd if each.error}
     groups = list[HangGroup]()
     for (doing, label), members in found.items():
@@ -462,7 +468,8 @@ def describe_others(group: HangGroup) -> str:
 
 def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
     largest = max(groups, key=lambda group: len(group.members))
-    number = len(largest.members)
+    number, total = len(largest.members), sum(len(group.members) for group in groups)
+    every = f"All {number}" if number == total else f"{number} of {total}"
     if largest.doing is Activity.UNKNOWN:
         return f"{number} processes were found, but no stack could be read."
     if largest.doing is Activity.NOT_ASKED:
@@ -474,11 +481,11 @@ def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
         kind = "no training" if alone else "and other processes beside it"
         return f"An NCCL test, {kind}: {text}; py-spy can only read Python processes."
     if largest.doing.waits_for_ranks:
-        return f"All {number} ranks are in {largest.label}: the network, NCCL, or ranks in different collectives."
+        return f"{every} ranks are in {largest.label}: the network, NCCL, or ranks in different collectives."
     if largest.doing is Activity.COMPUTE:
         compute = "1 rank computes" if number == 1 else f"{number} ranks compute"
         return f"{compute} ({largest.label}): this is not a hang, unless it stays like this."
-    return f"All {number} ranks are in {largest.label}."
+    return f"{every} ranks are in {largest.label}."
 
 
 def describe_suspects(group: HangGroup, *, short: bool) -> str:
