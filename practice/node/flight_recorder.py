@@ -1,17 +1,21 @@
 """PyTorch's flight recorder of a practice pod: each rank has the pipe that the chart names, and dumps what it holds.
 
-The collectives are made up, in the form of PyTorch 2.11: four all_reduce in each step, in which all ranks are for as
-long as the last one lets them wait. In a job that hangs they are as practice/programs/hangs.py says.
+In the form of PyTorch 2.11. The four all_reduce of each step are launched, and wait, as those of DDP on two H200 did
+while the host, the GPU or the data of a rank were slow, or nothing was (data/slow_ranks.json): for as long as the fault
+says. In a job that hangs they are as practice/programs/hangs.py says.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pickle
-import random
 import shutil
+import statistics
 import time
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from practice.programs.faults import slow_rank
@@ -20,8 +24,8 @@ from practice.programs.stacks import stack_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
+    from practice.programs.faults import SlowRank
     from practice.programs.hangs import HungJob
     from practice.programs.steps import ProgramContext
 
@@ -30,8 +34,10 @@ _DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _FOLDER, _PIPE_NAME = ".recorder", "all.pipe"
 _A_STEP, _SECONDS, _MOST = 4, 90.0, 2000
 """Collectives of a step, seconds that are told of, and entries that a recorder keeps."""
-_BUSY, _BUSY_NETWORK = 0.02, 0.08
-"""Share of the time in which all ranks are in a collective, and that with a slow NIC."""
+_BUSY = 0.02
+"""Share of the time in which all ranks are in a collective, in a job that hangs."""
+_SLOWER_NETWORK = 4
+_RECORDED = Path(__file__).parent.parent / "data" / "slow_ranks.json"
 _NANOSECONDS = 10**9
 _SIZE = 67108864  # elements of a gradient
 _STEPS_AFTER = 3  # that a job makes when a rank has reduced another size
@@ -192,17 +198,65 @@ def _record_steps(
     *,
     running: bool,
 ) -> None:
-    """Fill in the last `count` collectives of a rank, which all launch at the same moments, whenever each is asked."""
-    each = step / _A_STEP
-    last = int(now % 10**6 / each) if running else STEP - 1
-    latest = now - now % 10**6 + last * each if running else now
+    """Fill in the last `count` collectives of a rank, launched at the same moments whenever it is asked."""
     slow = slow_rank(place) if running else None
-    late = slow.share * step if slow is not None and slow.launches_late and slow.rank == rank else 0.0
+    recorded = find_recording(slow.cause if slow is not None else "none")
+    a_call = step / _A_STEP
+    last = int(now % 10**6 / a_call) if running else STEP - 1
+    latest = now - now % 10**6 if running else now - last * a_call
     for number in range(last - count + 1, last + 1):
-        # Hosts launch the collectives of a step one soon after the other, and then wait for the next batch.
-        at = latest - (last - number) * each - number % _A_STEP * 0.4 * each + late
-        if at <= now:
-            recorder.add(every, number, at, each=each, took=_took(place, rank, number, step))
+        at, took = recorded.call_of(rank, number, step, slow)
+        if latest + at <= now or not running:
+            recorder.add(every, number, latest + at, each=a_call, took=took)
+
+
+class RecordedCall(NamedTuple):
+    """A collective of two ranks, in microseconds: when one launched it and was in it for how long, how much later the
+    other one launched it, and its time in it.
+    """
+
+    launched: int
+    took: int
+    later: int
+    its: int
+
+    @property
+    def waited(self) -> int:
+        return max(0, self.took - self.its)
+
+
+class Recording(NamedTuple):
+    """Some steps of a training, which repeat themselves."""
+
+    seconds: float
+    steps: int
+    calls: tuple[RecordedCall, ...]
+
+    @property
+    def share(self) -> float:
+        """For what share of a step one rank waited for the other."""
+        a_step = len(self.calls) // self.steps
+        steps = (self.calls[at : at + a_step] for at in range(0, len(self.calls), a_step))
+        waits = (max(call.waited for call in step) for step in steps)
+        return statistics.fmean(waits) * self.steps / self.seconds / 10**6
+
+    def call_of(self, rank: int, number: int, step: float, slow: SlowRank | None) -> tuple[float, float]:
+        """When a rank launches a collective and how long it is in it, with steps and waits as long as the job's."""
+        turn, at = divmod(number, len(self.calls))
+        call, unit = self.calls[at], step * self.steps / self.seconds / 10**6
+        network = slow is not None and slow.cause == "network"
+        other = rank == slow.rank if slow is not None and not network else bool(rank % 2)
+        longer = slow.share / self.share if slow is not None and not network else 1.0
+        launched = turn * self.steps * step + unit * (call.launched + call.later * longer * other)
+        took = call.its if other else call.took + call.waited * (longer - 1)
+        return launched, unit * took * (_SLOWER_NETWORK if network else 1)
+
+
+@cache
+def find_recording(cause: str) -> Recording:
+    every = json.loads(_RECORDED.read_bytes())
+    found = every.get(cause, every["none"])  # of a slow network all ranks are in collectives for longer
+    return Recording(found["seconds"], found["steps"], tuple(RecordedCall(*each) for each in found["calls"]))
 
 
 def _own_groups(hung: HungJob, rank: int) -> list[_Group]:
@@ -261,13 +315,3 @@ def _record_sends(
         state = "completed" if at_place < done else "started" if at_place == done else "scheduled"
         number = (step - 1) * (len(before + after + back)) + at_place + 1
         recorder.add(group, number, at, op=op, state=state, frame="receive", each=each, p2p=True)
-
-
-def _took(place: ProgramContext, rank: int, number: int, step: float) -> float:
-    """Return for how many seconds a rank was in a collective: the last one of a step waits for a slow rank."""
-    slow = slow_rank(place)
-    network = slow is not None and slow.cause == "network"
-    busy = (_BUSY_NETWORK if network else _BUSY) * step / _A_STEP
-    chance = random.Random(f"{rank} {number}").uniform(0.95, 1.05)
-    waits = slow is not None and not network and slow.rank != rank and number % _A_STEP == 0
-    return busy * chance + (slow.share * step if slow is not None and waits else 0.0)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from practice.node.fake_binaries import write_fake_binaries
-from practice.node.flight_recorder import PIPE, FlightRecorders, make_dump, recorder_variables
+from practice.node.flight_recorder import PIPE, FlightRecorders, find_recording, make_dump, recorder_variables
 from practice.node.proc_files import environment, write_proc_files
 from practice.node.ras_status import FIRST_PID
 from practice.programs.hangs import HUNG_FACT
@@ -62,7 +62,8 @@ def test_times_name_the_slow_rank_or_the_slow_nic(fault: str, tmp_path: Path, mo
         (folder / ".bin").mkdir(parents=True)
         write_proc_files(folder, pod(number, fault), "train")
         monkeypatch.setenv("A4_RDMA", environment(folder)["A4_RDMA"])
-        pods[number] = msgspec.convert({"ranks": ranks, "rdma": probe.read_rdma_state()}, PodTimes)
+        told_here = {"ranks": ranks, "rdma": probe.read_rdma_state(), "clock": "of this machine"}
+        pods[number] = msgspec.convert(told_here, PodTimes)
     found = find_late_on_gpu(pods, {})
     if fault.endswith("network"):
         assert found.link is not None
@@ -70,7 +71,24 @@ def test_times_name_the_slow_rank_or_the_slow_nic(fault: str, tmp_path: Path, mo
     else:
         (late,) = found.late
         assert (late.rank, late.pod, late.gpu, found.link) == (9, 1, 1, None)
-        assert late.low < 0.08 < late.high
+        assert abs(late.share - 0.08) < 0.08 / 3
+        assert late.by_host is not (fault.endswith("gpu"))
+
+
+@pytest.mark.parametrize("cause", ["host", "gpu", "data"])
+def test_dumps_hold_the_collectives_that_were_recorded_of_such_a_rank(cause: str) -> None:
+    recorded = find_recording(cause)
+    percent, step = round(100 * recorded.share), recorded.seconds / recorded.steps
+    where = pod(1, f"slowrank:9:{percent}%:{cause}")
+    usual, slow = (make_dump(where, "train", rank, step, NOW)["entries"] for rank in (8, 9))
+    known = {each["collective_seq_id"]: each for each in slow}
+    compared = [(each, known[each["collective_seq_id"]]) for each in usual if each["collective_seq_id"] in known]
+    assert len(compared) > 10 * len(recorded.calls)
+    for mine, its in compared:
+        call = recorded.calls[mine["collective_seq_id"] % len(recorded.calls)]
+        assert [mine["duration_ms"], its["duration_ms"]] == pytest.approx([call.took / 1000, call.its / 1000], rel=0.03)
+        later = (its["time_created_ns"] - mine["time_created_ns"]) / 1000
+        assert later == pytest.approx(call.later, rel=0.03, abs=2)
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
