@@ -10,7 +10,7 @@ A job is FRAMEWORK:RANKS:BATCH:TRIALS; jobs with commas between them run one aft
 time. A small transformer is trained (programs.py). Every few seconds a rank is disturbed, or a healthy habit begins;
 what NCCL, the flight recorders and py-spy tell meanwhile is kept, and of each rank its own times, all by one clock: how
 long it waited for its batch, until it had launched the last work of a step, how long what slowed its GPU took. `cost`
-asks and does not ask by turns. Where a4 is installed:
+asks and does not ask by turns, one job at a time. Where a4 is installed:
 
     python -m tests.bench.ranks.slow_verdicts FILE.jsonl.gz ...
 """
@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import gzip
 import json
+import math
 import random
 import shutil
 import statistics
@@ -28,8 +29,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +54,10 @@ HEALTHY = (
 )
 """Nothing; uneven lengths; rank 0 saves every 60 steps; it logs every 10; all evaluate every 40; gradients of 4 batches
 are added up; a GPU that is 2 % slower, as cards of a fleet are."""
-CANNOT = {"loop": {"varlen", "evaluate", "accumulate"}, "graphs": {"varlen", "evaluate"}, "compile": {"varlen"},
-          "trainer": {"accumulate"}, "megatron": {"varlen", "accumulate"}}  # fmt: skip
-"""Habits that a framework here has not: fixed shapes, or several batches a step always."""
+CANNOT = {"loop": {"varlen", "evaluate", "accumulate"}, "graphs": {"varlen", "evaluate"},
+          "compile": {"varlen", "evaluate", "accumulate"}, "trainer": {"accumulate"},
+          "megatron": {"varlen", "accumulate"}}  # fmt: skip
+"""Habits that a framework here has not: its shapes are fixed, it always has several batches, or it is compiled anew."""
 COMES = 12
 """Steps after which all ranks do what the file `mode` asks for."""
 
@@ -101,7 +105,7 @@ class Running:
         new.write_text(json.dumps([kind, who, amount, at]))
         new.replace(self.folder / "mode")
         end = time.monotonic() + 30
-        while kind != "end" and self.steps()[0] < at and time.monotonic() < end:
+        while kind not in ("end", "rest") and self.steps()[0] < at and time.monotonic() < end:
             time.sleep(0.05)
 
     def seconds_a_step(self, before: tuple[int, float]) -> float:
@@ -112,6 +116,35 @@ class Running:
         before = self.steps()
         time.sleep(seconds)
         return self.seconds_a_step(before)
+
+    def rest(self) -> None:
+        """Let all ranks stop behind the same step."""
+        self.change("rest")
+        time.sleep(2.0)
+
+    def wait_and_rest(self) -> None:
+        self.wait()
+        self.rest()
+
+    def wake(self) -> None:
+        (self.folder / "mode.new").write_text(json.dumps(["none", 0, 0.0, -1]))
+        (self.folder / "mode.new").replace(self.folder / "mode")
+
+    def seconds_while(self, do: Callable[[], object]) -> float:
+        """How long a step takes while something is done, which begins with the first of them."""
+        before = self.wait_for_steps(self.steps())
+        do()
+        if self.steps() == before:
+            self.wait_for_steps(before)
+        return self.seconds_a_step(before)
+
+    def wait_for_steps(self, known: tuple[int, float]) -> tuple[int, float]:
+        end = time.monotonic() + 30
+        while (now := self.steps()) == known:
+            if time.monotonic() > end:
+                sys.exit(f"{self.job} stands still: {self.diagnose()}")
+            time.sleep(0.002)
+        return now
 
     def end(self) -> None:
         """Have all ranks end themselves: one that is killed amid its work could harm the others by MPS."""
@@ -177,11 +210,12 @@ def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kep
         samples = pods.ask(folder, begun, running.ras_port, "samples", f"{asked.samples:g}", every)
         truth = [json.loads(place.read_text()) if place.exists() else None
                  for place in (folder / f"truth-{rank}" for rank in range(job.ranks))]  # fmt: skip
-        if not step:
-            sys.exit(f"{job} stands still: {running.diagnose()}")
         running.change("none")
         time.sleep(0.3)
         healthy = running.measure_step(1.3) or healthy
+        if not step:
+            sys.stdout.write(f"{job} stood still: {running.diagnose()}\n")
+            continue
         kept.add({
             "framework": job.framework, "ranks": job.ranks, "batch": job.batch, "kind": kind, "amount": amount,
             "who": who, "ms": 1000 * step, "beside_ms": 1000 * healthy, "polls": polls.decode(),
@@ -192,24 +226,58 @@ def measure(running: Running, asked: argparse.Namespace, ended: float, kept: Kep
 
 
 def measure_cost(running: Running, asked: argparse.Namespace, ended: float, kept: Kept) -> None:
-    """Pairs of turns, in which NCCL is asked as `a4 slow` does and in which it is not."""
+    """Turns in which the job is asked as `a4 slow` does, in each way, and in which it is not, in a random order."""
+    job, pods, chance = running.job, running.pods, random.Random(f"{asked.seed} {running.job} cost")
+    every = ",".join(map(str, range(job.ranks)))
+
+    def ask(*words: str) -> object:
+        return pods.ask(running.folder, running.begun, running.ras_port, *words)
+
+    ways: dict[str, Callable[[], object]] = {
+        "nothing": lambda: time.sleep(asked.seconds),
+        "NCCL": lambda: pods.poll(asked.seconds, running.ras_port),
+        "py-spy": lambda: ask("samples", f"{asked.seconds:g}", every),
+        "recorder": lambda: ask("times", "4"),
+    }
+    running.wake()
+    ask("times", "1")  # the first dump takes seconds
     running.measure_step(3.0)
-    pairs: list[tuple[float, float]] = []
-    while time.monotonic() < ended and len(pairs) < running.job.trials:
-        turns: dict[bool, float] = {}
-        for on in (True, False) if len(pairs) % 2 else (False, True):
-            before = running.steps()
-            if on:
-                running.pods.poll(asked.seconds, running.ras_port)
-            else:
-                time.sleep(asked.seconds)
-            turns[on] = running.seconds_a_step(before)
-        pairs.append((turns[True], turns[False]))
-    more = [on / off - 1 for on, off in pairs]
-    half = 1.96 * statistics.stdev(more) / len(more) ** 0.5
-    kept.add({"job": str(running.job), "pairs": pairs},
-             f"{running.job}: {len(pairs)} pairs, {1000 * statistics.median(off for _, off in pairs):.2f} ms a step: "
-             f"while NCCL is asked {statistics.fmean(more) * 100:+.2f} % ± {half * 100:.2f} %")  # fmt: skip
+    turns: list[dict[str, float]] = []
+    while time.monotonic() < ended and len(turns) < job.trials:
+        order = list(ways)[: 4 if len(turns) % 4 == 1 else 2]
+        chance.shuffle(order)
+        turns.append({way: running.seconds_while(ways[way]) for way in order})
+    running.rest()
+    for way in list(ways)[1:]:
+        more = [turn[way] / turn["nothing"] - 1 for turn in turns if way in turn]
+        half = 1.96 * statistics.stdev(more) / len(more) ** 0.5 if len(more) > 1 else math.nan
+        step = 1000 * statistics.median(turn["nothing"] for turn in turns)
+        kept.add({"job": str(job), "way": way, "turns": turns},
+                 f"{job}: {len(more)} pairs, {step:.2f} ms a step: {way} {statistics.fmean(more) * 100:+.2f} % "
+                 f"± {half * 100:.2f} % (median {statistics.median(more) * 100:+.2f} %)")  # fmt: skip
+
+
+def run_costs(asked: argparse.Namespace, kept: Kept) -> None:
+    """All jobs are started, and then by turns one runs and the others rest."""
+    runs = [Running(Job.parse(each), number) for number, each in enumerate(asked.jobs)]
+    try:
+        ready = [each for each in runs if goes_well(each, each.wait_and_rest)]
+        begun = time.monotonic()
+        for number, each in enumerate(ready, 1):
+            ended = begun + asked.limit * number / len(ready)
+            goes_well(each, partial(measure_cost, each, asked, ended, kept))
+    finally:
+        for each in runs:
+            end_all(each.begun)
+
+
+def goes_well(running: Running, do: Callable[[], object]) -> bool:
+    try:
+        do()
+    except (SystemExit, OSError, ValueError, statistics.StatisticsError, subprocess.SubprocessError) as error:
+        sys.stdout.write(f"{running.job}: {error}\n")
+        return False
+    return True
 
 
 def describe_truth(truth: list[dict[str, Any] | None]) -> str:
@@ -231,23 +299,22 @@ def lateness(truth: list[dict[str, Any] | None]) -> list[float]:
 def run(asked: argparse.Namespace) -> None:
     ended, kept = time.monotonic() + asked.limit, Kept(asked.out)
     streams = [[Job.parse(each) for each in stream.split(",")] for stream in asked.jobs]
-    ranks = sum(max(job.ranks for job in stream) for stream in streams)
-    gpus = count_gpus()
+    most = [max(job.ranks for job in stream) for stream in streams]
+    ranks, gpus = max(most) if asked.what == "cost" else sum(most), count_gpus()
     with shared_gpus(max(1, 90 * gpus // ranks) if gpus < ranks else 100) as parts:
         sys.stdout.write(f"{gpus} GPUs, {ranks} ranks at the same time, MPS {parts}\n")
+        if asked.what == "cost":
+            run_costs(asked, kept)
+            return
 
         def follow(place: tuple[int, list[Job]]) -> None:
             for job in place[1]:
                 if time.monotonic() > ended:
                     return
                 running = Running(job, place[0])
-                try:
-                    running.wait()
-                    (measure_cost if asked.what == "cost" else measure)(running, asked, ended, kept)
-                except (SystemExit, OSError, ValueError, subprocess.SubprocessError) as error:
-                    sys.stdout.write(f"{job}: {error}\n")
-                finally:
-                    running.end()
+                if goes_well(running, running.wait):
+                    goes_well(running, partial(measure, running, asked, ended, kept))
+                running.end()
 
         with ThreadPoolExecutor(len(streams)) as pool:
             list(pool.map(follow, enumerate(streams)))

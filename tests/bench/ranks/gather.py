@@ -27,8 +27,6 @@ sys.path.insert(0, str(HERE.parents[2]))
 from tests.bench.ranks.pods import Pods, count_gpus, end_all, wait_for
 
 STARTING = 240.0
-SETTLING = 3.0
-"""Seconds from the last step to the look, in which all come to where they wait."""
 RAS_PAUSE = 1.0
 EVERY = ("skip", "order", "shape", "data", "dead", "stop", "stage", "checkpoint", "epoch", "lock", "teardown")
 
@@ -43,7 +41,7 @@ def start(
     }  # fmt: skip
     program = [str(HERE / "training.py")]
     if framework:
-        program = [str(HERE / "programs.py"), str(folder), framework, "8"]
+        program = [str(HERE / "programs.py"), str(folder), framework, "8" if asked.backend == "nccl" else "1"]
     return pods.start(program, folder, ras_port=28028 + pods.net, more=more)
 
 
@@ -68,7 +66,7 @@ def gather(what: str, number: int, net: int, asked: argparse.Namespace) -> None:
     try:
         wait_for(folder, "begun-*", asked.ranks, begun, STARTING)
         last_step = time.monotonic()
-        time.sleep(SETTLING)
+        time.sleep(asked.settling)
         if list(folder.glob("ended-*")):  # over NVLink NCCL may carry out collectives that do not match
             print(f"{hang}: {asked.ranks} ranks, no hang: a rank went through all steps", flush=True)  # noqa: T201
             return
@@ -95,6 +93,7 @@ def main() -> None:
     for name, usual in (("ranks", 64), ("pod", 8), ("tp", 4), ("pp", 2), ("times", 1), ("at-once", 1)):
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--seed", type=int, default=7, help="of the ranks that hang in a framework")
+    parser.add_argument("--settling", type=float, default=3.0, help="seconds from the last step to the look")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds after which no other one is begun")
     parser.add_argument("hangs", nargs="*", help="HANG, or FRAMEWORK:HANG as in programs.py")
     asked = parser.parse_intermixed_args()

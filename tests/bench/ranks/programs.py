@@ -33,13 +33,14 @@ from torch.utils.data import DataLoader, IterableDataset  # type: ignore[import-
 HANGS = ("init", "forward", "backward", "optimizer", "data", "checkpoint", "epoch", "lock", "dead", "stop", "teardown",
          "gpu")  # fmt: skip
 HANG_AT = 5
-LAYERS, WIDTH, HEADS, LENGTH, WORDS = 4, 384, 6, 512, 1024
+LAYERS, WIDTH, HEADS, WORDS = 4, 384, 6, 1024
 SEGMENTS = 4  # of the loop, each with a collective that the program waits for
 MICROBATCHES = 4  # of Megatron
 LISTS = 300_000
 KEPT = 100  # steps whose times are told
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 CUDA = torch.cuda.is_available()
+LENGTH = 512 if CUDA else 64
 DEVICE = torch.device("cuda", 0) if CUDA else torch.device("cpu")
 FOLDER, FRAMEWORK, BATCH = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
@@ -207,8 +208,16 @@ class Meter:
             if self.mode[0] == "end":  # not by a signal: MPS would take it for a fault of all
                 torch.cuda.synchronize()
                 os._exit(0)
+            self.rest()
         if self.step % 20 == 0:
             self.tell_truth()
+
+    def rest(self) -> None:
+        """While others are measured: all ranks stop behind the same step, until another mode is asked for."""
+        while self.mode[0] == "rest":
+            time.sleep(0.02)
+            with contextlib.suppress(ValueError):
+                self.mode = json.loads((FOLDER / "mode").read_text())
 
     def tell_truth(self) -> None:
         rows = self.rows[-KEPT:]
