@@ -1,8 +1,13 @@
-# The answer of NCCL RAS in JSON, printed as client_support.cc of NCCL 2.28.9 does it: `launches` operations a step of
-# `period` seconds, all at once at its begin, by rank `late` after `share` of it. In a job that hangs all have launched
-# `hung` for ever, `stuck` one fewer, and `missing` gives no answer; the ranks `members` have a communicator beside it, in
-# which they have launched `within`, but `odd` as many fewer as it `lacks`. There are `nodes` of `gpus` ranks, `each` GPUs
-# to a process, the first of them process number `first`.
+# The answer of NCCL RAS in JSON, printed as client_support.cc of NCCL 2.28.9 does it: `launches` operations in `period`
+# seconds, at the moments `launched`, by rank `late` at `launched_late`; all at once at its begin without these. In a job
+# that hangs all have launched `hung` for ever, `stuck` one fewer, and `missing` gives no answer; the ranks `members` have
+# a communicator beside it, in which they have launched `within`, but `odd` as many fewer as it `lacks`. There are `nodes`
+# of `gpus` ranks, `each` GPUs to a process, the first of them process number `first`.
+function launched_by(moments, at,    times, count, number, done) {
+    if ((count = split(moments, times, ",")) == 0) return launches
+    for (number = 1; number <= count; number++) done += (times[number] <= at) - (times[number] - period > at)
+    return done
+}
 function place_of(rank) {
     printf "          \"host\": \"10.0.0.%d\",\n", int(rank / gpus) + 1
     printf "          \"pid\": %d,\n", first + int(rank % gpus / each)
@@ -25,9 +30,9 @@ function open_communicator(hash, second, size, absent) {
 }
 BEGIN {
     moment = now % 1000000
-    step = int(moment / period)
-    done = hung == "" ? (step + 1) * launches : hung
-    is_late = hung == "" && late != "" && moment - step * period < share * period
+    turn = int(moment / period)
+    done = hung == "" ? turn * launches + launched_by(launched, moment - turn * period) : hung
+    done_late = turn * launches + launched_by(launched_late, moment - turn * period)
     printf "{\n  \"nccl_version\": \"2.28.9\",\n  \"cuda_runtime_version\": 13000,\n"
     printf "  \"cuda_driver_version\": 13000,\n  \"timestamp\": \"%s\",\n", stamp
     printf "  \"communicators_count\": %d,\n  \"communicators\": [\n", members == "" ? 1 : 2
@@ -35,10 +40,9 @@ BEGIN {
     for (number = 0; number < nodes * gpus; number++) {
         if (missing != "" && number == missing) continue
         if (printed++) printf ",\n"
-        launched = done
-        if (is_late && number == late) launched -= launches
-        if (stuck != "" && number == stuck) launched--
-        rank_of(number, number, launched)
+        count = hung == "" && late != "" && number == late ? done_late : done
+        if (stuck != "" && number == stuck) count--
+        rank_of(number, number, count)
     }
     printf "\n      ],\n      \"missing_ranks\": [\n"
     if (missing != "") {

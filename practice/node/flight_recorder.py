@@ -204,7 +204,8 @@ def _record_steps(
     a_call = step / _A_STEP
     last = int(now % 10**6 / a_call) if running else STEP - 1
     latest = now - now % 10**6 if running else now - last * a_call
-    for number in range(last - count + 1, last + 1):
+    ahead = len(recorded.calls) if running else 0  # hosts launch some of these before their time
+    for number in range(last - count + 1, last + ahead + 1):
         at, took = recorded.call_of(rank, number, step, slow)
         if latest + at <= now or not running:
             recorder.add(every, number, latest + at, each=a_call, took=took)
@@ -240,16 +241,17 @@ class Recording(NamedTuple):
         waits = (max(call.waited for call in step) for step in steps)
         return statistics.fmean(waits) * self.steps / self.seconds / 10**6
 
-    def call_of(self, rank: int, number: int, step: float, slow: SlowRank | None) -> tuple[float, float]:
+    def call_of(self, rank: int | None, number: int, step: float, slow: SlowRank | None) -> tuple[float, float]:
         """When a rank launches a collective and how long it is in it, with steps and waits as long as the job's."""
         turn, at = divmod(number, len(self.calls))
         call, unit = self.calls[at], step * self.steps / self.seconds / 10**6
-        network = slow is not None and slow.cause == "network"
-        other = rank == slow.rank if slow is not None and not network else bool(rank % 2)
-        longer = slow.share / self.share if slow is not None and not network else 1.0
-        launched = turn * self.steps * step + unit * (call.launched + call.later * longer * other)
+        late = slow if slow is not None and slow.cause != "network" else None
+        other = rank == late.rank if late is not None else bool((rank or 0) % 2)
+        longer = late.share / self.share if late is not None else 1.0
+        later = call.later * longer if late is not None and other else 0
         took = call.its if other else call.took + call.waited * (longer - 1)
-        return launched, unit * took * (_SLOWER_NETWORK if network else 1)
+        network = _SLOWER_NETWORK if slow is not None and late is None else 1
+        return turn * self.steps * step + unit * (call.launched + later), unit * took * network
 
 
 @cache

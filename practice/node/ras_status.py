@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from practice.node.flight_recorder import find_recording
 from practice.programs.faults import slow_rank
 from practice.programs.hangs import ADDRESSES_FACT, ALL_RANKS, BUCKETS, STEP, find_hang
 from practice.programs.nccl import is_single_process
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 FIRST_PID = 1201  # process of the pod's first rank; the others follow
 _LAUNCHES, _TEST_PERIOD = 24, 0.05
-"""Operations of NCCL in a step, and seconds that one of a test takes."""
+"""Operations of a test that are launched at once, and seconds that they take."""
 _HEAD = """NCCL version 2.28.9 compiled with CUDA 13.0
 CUDA runtime version 13000, driver version 13000
 
@@ -187,16 +188,21 @@ def format_ras(place: ProgramContext, doing: str) -> str:
 def ras_arguments(place: ProgramContext, doing: str, step: float) -> str:
     """Return what ncclras.awk has to know, as its arguments; `step`: seconds of one of a training."""
     here, hung, slow = rank_count(place, doing), find_hang(place), slow_rank(place)
-    late, share = (slow.rank, slow.share) if slow is not None and slow.launches_late else ("", 0)
+    late = slow.rank if slow is not None and slow.cause != "network" else None
+    recorded, moments = find_recording(slow.cause if slow is not None else "none"), list[str]()
+    for rank in (None, late):
+        each = (recorded.call_of(rank, number, step, slow)[0] for number in range(len(recorded.calls)))
+        moments.append("" if doing == "test" else ",".join(f"{at:.6f}" for at in each))
     facts: dict[str, object] = {
         "nodes": 1 if is_single_process(place) else place.nodes,
         "gpus": place.gpus,
         "each": place.gpus // here,
         "first": FIRST_PID,
-        "launches": _LAUNCHES,
-        "period": _TEST_PERIOD if doing == "test" else step,
-        "late": late,
-        "share": share,
+        "launches": _LAUNCHES if doing == "test" else len(recorded.calls),
+        "period": _TEST_PERIOD if doing == "test" else step * recorded.steps,
+        "late": "" if late is None else late,
+        "launched": moments[0],
+        "launched_late": moments[1],
     }
     if hung is not None:
         kind, inside = hung.hang.ras, hung.hang.group != ALL_RANKS

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from practice.node import flight_recorder
 from practice.node.fake_binaries import write_fake_binaries
 from practice.node.flight_recorder import PIPE, FlightRecorders, find_recording, make_dump, recorder_variables
 from practice.node.proc_files import environment, write_proc_files
-from practice.node.ras_status import FIRST_PID
+from practice.node.ras_status import FIRST_PID, ras_arguments
 from practice.programs.hangs import HUNG_FACT
 from practice.programs.steps import ProgramContext
 from rankscope import (
@@ -31,6 +35,7 @@ from rankscope import (
 from tests.practice.test_mishaps import member
 
 PODS, STEP, NOW = 3, 0.8, 1_795_000_000.0
+AWK = Path(flight_recorder.__file__).parent.parent / "data" / "ncclras.awk"
 
 
 def pod(rank: int, fault: str = "", pipe: str = "") -> ProgramContext:
@@ -89,6 +94,22 @@ def test_dumps_hold_the_collectives_that_were_recorded_of_such_a_rank(cause: str
         assert [mine["duration_ms"], its["duration_ms"]] == pytest.approx([call.took / 1000, call.its / 1000], rel=0.03)
         later = (its["time_created_ns"] - mine["time_created_ns"]) / 1000
         assert later == pytest.approx(call.later, rel=0.03, abs=2)
+
+
+@pytest.mark.parametrize("cause", ["host", "gpu", "data"])
+def test_nccl_counts_the_launches_that_recorders_hold(cause: str) -> None:
+    where, behind = pod(1, f"slowrank:9:20%:{cause}"), 0
+    for moment in range(20):
+        now = NOW + moment * 0.37
+        given = ["-v", f"now={now:.6f}", *shlex.split(ras_arguments(where, "train", STEP)), "-f", str(AWK)]
+        answer = subprocess.run(["awk", *given], capture_output=True, check=True).stdout
+        counts = {each["rank"]: each["collective_counts"]["AllReduce"]
+                  for each in json.loads(answer)["communicators"][0]["ranks"]}  # fmt: skip
+        for rank in (8, 9):
+            launched = [each["collective_seq_id"] for each in make_dump(where, "train", rank, STEP, now)["entries"]]
+            assert counts[rank] == max(launched) + 1
+        behind += counts[9] < counts[8]
+    assert behind > 5
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
