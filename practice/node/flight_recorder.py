@@ -1,8 +1,8 @@
 """PyTorch's flight recorder of a practice pod: each rank has the pipe that the chart names, and dumps what it holds.
 
-In the form of PyTorch 2.11. The four all_reduce of each step are launched, and wait, as those of DDP on two H200 did
-while the host, the GPU or the data of a rank were slow, or nothing was (data/slow_ranks.json): for as long as the fault
-says. In a job that hangs they are as practice/programs/hangs.py says.
+In the form of PyTorch 2.11. The all_reduce of each step are launched, and wait, as those of DDP on two H200 did while
+the host or the data of a rank were slow, or nothing was, or those of the Trainer while its GPU was: for as long as the
+fault says (data/slow_ranks.json). In a job that hangs they are as practice/programs/hangs.py says.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _record_steps(
     """Fill in the last `count` collectives of a rank, launched at the same moments whenever it is asked."""
     slow = slow_rank(place) if running else None
     recorded = find_recording(slow.cause if slow is not None else "none")
-    a_call = step / _A_STEP
+    a_call = step * recorded.steps / len(recorded.calls)
     last = int(now % 10**6 / a_call) if running else STEP - 1
     latest = now - now % 10**6 if running else now - last * a_call
     ahead = len(recorded.calls) if running else 0  # hosts launch some of these before their time

@@ -109,7 +109,7 @@ def test_nccl_counts_the_launches_that_recorders_hold(cause: str) -> None:
             launched = [each["collective_seq_id"] for each in make_dump(where, "train", rank, STEP, now)["entries"]]
             assert counts[rank] == max(launched) + 1
         behind += counts[9] < counts[8]
-    assert behind > 5
+    assert (behind > 5) is (cause != "gpu"), "the loss is read in each step, so that the host of a slow GPU is in time"
 
 
 @pytest.mark.slow(reason="a practice cluster runs a job")
