@@ -13,7 +13,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import Alarm, AlarmKind
 from console.scheduling.pod_slots import first_failure
-from console.scheduling.why_answer import Category
+from console.scheduling.why_answer import Category, Why
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
@@ -61,22 +61,23 @@ def job_health(
     verdict: str = "",
     slow: str = "",
     is_slow_certain: bool = True,
+    why: Why | None = None,
 ) -> Health:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `unknown`: why nobody can say whether its next step is late;
     `late`: that its next step is late, from whoever follows its steps; `followed`: somebody does, so that times in
     its log are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait;
-    `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`.
+    `slow`: for which rank they wait in each step, or may wait, by `is_slow_certain`; `why`: where it is known.
     """
-    state, reason = jobset.state, why_jobset(jobset, fleet)
+    state, reason = jobset.state, why or why_jobset(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
         state = JobState.STARTING  # the JobSet's own count of its pods is ahead of them, or behind
-    why = reason.sentence
+    sentence = reason.sentence
     if reason.category is Category.REFUSED:
-        return Health("refused", HealthLevel.BAD, f"{why}. {reason.next}" if reason.next else why)
+        return Health("refused", HealthLevel.BAD, f"{sentence}. {reason.next}" if reason.next else sentence)
     if state is JobState.FAILED:
-        return _failed_health(jobset, fleet, why, job_progress)
+        return _failed_health(jobset, fleet, sentence, job_progress)
     if is_kept(jobset, job_progress):
         assert job_progress is not None
         return _kept_health(jobset, fleet, job_progress, alarms)
@@ -96,8 +97,9 @@ def job_health(
     if state is JobState.SUCCEEDED:
         return Health(state, HealthLevel.WELL, code=0, over=True)
     start = job_progress.start if job_progress is not None and job_progress.end is None else None
-    words = "; ".join(filter(None, (why, start.words(job_progress.at) if job_progress is not None and start else "")))
-    waits = bool(why) or state is not JobState.RUNNING
+    phase = start.words(job_progress.at) if job_progress is not None and start else ""
+    words = "; ".join(filter(None, (sentence, phase)))
+    waits = bool(sentence) or state is not JobState.RUNNING
     return Health(state, HealthLevel.WAITS if waits else HealthLevel.WELL, words, verdict="" if waits else slow)
 
 

@@ -89,7 +89,8 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, message: KueueMessage, 
         category=Category.TOPOLOGY,
         sentence=f"quota is there{quota} {words}",
         room=rooms.get(best, -1),
-        unblocks=jobs_blocking_placement(fleet, found, wish.pods, wish.label, len(rooms)),
+        # Those in front would take the place first.
+        unblocks=() if draft.ahead else jobs_blocking_placement(fleet, found, wish.pods, wish.label, len(rooms)),
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from console.kube.nested_values import Value, get_path
 from console.kube.objects.meta import ALWAYS, GPU, format_selector, selects_namespace
@@ -37,7 +38,7 @@ from console.scheduling.quota_accounts import (
     shortage,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
-from console.scheduling.why_answer import QuotaAccount, QuotaHolder
+from console.scheduling.why_answer import QuotaAccount, QuotaHolder, awaited_ends, free_when
 from kueue_rules import (
     HOSTNAME,
     FlavorAssigner,
@@ -49,6 +50,9 @@ from kueue_rules import (
     TopologyRequest,
     places_every_pod,
 )
+
+if TYPE_CHECKING:
+    from console.scheduling.expected_starts import ExpectedStart
 
 _LAUNCH = "-launch-"  # names a workload that is not there, as none of a cluster can be named
 _HOST = "host"
@@ -180,13 +184,19 @@ def closed_queue_forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast | None
 _BEST_FIRST = tuple(LaunchVerdict)
 
 
-def forecast(fleet: Fleet, demand: LaunchDemand) -> Forecast:
-    """Forecast the launch from one snapshot; fast enough for every key press."""
+def forecast(fleet: Fleet, demand: LaunchDemand, start: ExpectedStart | None = None) -> Forecast:
+    """Forecast the launch from one snapshot; fast enough for every key press.
+
+    `start`: when it is expected to start, which tells whose end it waits for.
+    """
     if demand.gpus <= 0:
         return Forecast(LaunchVerdict.NOW, "needs no GPU")
     if not demand.queue:
         return replace(_without_queue(fleet, demand), need=demand.gpus)
-    return replace(closed_queue_forecast(fleet, demand) or _best_flavor_forecast(fleet, demand), need=demand.gpus)
+    found = closed_queue_forecast(fleet, demand) or _best_flavor_forecast(fleet, demand)
+    waits = found.verdict is LaunchVerdict.WAITS and not found.preempts and (found.short_by or found.unblocks)
+    until = awaited_ends(found.unblocks, start) if waits else ""
+    return replace(found, need=demand.gpus, sentence=found.sentence + free_when(found.short_by, until))
 
 
 def free_quota_gpus(fleet: Fleet, demand: LaunchDemand) -> int:
@@ -290,7 +300,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = ledger(fleet, draft.flavor)
     evicted = _victims(fleet, book, queue.name, demand)
-    words, unblocks = shortage(book, queue.name, demand.gpus, held, evicted)
+    words, unblocks = shortage(book, queue.name, demand.gpus, held, [each.gpus for each in draft.ahead], evicted)
     if draft.ahead:
         words += f"; {len(draft.ahead)} ahead in the queue"
     return replace(
@@ -299,7 +309,7 @@ def _forecast_without_quota(fleet: Fleet, queue: ClusterQueue, demand: LaunchDem
         sentence=words,
         short_by=short,
         holders=held,
-        unblocks=unblocks,
+        unblocks=evicted or unblocks,
         preempts=bool(evicted),
     )
 
@@ -337,9 +347,8 @@ def _forecast_placement(
     required = demand.level if demand.topology == "required" and found.slots(demand.level) else ""
     if missing := found.shortage(demand.pods, required):
         blockers = jobs_blocking_placement(fleet, found, demand.pods, required)
-        have = "has" if len(blockers) == 1 else "have"
-        words = f"quota is free, but {missing}{f'; {named_holders(blockers)} {have} to end first' if blockers else ''}"
-        return replace(draft, verdict=LaunchVerdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
+        words, unblocks = f"quota is free, but {missing}", () if draft.ahead else blockers
+        return replace(draft, verdict=LaunchVerdict.WAITS, sentence=words, holders=blockers, unblocks=unblocks)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:
         quota += f" ({draft.borrows} of its {demand.gpus} by borrowing)"

@@ -38,6 +38,7 @@ class QuotaLedger:
         self.at = flavor, GPU
         self.flavor = flavor_of(fleet, flavor)
         self.snapshot = kueue_snapshot(fleet, (flavor,))
+        self.strict = {each.name for each in fleet.cluster_queues.values() if each.strategy == "StrictFIFO"}
 
     def _queue_node(self, name: str) -> QuotaNode:
         return self.snapshot.queues.get(name) or QuotaNode(name)
@@ -50,15 +51,24 @@ class QuotaLedger:
                 gone.enter_context(node.using({self.at: -min(amount, node.used.get(self.at, 0))}))
             return self._queue_node(name).available(self.at)
 
-    def fewest_to_end(self, name: str, candidates: Sequence[QuotaHolder], short: int) -> tuple[QuotaHolder, ...]:
-        """The fewest of these jobs whose end frees `short` GPUs for that queue."""
-        now = self.available(name)
+    def fewest_to_end(
+        self, name: str, candidates: Sequence[QuotaHolder], need: int, front: Sequence[int]
+    ) -> tuple[QuotaHolder, ...]:
+        """The fewest of these jobs whose end frees GPUs for that queue, those in `front` first."""
+        if len(front) > _FRONT:
+            return ()
 
         def enough(chosen: Sequence[QuotaHolder]) -> bool:
             freed: Counter[str] = Counter()
             for each in chosen:
                 freed[each.cluster_queue] += each.gpus
-            return self.available(name, freed) - now >= short
+            free = self.available(name, freed)
+            for first in front:
+                if first <= free:
+                    free -= first
+                elif name in self.strict:
+                    return False
+            return free >= need
 
         return fewest_holders(candidates, enough)
 
@@ -99,6 +109,7 @@ def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
 
 _PAIRED = 10
 """Only the largest jobs are tried in twos and threes; more would cost more than the answer is worth."""
+_FRONT = 50  # jobs in front; behind more it is not known whose end would do
 
 
 def workload_named(fleet: Fleet, namespace: str, name: str) -> Workload | None:
@@ -194,16 +205,22 @@ def explain_quota(workload: Workload, fleet: Fleet, message: KueueMessage, draft
     if short <= 0:
         words = f"needs {gpus}; {have.sum_text}, but Kueue has not assigned them"
         return replace(answer, sentence=words)
-    words, unblocks = shortage(book, queue, draft.need, held)
+    before = queue_order(fleet, queue).pending[: max(0, draft.position - 1)]
+    words, unblocks = shortage(book, queue, draft.need, held, [_gpus_of(each, draft.flavor) for each in before])
     return replace(answer, sentence=words, short_by=short, unblocks=unblocks)
 
 
 def shortage(
-    book: QuotaLedger, queue: str, need: int, held: Sequence[QuotaHolder], evicted: Sequence[QuotaHolder] = ()
+    book: QuotaLedger,
+    queue: str,
+    need: int,
+    held: Sequence[QuotaHolder],
+    front: Sequence[int],
+    evicted: Sequence[QuotaHolder] = (),
 ) -> tuple[str, tuple[QuotaHolder, ...]]:
     """The quota that a waiting job or a launch lacks, and the fewest jobs whose end would free it.
 
-    `evicted`: whom Kueue may evict for it.
+    `front`: GPUs of those that are tried before it; `evicted`: whom Kueue may evict for it.
     """
     have = book.account(queue)
     words = f"needs {need} GPU{'' if need == 1 else 's'} of flavor {book.flavor.name}; {have.sum_text}, "
@@ -212,14 +229,9 @@ def shortage(
         others = (name for name in book.snapshot.queues if name != queue and book.shares(name, queue))
         borrowers = sorted(name for name in others if book.account(name).borrowed)
         words += f"; what is lent has {' and '.join(borrowers) or 'others'}"
-    unblocks = tuple(evicted) or book.fewest_to_end(queue, held, need - have.free)
     if evicted:
-        words += f"; Kueue may evict {named_holders(evicted)} for it"
-    elif unblocks:
-        words += f"; quota free when {named_holders(unblocks)} {'ends' if len(unblocks) == 1 else 'end'}"
-    elif held:
-        words += f"; biggest holder: {held[0].name} ({held[0].gpus})"
-    return words, unblocks
+        return f"{words}; Kueue may evict {named_holders(evicted)} for it", ()
+    return words, book.fewest_to_end(queue, held, need, front)
 
 
 _NAMED = 3  # jobs that are named in a sentence; the rest is counted

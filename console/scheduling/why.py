@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -29,6 +30,9 @@ from console.scheduling.quota_accounts import best_flavor, explain_quota, flavor
 from console.scheduling.why_answer import Category, Why
 from kueue_rules import AdmissionCheck, AdmissionVerdict, open_checks
 
+if TYPE_CHECKING:
+    from console.scheduling.expected_starts import ExpectedStart
+
 _RETRYING = re.compile(r"^Retrying after failure: ")
 _LOST = {
     "Preempted": "was preempted",
@@ -45,8 +49,9 @@ _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Cat
 """Causes that change with what others do."""
 
 
-def why(workload: Workload, fleet: Fleet) -> Why:
-    return _explain_workload(fleet, workload.key)
+def why(workload: Workload, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
+    """Why it waits; with its expected `start` by the job after whose end it is foreseen."""
+    return _explain_workload(fleet, workload.key).with_end(start)
 
 
 @per_snapshot

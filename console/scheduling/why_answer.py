@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from operator import add
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
+
+if TYPE_CHECKING:
+    from console.scheduling.expected_starts import ExpectedStart
 
 WAIT_KINDS = (
     "jobsets",
@@ -123,15 +128,56 @@ class Why(Struct, frozen=True):
     account: QuotaAccount | None = None  # its ClusterQueue's quota of GPUs in that flavor
     holders: tuple[QuotaHolder, ...] = ()  # jobs that hold quota it could use, most first
     unblocks: tuple[QuotaHolder, ...] = ()
-    """The fewest running jobs whose end would make room; empty if no end would."""
+    """The fewest running jobs whose end would let it start, also past those in front; empty if no end would."""
+    until: str = ""  # the same as "a ends", where its start is foreseen by the forecast
     room: int = -1  # pods that the best place of the level they must share has room for; -1: not known
     position: int = 0  # in its ClusterQueue; 1 is tried first, 0 stands in no queue
     ahead: tuple[str, ...] = ()  # names of the jobs that are tried before it
 
     @property
     def brief(self) -> str:
-        """The same for a column: what is missing, and whose end would make room."""
+        """The same for a column: what is missing, and whose end is awaited."""
         if not self.short_by or self.category is Category.EXCEEDS:
             return self.sentence
-        names = " + ".join(each.name for each in self.unblocks or self.holders[:1])
-        return f"{self.short_by:,} GPU{'s' if self.short_by > 1 else ''} short{f' · {names}' if names else ''}"
+        short = f"{self.short_by:,} GPU{'s' if self.short_by > 1 else ''} short"
+        return f"{short} until {self.until}" if self.until else short
+
+    def with_end(self, start: ExpectedStart | None) -> Why:
+        """The explanation with the jobs whose end is awaited."""
+        until = awaited_ends(self.unblocks, start) if self.short_by or self.unblocks else ""
+        if not until:
+            return self
+        names = {*start_after(start)} or {each.name for each in self.unblocks}
+        known = dict.fromkeys(each for each in (*self.unblocks, *self.holders) if each.name in names)
+        words = self.sentence + free_when(self.short_by, until)
+        return replace(self, sentence=words, until=until, unblocks=tuple(known))
+
+
+_NAMED = 3  # jobs that are named in a sentence; the rest is counted
+
+
+def start_after(start: ExpectedStart | None) -> tuple[str, ...]:
+    """The job after whose end it starts by the forecast, or those of which any one's end would do; empty: not known."""
+    if start is None:
+        return ()
+    return start.sooner or ((start.after,) if start.after and start.at else ())
+
+
+def awaited_ends(unblocks: Sequence[QuotaHolder], start: ExpectedStart | None) -> str:
+    """Whose end a job waits for, in the words of every list, pane and page: the forecast comes before the quota."""
+    if foreseen := start_after(start):
+        return format_ends(foreseen, any_of=True)
+    return format_ends([each.name for each in unblocks])
+
+
+def free_when(short_by: int, until: str) -> str:
+    """The clause that ends a reason; empty where it is not known whose end is awaited."""
+    return f"; {'quota' if short_by else 'room'} free when {until}" if until else ""
+
+
+def format_ends(names: Sequence[str], *, any_of: bool = False) -> str:
+    """Words as "a ends", "a and b end" or "a or b ends"; empty for none."""
+    if len(names) < 2:
+        return "".join(f"{each} ends" for each in names)
+    first, last = (names[:-1], names[-1]) if len(names) <= _NAMED else (names[:_NAMED], f"{len(names) - _NAMED} more")
+    return f"{', '.join(first)} {f'or {last} ends' if any_of else f'and {last} end'}"

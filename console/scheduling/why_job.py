@@ -24,6 +24,7 @@ from trainlog import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.objects.event import Event
+    from console.scheduling.expected_starts import ExpectedStart
 
 
 _IMAGE_NAME = lazy_pattern(r'image "([^"]+)"')
@@ -155,7 +156,8 @@ _BEFORE_PODS = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 """Answers about a Workload that say nothing of why its pods are not up."""
 
 
-def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
+def why_jobset(jobset: JobSet, fleet: Fleet, start: ExpectedStart | None = None) -> Why:
+    """Why it does not run; with the expected `start` of its workload as `why` has it."""
     state = jobset.state
     if state is JobState.STOPPING:
         return Why("is being stopped", Category.STOPPING, need=jobset.gpus)
@@ -164,7 +166,7 @@ def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
     if state is JobState.FAILED:
         return replace(_failed(jobset, fleet), need=jobset.gpus)
     workload = fleet.workload_of(jobset)
-    waits = why(workload, fleet) if workload else None
+    waits = why(workload, fleet, start) if workload else None
     if waits and waits.category not in _BEFORE_PODS:
         return waits
     return replace(_suspended(jobset, fleet) if jobset.suspended else _pods_wait(jobset, fleet), need=jobset.gpus)

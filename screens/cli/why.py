@@ -56,12 +56,12 @@ async def why(options: WhyOptions, connect: Connect = open_session) -> int:
             await session.watch.select("pods", gpu_pods)
         fleet = session.fleet
         other = workload_named(fleet, session.namespace, options.job) if job is None else None
-        reason = why_jobset(job, fleet) if job else why_workload(other, fleet) if other else None
+        start = await _expected_start(session, job, other)
+        reason = why_jobset(job, fleet, start) if job else why_workload(other, fleet, start) if other else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
-        card, (report, line), start = await asyncio.gather(
+        card, (report, line) = await asyncio.gather(
             session.logs.first_failure(session.namespace, options.job),
-            _check(session, job, reads_log=not sentence or (job is not None and job.finished)),
-            _expected_start(session, job, other),
+            _check(session, job, start, reads_log=not sentence or (job is not None and job.finished)),
         )
         health = line.health if line is not None else None
         order, preempted = _preempted_next(fleet, job) if job is not None else (0, "")
@@ -209,7 +209,9 @@ async def _require_unknown(session: Session, name: str) -> None:
     )
 
 
-async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tuple[AlarmReport, JobLine | None]:
+async def _check(
+    session: Session, job: JobSet | None, start: ExpectedStart | None, *, reads_log: bool
+) -> tuple[AlarmReport, JobLine | None]:
     """The job's health: by its live log if it runs, by the log's end if it has ended or starts."""
     report = AlarmReport()
     if job is None:
@@ -223,7 +225,8 @@ async def _check(session: Session, job: JobSet | None, *, reads_log: bool) -> tu
             async with asyncio.timeout(LONGEST):
                 await session.measures.progress_reader.update([job.key])
         report = report._replace(progress=session.measures.progress_reader.progress_of(job.uid))
-    line = JobLine(job, session.fleet, report.progress, report.alarms, report.late, report.follows_steps)
+    how = (report.progress, report.alarms, report.late, report.follows_steps)
+    line = JobLine(job, session.fleet, *how, start=start)
     return report, with_diagnoses(session, line)
 
 

@@ -16,7 +16,7 @@ from console.metrics.alarm import GLYPH, Alarm
 from console.metrics.diagnosis import Diagnosis, DiagnosisKind
 from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
 from console.scheduling.pod_slots import PodSlot, first_failure, pod_slots
-from console.scheduling.why_answer import WAIT_KINDS, Why
+from console.scheduling.why_answer import WAIT_KINDS, Why, awaited_ends, format_ends
 from console.scheduling.why_job import why_jobset
 from console.settings import YOU
 from screens import wording
@@ -60,7 +60,7 @@ class JobLine:
 
     @cached_property
     def why(self) -> Why:
-        return why_jobset(self.jobset, self.fleet)
+        return why_jobset(self.jobset, self.fleet, self.start)
 
     @cached_property
     def health(self) -> Health:
@@ -81,6 +81,7 @@ class JobLine:
         )
 
     @property
+            why=self.why,
     def up(self) -> int:
         """Number of ranks whose pod is ready or has succeeded."""
         return sum(rank.ready or rank.phase == "Succeeded" for rank in self.ranks)
@@ -219,8 +220,8 @@ def last_cell(line: JobLine) -> Cell:
 def start_words(start: ExpectedStart, now: float) -> str:
     """The expected start as text after a label, without a final period."""
     soon = f", {wording.moment(start.at, now)}" if start.at and start.window is None else ""
-    after = f", when {start.after} ends" if start.after and start.at else ""
-    sooner = f"at once if {' or '.join(start.sooner)} ends" if start.sooner else ""
+    after = f", when {format_ends([start.after])}" if start.after and start.at else ""
+    sooner = f"at once if {awaited_ends((), start)}" if start.sooner else ""
     if not start.at:
         bound = "; ".join(filter(None, (sooner, _bound(start, now))))
         when = f"{bound or 'not known'}: {start.unknown}"

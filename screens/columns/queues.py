@@ -98,7 +98,7 @@ class WorkloadLine:
 
     @cached_property
     def why(self) -> Why:
-        return why(self.workload, self.fleet)
+        return why(self.workload, self.fleet, self.start)
 
     @property
     def since(self) -> float:
@@ -320,7 +320,7 @@ WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
         fact("short_by", "GPUs missing", lambda line: line.why.short_by),
         fact("holders", "who holds what it could use: namespace, name, gpus, owner",
              lambda line: _holders_json(line.why.holders)),
-        fact("unblocks", "the fewest running jobs whose end would make room, as in holders",
+        fact("unblocks", "jobs whose end it waits for: by expected_start, else the fewest that would do; as in holders",
              lambda line: _holders_json(line.why.unblocks)),
         fact("ahead", "jobs that Kueue evaluates first", lambda line: line.why.ahead),
         fact("kueue_says", "Kueue's own message", lambda line: line.why.api_text),

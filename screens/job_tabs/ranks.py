@@ -348,11 +348,8 @@ class RanksTab(JobTab):
         """When the job would start, and what for it waits; nothing once it has its quota."""
         width, lines = self.live.size.width - 3, Lines()
         if line.jobset.state is JobState.PENDING:
-            whose, known = self.live.app.whose, line.start is not None and line.start.at > 0
-            lines = [
-                *start_lines(line.start, width, CLOCK.now()),
-                *waiting_lines(line.why, width, whose, start_known=known),
-            ]
+            starts = start_lines(line.start, width, CLOCK.now())
+            lines = [*starts, *waiting_lines(line.why, width, self.live.app.whose)]
         self.waits.lines = tuple(map(tuple, lines))
         self.waits.styles.height = len(lines)
         self.waits.display = bool(lines)

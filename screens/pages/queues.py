@@ -134,7 +134,7 @@ class QueuesScreen(ReasonScreen):
             return job_lines(line, measures, width, height, now, self.app.whose)
         spans = [Span(wording.sentence(row.why.sentence) or "It does not wait.")]
         starts = start_lines(row.start, width, now)
-        waits = waiting_lines(row.why, width, self.app.whose, start_known=bool(row.start and row.start.at))
+        waits = waiting_lines(row.why, width, self.app.whose)
         return [[Span(name_of(row.workload), "strong")], *folded_runs(spans, width), [], *starts, *waits]
 
     def under_lines(self, width: int, height: int, now: float) -> Lines:

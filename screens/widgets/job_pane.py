@@ -96,7 +96,7 @@ def job_lines(
     found.append([])
     if job.jobset.state is JobState.PENDING:
         found += start_lines(job.start, width, now)
-        found += waiting_lines(job.why, width, whose, start_known=job.start is not None and job.start.at > 0)
+        found += waiting_lines(job.why, width, whose)
     else:
         found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST * tail, now)
     return [*found, *(tail_lines(job, measures, width, height - len(found), now) if tail else [])]
@@ -163,11 +163,8 @@ def start_lines(start: ExpectedStart | None, width: int, now: float) -> Lines:
     return [*folded_runs([Span("starts    ", "dim"), Span(start_words(start, now))], width), []]
 
 
-def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_known: bool = False) -> Lines:
-    """Why the job waits: its queue's quota, the workloads before it, and which jobs' end would free what is missing.
-
-    Who is in front may take that quota: where the expected start is known, it alone is shown.
-    """
+def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
+    """What the reason why the job waits stands on: its queue's quota, the workloads before it, and who holds it."""
     found: Lines = []
     account = why.account
     if account is not None:
@@ -187,11 +184,6 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
     if why.position:
         front = f", after {', '.join(why.ahead[:4])}" + (" …" if len(why.ahead) > 4 else "") if why.ahead else ""
         found += folded_runs([Span("position  ", "dim"), Span(f"{why.position} in its ClusterQueue{front}")], width)
-    if why.unblocks and not start_known:
-        names = ", ".join(f"{each.name} ({each.gpus})" for each in why.unblocks)
-        verb = "ends" if len(why.unblocks) == 1 else "end"
-        missing = "quota would be free" if why.short_by else "there would be room"
-        found += folded_runs([Span(f"{missing} when ", "dim"), Span(f"{names} {verb}")], width)
     if why.holders:
         found += [[], [Span("holds that quota", "head")]]
         for holder in why.holders[:6]:

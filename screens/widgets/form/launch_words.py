@@ -191,7 +191,7 @@ _LIGHTS = {
 
 def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = None) -> list[Span]:
     """The forecast of launching now, with the reason; `start`: when it starts if it waits, if that was asked."""
-    found = forecast(fleet, ask)
+    found = forecast(fleet, ask, start)
     light, word, style = _LIGHTS[found.verdict]
     reason = found.sentence
     if reason.lower().startswith(word.lower()):

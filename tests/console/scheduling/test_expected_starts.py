@@ -217,7 +217,7 @@ def test_only_holders_whose_end_could_matter_are_named_as_the_reason() -> None:
     assert start_of(fleet, "wide", b=100, idle=300)[:2] == (300, "idle")
     less = structs.replace(both, quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 16)))
     short = replace(fleet, cluster_queues={("", "a4"): less})
-    assert start_of(short, "wide")[3] == "how long b, idle, cheap still run is not known"
+    assert start_of(short, "wide")[3] == "how long cheap, b, idle still run is not known"
 
 
 def test_what_would_fit_on_no_flavor_waits_for_nobodys_end() -> None:

@@ -152,8 +152,8 @@ def test_the_numbers_behind_the_sentence() -> None:
     assert [each.name for each in found.unblocks] == ["small"]
     assert [each.name for each in found.ahead] == ["first"]
     assert found.sentence == (
-        "needs 16 GPUs of flavor a4; 32 own - 24 used = 8 free, 8 more needed; quota free when small (8) ends; "
-        "1 ahead in the queue"
+        "needs 16 GPUs of flavor a4; 32 own - 24 used = 8 free, 8 more needed; 1 ahead in the queue; "
+        "quota free when small ends"
     )
 
 
@@ -241,7 +241,7 @@ def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
     found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
     assert found.verdict is LaunchVerdict.WAITS
-    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; a (8) has to end first"
+    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; room free when a ends"
     assert [each.name for each in found.unblocks] == ["a"]
 
 

@@ -87,7 +87,7 @@ def test_what_if_and_launch_form_agree_on_shared_nodes(checks: tuple[str, ...], 
         assert (consequence.what, noted) == ("waits", [])
         assert (
             launch.sentence
-            == "quota is free, but it needs 4 free hosts and there are 2" + "; a (16) has to end first" * bound
+            == "quota is free, but it needs 4 free hosts and there are 2" + "; room free when a ends" * bound
         )
         assert [each.machines_then for each in answer.free] == [16, 16]
 

@@ -90,7 +90,7 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
     found = why(mine, fleet)
     assert (
         found.sentence
-        == "needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed; quota free when one (8) ends"
+        == "needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed; quota free when one ends"
     )
     assert (found.category, found.need, found.short_by, found.flavor) == (Category.QUOTA, 32, 8, "a4")
     assert [(each.name, each.gpus) for each in found.holders] == [("two", 32), ("one", 8)]
@@ -129,7 +129,7 @@ def test_what_is_borrowed_and_lent_is_said() -> None:
     found = why(mine, fleet)
     assert found.sentence == (
         "needs 32 GPUs of flavor a4; 32 own - 16 used - 8 lent = 8 free, 24 more needed; what is lent has research; "
-        "quota free when theirs (40) ends"
+        "quota free when theirs ends"
     )
     assert [each.name for each in found.unblocks] == ["theirs"]
 
@@ -222,7 +222,7 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
     found = why(mine, fleet)
     assert (
         found.sentence == "quota is there (flavor a4: 128 own - 64 used = 64 free) but no block has 8 free hosts: "
-        "blk-0 has 5, blk-1 has 3"
+        "blk-0 has 5, blk-1 has 3; room free when job-2, job-1 and job-0 end"
     )
     assert (found.category, found.room) == (Category.TOPOLOGY, 5)
     nodes = eligible_nodes(fleet, 8, "a4")
@@ -249,7 +249,8 @@ def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
     fleet = fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15)), *free)
     found = why(mine, fleet)
     assert found.flavor == "a4"
-    assert found.sentence == "quota is there (flavor a4: 16 free) but it needs 2 free hosts and there is 1"
+    words = "quota is there (flavor a4: 16 free) but it needs 2 free hosts and there is 1; room free when job-0 ends"
+    assert found.sentence == words
 
 
 def test_another_flavor_that_only_lacks_places_is_named_too() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -16,11 +15,10 @@ from console.kube.snapshot import Fleet
 from console.metrics.gpu_metrics import Gpu, PodGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
-from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Category, QuotaAccount, QuotaHolder, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
-from screens.widgets.job_pane import job_lines, saved_runs, waiting_lines
+from screens.widgets.job_pane import job_lines, saved_runs
 from tests.fakes import present
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.parsing import run_of
@@ -91,37 +89,13 @@ def test_no_gpu_is_shown_of_a_job_of_which_nothing_was_read_or_that_has_ended() 
     assert not any("GPU busy" in run.text for line in told for run in line)
 
 
-def test_a_known_start_is_not_contradicted_by_whose_end_would_free_quota() -> None:
-    fleet = queue_scene()
-    waits = next(JobLine(each, fleet) for each in fleet.jobsets.values() if JobLine(each, fleet).why.unblocks)
-
-    def shown(start: ExpectedStart | None) -> str:
-        lines = job_lines(replace(waits, start=start), None, 120, 50, fleet.at)
-        return "\n".join("".join(run.text for run in line) for line in lines)
-
-    known = shown(ExpectedStart(fleet.at + 600, "llama-70b", latest=True))
-    assert "starts    at the latest " in known
-    assert "in 10 min, when llama-70b ends" in known
-    assert "quota would be free" not in known
-    unknown = shown(ExpectedStart(unknown="how long llama still runs is not known"))
-    assert "starts    not known: how long llama still runs is not known" in unknown
-    for told in unknown, shown(None):
-        assert f"quota would be free when {waits.why.unblocks[0].name} ({waits.why.unblocks[0].gpus})" in told
-
-
 def test_where_places_are_missing_nobodys_end_is_said_to_free_quota() -> None:
     blockers = (QuotaHolder("default", "nccl", gpus=16),)
     account = QuotaAccount(nominal=16, can_borrow=16, free=32, total=32)
     why = Why("quota is there", Category.TOPOLOGY, need=32, flavor="a4", account=account, unblocks=blockers)
-
-    def shown(why: Why) -> str:
-        return "\n".join("".join(run.text for run in line) for line in waiting_lines(why, 120, str))
-
-    assert "needs 32" in shown(why)
-    assert "there would be room when nccl (16) ends" in shown(why)
-    assert "quota would be free" not in shown(why)
+    assert why.with_end(None).sentence == "quota is there; room free when nccl ends"
     short = structs.replace(why, category=Category.QUOTA, short_by=16)
-    assert "quota would be free when nccl (16) ends" in shown(short)
+    assert short.with_end(None).sentence == "quota is there; quota free when nccl ends"
 
 
 def measured(steps: int, *texts: str) -> JobMeasures:
