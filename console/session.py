@@ -196,6 +196,13 @@ class Session:
             found["images"] = await self.google.images.image_choices(found["images"])
         return {**found, **unasked_choices()}
 
+    async def priority_classes(self, names: Collection[str]) -> Mapping[str, int]:
+        """Values of the cluster's priority classes by name; they are listed only if any are named."""
+        from console.launch.choices import list_priority_classes
+
+        connection = self.watch.current_connection
+        return await list_priority_classes(connection.client, connection.catalogue) if names else {}
+
     @property
     def attach(self) -> SshAccess:
         """SSH to ranks, editors, and diagnosis."""

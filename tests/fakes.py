@@ -782,6 +782,9 @@ class FakeSession:
 
     # what there is to choose from
 
+    async def priority_classes(self, names: list[str]) -> dict[str, int]:
+        return {"high": 750} if names else {}
+
     async def read_choices(self) -> Any:
         return self._did("choices", default={})
 

@@ -166,6 +166,15 @@ async def list_choices(client: Client, catalogue: ApiDiscovery, namespace: str) 
     return {offer.kind: offer for offer in found}
 
 
+async def list_priority_classes(client: Client, catalogue: ApiDiscovery) -> dict[str, int]:
+    """The values of the cluster's WorkloadPriorityClasses, the highest first."""
+    source = _SOURCES["priorityclasses"]
+    if not (version := await catalogue.version(source.kind)):
+        return {}
+    found = [each async for each in list_objects(client, source.kind.path(version, ""), _Item, source.noun)]
+    return {each.name: each.value or 0 for each in sorted(found, key=lambda each: (-(each.value or 0), each.name))}
+
+
 async def _read_choices(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
     source = _SOURCES[name]
     absent = FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")

@@ -5,6 +5,7 @@ Nothing is changed on the cluster. GPUs and places are counted, no other resourc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -35,11 +36,21 @@ MAX_ASKED = 64  # machines that are asked for, one after the other, to see who w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    submit: tuple[str, ...] = ()  # QUEUE:GPUS[:PRIORITY]
+    submit: tuple[str, ...] = ()  # QUEUE:GPUS[:PRIORITY]; a priority is a number or the name of a class
     stop: tuple[str, ...] = ()  # JOB
     drain: tuple[str, ...] = ()  # NODE, POOL or HOST
     quota: tuple[str, ...] = ()  # QUEUE:FLAVOR:GPUS
-    priority: tuple[str, ...] = ()  # JOB:N
+    priority: tuple[str, ...] = ()  # JOB:PRIORITY
+
+    @property
+    def priority_classes(self) -> list[str]:
+        """The priorities that are names."""
+        named = (each.rpartition(":")[2] for each in (*self.priority, *(x for x in self.submit if x.count(":") > 1)))
+        return [each for each in named if not _WHOLE.fullmatch(each)]
+
+
+_WHOLE = re.compile(r"[+-]?\d+")
+NO_CLASSES: Mapping[str, int] = {}
 
 
 class Consequence(Struct, frozen=True):
@@ -112,14 +123,17 @@ def next_victims(fleet: Fleet) -> NextVictims | None:
     return NextVictims(job_name(first), name, first.priority, keys) if keys else None
 
 
-def what_if(fleet: Fleet, namespace: str, changes: Changes) -> WhatIf:
-    """The effect of these changes; BadInput, NotThere or NotFound if one cannot be or names what is not there."""
-    return _Comparison(fleet, namespace, changes).result()
+def what_if(fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int] = NO_CLASSES) -> WhatIf:
+    """The effect of these changes; BadInput, NotThere or NotFound if one cannot be or names what is not there.
+
+    `classes`: values of the priority classes by name.
+    """
+    return _Comparison(fleet, namespace, changes, classes).result()
 
 
 class _Comparison:
-    def __init__(self, fleet: Fleet, namespace: str, changes: Changes) -> None:
-        self._fleet, self._namespace = fleet, namespace
+    def __init__(self, fleet: Fleet, namespace: str, changes: Changes, classes: Mapping[str, int]) -> None:
+        self._fleet, self._namespace, self._classes = fleet, namespace, classes
         self._drained = dict(_drained(fleet, changes.drain))
         queues = _with_quotas(fleet, changes.quota)
         self._changed = replace(fleet, nodes={**fleet.nodes, **self._drained}, cluster_queues=queues)
@@ -129,12 +143,10 @@ class _Comparison:
         self._new: list[SnapshotWorkload] = []
         self._closed: list[SnapshotWorkload] = []  # new ones of queues that admit nothing
         for text in changes.priority:
-            name, priority = _split(text, "--priority", "JOB:N", 2)
+            name, priority = _split(text, "--priority", "JOB:PRIORITY", 2)
             workload = self._find(name)
             self._take_out(workload)
-            self._put_back(
-                structs.replace(workload, priority=_parse_whole_number(priority, "--priority", "JOB:N", text))
-            )
+            self._put_back(structs.replace(workload, priority=self._priority(priority, "--priority", text)))
         self._stopped = list(dict.fromkeys(map(self._find, changes.stop)))
         self._moved = self._on_drained_nodes()
         for workload in self._stopped:
@@ -232,6 +244,13 @@ class _Comparison:
             f"{name} neither holds GPUs of a queue nor is among the first that wait in one.", f"a4 why {name}"
         )
 
+    def _priority(self, typed: str, flag: str, text: str) -> int:
+        if _WHOLE.fullmatch(typed):
+            return int(typed)
+        if typed not in self._classes:
+            raise _not_there(flag, text, "WorkloadPriorityClass", typed, self._classes)
+        return self._classes[typed]
+
     def _take_out(self, workload: SnapshotWorkload) -> None:
         if self._then.holds(workload):
             self._then.end(workload)
@@ -269,7 +288,7 @@ class _Comparison:
         form = "QUEUE:GPUS[:PRIORITY]"
         queue_name, gpus_text, *rest = _split(text, "--submit", form, 2, 3)
         gpus = _parse_whole_number(gpus_text, "--submit", form, text)
-        priority = _parse_whole_number(rest[0], "--submit", form, text) if rest else 0
+        priority = self._priority(rest[0], "--submit", text) if rest else 0
         if gpus < 1 or (gpus > MACHINE_GPUS and gpus % MACHINE_GPUS):
             raise BadInput(f"--submit {text}: GPUs have to be 1 to {MACHINE_GPUS}, or a multiple of {MACHINE_GPUS}.")
         local = self._fleet.local_queues.get((self._namespace, queue_name))

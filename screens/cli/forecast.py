@@ -161,7 +161,8 @@ async def what_if(options: WhatIfOptions) -> int:
     async with open_session(options, KINDS, brief=True, only={"pods": gpu_pods}) as session:
         fleet = session.fleet
         missing = unread(KINDS, fleet)
-        found = await session.launch.unsaved.add_losses(compare(fleet, session.namespace, changes))
+        classes = await session.priority_classes(changes.priority_classes)
+        found = await session.launch.unsaved.add_losses(compare(fleet, session.namespace, changes, classes))
     if options.json:
         print_json(
             {
@@ -249,7 +250,7 @@ class WhatIfOptions(Options):
         "--submit",
         metavar="QUEUE:GPUS[:PRIORITY]",
         action="append",
-        help="a new job in a LocalQueue or ClusterQueue; may be repeated",
+        help="a new job in a LocalQueue or ClusterQueue, PRIORITY a number or a WorkloadPriorityClass; may be repeated",
     )
     stop: list[str] = option("--stop", metavar="JOB", action="append", help="a job is stopped; may be repeated")
     drain: list[str] = option(
@@ -262,7 +263,10 @@ class WhatIfOptions(Options):
         "--quota", metavar="QUEUE:FLAVOR:GPUS", action="append", help="another quota of a ClusterQueue; may be repeated"
     )
     priority: list[str] = option(
-        "--priority", metavar="JOB:N", action="append", help="another priority of a job; may be repeated"
+        "--priority",
+        metavar="JOB:PRIORITY",
+        action="append",
+        help="another priority of a job, a number or a WorkloadPriorityClass; may be repeated",
     )
     lose: list[str] = option(
         "--lose", metavar="HOST", action="append", help="a host, or a node as above, is lost; may be repeated"

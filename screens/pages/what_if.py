@@ -21,7 +21,7 @@ from screens.session_app import SessionApp
 FORMS = {
     "stop": "JOB",
     "submit": "QUEUE:GPUS[:PRIORITY]",
-    "priority": "JOB:N",
+    "priority": "JOB:PRIORITY",
     "drain": "NODE|POOL",
     "lose": "HOST",
     "quota": "QUEUE:FLAVOR:GPUS",
@@ -89,7 +89,9 @@ class WhatIfScreen(Question[None]):
         fleet = self.app.fleet
         namespace = self._namespace or self.app.only_namespace or self.app.session.namespace
         try:
-            found = await asyncio.to_thread(what_if, fleet, namespace, read_changes(typed))
+            changes = read_changes(typed)
+            classes = await self.app.session.priority_classes(changes.priority_classes)
+            found = await asyncio.to_thread(what_if, fleet, namespace, changes, classes)
             found = await self.app.session.launch.unsaved.add_losses(found)
         except ConsoleError as error:
             self.result.update(str(error))

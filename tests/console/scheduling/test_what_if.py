@@ -76,6 +76,18 @@ def test_a_higher_priority_preempts_and_the_victim_waits() -> None:
     assert what_if(fleet, "default", Changes(submit=("a4:16:1",))).consequences[0].position == 1
 
 
+def test_a_priority_is_a_number_or_the_name_of_a_class() -> None:
+    fleet = scene(runs("low", 4, priority=1), runs("high", 4, priority=9), preemption=PREEMPTING)
+    by_name = Changes(submit=("a4:16:medium",), priority=("high:medium", "low:-3"))
+    assert by_name.priority_classes == ["medium", "medium"]
+    by_number = Changes(submit=("a4:16:5",), priority=("high:5", "low:-3"))
+    assert by_number.priority_classes == []
+    classes = {"medium": 5, "none": 0}
+    assert what_if(fleet, "default", by_name, classes) == what_if(fleet, "default", by_number)
+    with pytest.raises(NotThere, match=r"no WorkloadPriorityClass top\. There are: medium, none\."):
+        what_if(fleet, "default", Changes(submit=("a4:16:top",)), classes)
+
+
 def test_stopping_a_job_and_another_priority_let_others_start() -> None:
     fleet = scene(runs("a", 8), waits("first", 6, created=1.0), waits("second", 4, created=2.0))
     assert asked(fleet, stop=("a",)) == {"a": "stopped", "first": "starts"}
@@ -155,7 +167,8 @@ def test_the_cluster_stays_as_it_is() -> None:
          "--quota a4:spot:8: there is no GPU quota in ClusterQueue a4 of flavor spot. There are: a4."),
         ({"quota": ("b4:a4:8",)}, "--quota b4:a4:8: there is no ClusterQueue b4. There are: a4."),
         ({"quota": ("a4:a4:-8",)}, "--quota a4:a4:-8: GPUs have to be 0 or more."),
-        ({"priority": ("a",)}, "--priority a has to be JOB:N."),
+        ({"priority": ("a",)}, "--priority a has to be JOB:PRIORITY."),
+        ({"priority": ("a:top",)}, "--priority a:top: there is no WorkloadPriorityClass top. There are: none."),
         ({"drain": ("nowhere",)}, "There is no node, pool or host nowhere. Pools: none; a4 nodes lists nodes."),
     ],
 )  # fmt: skip

@@ -157,6 +157,8 @@ def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
     assert not any(item["lost"] for item in said["items"] if item["what"] in {"starts", "waits"})
     assert all(each["then"] >= 0 and each["machines_then"] >= 0 for each in said["free"])
     assert {(item["name"], item["state"]) for item in listed(a4, "jobs", "-A")} >= before
+    by_class, by_number = (a4.json("whatif", "--submit", f"a4:24:{each}")["items"] for each in ("high", "750"))
+    assert by_class == by_number
     assert a4.run("whatif")[::2] == (2, "a4: Nothing to try. Name a change, as in a4 whatif --submit a4:32; a4 whatif "
                                         "--help has all.\n")  # fmt: skip
 
@@ -299,6 +301,11 @@ def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
         (("values", "no-such-recipe"), 1, "There is no recipe no-such-recipe."),
         (("whatif", "--lose", "no-such-node"), 1, "There is no node, pool or host no-such-node."),
         (("whatif", "--submit", "no-such-queue:8"), 1, "there is no queue no-such-queue."),
+        (
+            ("whatif", "--submit", "a4:8:top"),
+            1,
+            "no WorkloadPriorityClass top. There are: very-high, high, med",
+        ),
         (("whatif", "--stop", "ddp-ablation"), 1, "ddp-ablation has ended (succeeded) and holds no GPUs: nothing"),
         (
             ("rm", "llama-70b:/tmp/x"),
