@@ -79,8 +79,6 @@ class LaunchScreen(DraftScreen):
         Binding("f9", "preflight", "Preflight", show=False, id="launch.preflight",
                 tooltip="What this launch needs of cluster and project, checked"),
         Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
-        Binding("f1", "app.help", "Help", show=False, id="launch.help",
-                tooltip="What the field under the cursor means, and the keys"),
     ]  # fmt: skip
 
     head = getters.query_one(LaunchHead)

@@ -424,6 +424,7 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
     async with console_at(to_form, session_of(fields=fields)) as (app, pilot, screen):
         await until(pilot, lambda: "f1 shows all" in screen_text(app))
         assert "word199" not in screen_text(app)
+        assert screen_text(app).rstrip().endswith("f1 Help"), "? is a letter of the field"
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "word199" in screen_text(app))
         groups = key_groups(screen)
