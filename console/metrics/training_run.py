@@ -179,7 +179,8 @@ class RunEventFinder:
             since, printed, _ = self._took[at]
             by_step = f"{usual:.3g} to {now:.3g} s a step"
             change = f"{1 / usual:,.4g} to {1 / now:,.4g} tokens/s" if self._by_tokens else by_step
-            words = f"{100 - 100 * usual / now:.0f} % slower since {since:,.0f} ({change})"
+            what = "tokens" if self._by_tokens else "steps"
+            words = f"{what} take {100 * now / usual - 100:.0f} % longer since {since:,.0f} ({change})"
             self._slow.append(Slowdown(words, printed, middle))
             self._add_event(RunEventKind.SLOWER, since, printed, words)
 

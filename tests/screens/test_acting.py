@@ -412,7 +412,7 @@ async def test_slower_steps_become_the_pace_of_a_job_by_a_key() -> None:
     session = FakeSession(scene())
     uid = session.fleet.jobsets[KEY].uid
     slower = JobProgress(
-        step=400, cost=3.74, slower="26 % slower since 300 (2.77 to 3.74 s a step)", slower_since=1000.0
+        step=400, cost=3.74, slower="steps take 35 % longer since 300 (2.77 to 3.74 s a step)", slower_since=1000.0
     )
     session.measures.progress_reader.known[uid] = slower
     async with console_at(to_slow_list, session, size=(160, 45)) as (app, pilot, _):

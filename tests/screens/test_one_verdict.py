@@ -91,7 +91,7 @@ CASES = (
     Case("hang:5", "nccl-all-reduce", "stalled", "no row for 5 min", None, AlarmKind.STALL, 5, quiet=300),
     Case("timeout:20:0", "swift-dpo-multinode", "failed", "NCCL timeout: ALLREDUCE", 1, AlarmKind.FAILED, 1, pod=1),
     Case("fail:5", "swift-dpo-multinode", "failed", CUDA, 1, AlarmKind.FAILED, 1, pod=1),
-    Case("slow:50", "swift-dpo", "running", "% slower since", steps=95),
+    Case("slow:50", "swift-dpo", "running", "% longer since", steps=95),
     Case("slowrank:9:7%", "swift-dpo-multinode", "running", "rank 9", steps=60, pod=1),
     Case("spike:20", "swift-dpo", "running", steps=60),
     Case("xid:20", "swift-dpo", "running", steps=60),

@@ -274,7 +274,7 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
         await until(pilot, lambda: isinstance(app.screen, Pick))
         await pilot.press("enter")
         await until(pilot, lambda: panel.against is not None)
-        await until(pilot, lambda: "10 % faster than llama" in screen_text(app))
+        await until(pilot, lambda: "10 % more GB/s than llama" in screen_text(app))
         assert "+10.0 %" in screen_text(app)
 
 

@@ -294,9 +294,9 @@ def summary(
         Span(why, "dim" if verdict.passing is NcclResult.RUNNING else mark.style),
     ]
     if other is not None and (share := mean_speedup(other.test, test)) is not None:
-        faster = f"{100 * abs(share):.0f} % {'faster' if share > 0 else 'slower'}"
-        text = faster if abs(share) >= NOTABLE else "not notably faster or slower"
-        runs.append(Span(f"; {text} than {other.job}", difference_style(share)))
+        other_words = f"{100 * abs(share):.0f} % {'more' if share > 0 else 'less'} GB/s than"
+        text = other_words if abs(share) >= NOTABLE else "about as many GB/s as"
+        runs.append(Span(f"; {text} {other.job}", difference_style(share)))
     return runs
 
 

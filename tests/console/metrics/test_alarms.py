@@ -408,7 +408,7 @@ async def test_of_a_job_whose_steps_become_slower_nccl_is_asked_once(inspect: bo
         assert time.monotonic() < end
         await rounds(patrol)
     assert track.finder.slowdown is not None
-    assert track.finder.slowdown.words.startswith("33 % slower since ")
+    assert track.finder.slowdown.words.startswith("steps take 50 % longer since ")
     await rounds(patrol)
     await rounds(patrol)
     assert asked == ([(("default", "a"), 3.0)] if inspect else [])

@@ -73,7 +73,7 @@ def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None
 
 
 def test_slower_steps_are_told_of_a_job_that_runs() -> None:
-    slower = structs.replace(GLANCE, slower="26 % slower since 4,060 (2.77 to 3.74 s a step)")
+    slower = structs.replace(GLANCE, slower="steps take 35 % longer since 4,060 (2.77 to 3.74 s a step)")
     for followed in (True, False):
         health = job_health(JOB, FLEET, job_progress=slower, followed=followed)
         assert (health.state, health.level, health.words) == ("running", HealthLevel.LATE, slower.slower)

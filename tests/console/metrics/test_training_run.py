@@ -120,7 +120,7 @@ def slower(since: int, number: int, *, printed: bool, tokens: int = 0) -> Traini
 def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_when(printed: bool) -> None:
     made = slower(300, 500, printed=printed)
     (mark,) = [mark for mark in made.list_events() if mark.kind is RunEventKind.SLOWER]
-    assert (mark.step, mark.words) == (300.0, "26 % slower since 300 (2.81 to 3.8 s a step)")
+    assert (mark.step, mark.words) == (300.0, "steps take 35 % longer since 300 (2.81 to 3.8 s a step)")
     assert mark.words in "".join(each.text for each in marks_words(made.list_events())), (
         "the page says it in the same words"
     )
@@ -131,7 +131,7 @@ def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_wh
 
 def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
     (mark,) = [each for each in slower(300, 500, printed=True, tokens=8_192).list_events() if each.kind == "slower"]
-    assert (mark.step, mark.words) == (300.0, "26 % slower since 300 (2,912 to 2,155 tokens/s)")
+    assert (mark.step, mark.words) == (300.0, "tokens take 35 % longer since 300 (2,912 to 2,155 tokens/s)")
     assert slower(300, 500, printed=True, tokens=-8_192).finder.slowdown is None, (
         "longer sequences take longer at the same speed"
     )
@@ -140,10 +140,10 @@ def test_a_run_is_judged_by_its_tokens_where_it_prints_them() -> None:
 @pytest.mark.parametrize(
     ("pieces", "words"),
     [
-        (((300, 2.0), (2000, 3.0)), "33 % slower since 301 (2 to 3 s a step)"),
+        (((300, 2.0), (2000, 3.0)), "steps take 50 % longer since 301 (2 to 3 s a step)"),
         (((300, 2.0), (2000, 3.0), (100, 2.0)), ""),
-        (((300, 2.0), (500, 3.0), (500, 4.0)), "25 % slower since 801 (3 to 4 s a step)"),
-        (((300, 2.0), (500, 3.0), (500, 4.0), (300, 3.0)), "33 % slower since 301 (2 to 3 s a step)"),
+        (((300, 2.0), (500, 3.0), (500, 4.0)), "steps take 33 % longer since 801 (3 to 4 s a step)"),
+        (((300, 2.0), (500, 3.0), (500, 4.0), (300, 3.0)), "steps take 50 % longer since 301 (2 to 3 s a step)"),
         (((300, 2.0), (500, 3.0), (500, 4.0), (300, 2.1)), ""),
     ],
 )

@@ -139,7 +139,7 @@ def test_where_the_loss_is_no_number_the_grad_norm_is_not_that_of_an_earlier_ste
 def test_steps_that_take_longer_than_before_are_told(a4: Commands) -> None:
     _, out, _ = a4.run("training", "llama-70b")
     (told,) = [line for line in out.splitlines() if line.startswith("  slower ")]
-    assert "% slower since" in told
+    assert "% longer since" in told
     assert re.search(r"since 4,06\d \(2\.77 to 3\.\d+ s a step\), ", told), told
 
 
