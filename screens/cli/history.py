@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 async def history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or delete some."""
-    async with remembered(options) as (kept, _, healths):
+    async with open_history(options) as (kept, _, healths):
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
         if (
             lists
@@ -80,7 +80,7 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 
 
 @asynccontextmanager
-async def remembered(
+async def open_history(
     options: Options, *, read_logs: bool = False
 ) -> AsyncIterator[tuple[RunHistory, Callable[[], Awaitable[str]], Mapping[int, Health]]]:
     """The run history of the cluster, with open runs completed first, who asks, and how the jobs of open runs are.
@@ -237,7 +237,7 @@ async def ledger(options: LedgerOptions) -> int:
         raise BadInput("Either a job or --by.", "a4 ledger JOB, or a4 ledger --by owner.")
     since = moment(options.since)
     now = CLOCK.now()  # up to when their logs are read, which takes a moment: nothing of it is "not seen"
-    async with remembered(options, read_logs=True) as (kept, asks, _):
+    async with open_history(options, read_logs=True) as (kept, asks, _):
         runs = await kept.list_runs()
         me = short_name(await asks()) if options.by == "owner" else ""
     if options.job:

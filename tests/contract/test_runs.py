@@ -53,7 +53,7 @@ def pods_of(fleet: Fleet, space: Space) -> list[Pod]:
     return fleet.pods_by_jobset.get(job.uid, []) if job else []
 
 
-async def remembered(session: Session, space: Space, outcome: Outcome) -> RunRecord:
+async def run_that_became(session: Session, space: Space, outcome: Outcome) -> RunRecord:
     """The run of this test, once that has become of it."""
     found: list[RunRecord] = []
 
@@ -68,7 +68,7 @@ async def remembered(session: Session, space: Space, outcome: Outcome) -> RunRec
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_run_is_followed_from_its_queue_to_its_end(session: Session, space: Space) -> None:
     await session.launch.install(plan(space, keepAlive=False))
-    run = await remembered(session, space, Outcome.RUNNING)
+    run = await run_that_became(session, space, Outcome.RUNNING)
     assert (run.recipe, run.name, run.gpus, run.queue) == ("nccl-all-reduce", "train", 16, "team")
     assert run.values == {"queue": "team", "keepAlive": False}
     assert run.uid == session.fleet.jobsets[space.name, "train"].uid
@@ -78,7 +78,7 @@ async def test_a_run_is_followed_from_its_queue_to_its_end(session: Session, spa
         await space.cluster.append_log(space.api, space.name, pods[0], "workload", lines)
         for pod in pods:
             await space.end(pod)
-    run = await remembered(session, space, Outcome.SUCCEEDED)
+    run = await run_that_became(session, space, Outcome.SUCCEEDED)
     assert run.peak_busbw
     assert run.average_busbw
     assert run.peak_busbw > run.average_busbw > 10
@@ -94,7 +94,7 @@ async def test_a_run_that_is_stopped_here_is_stopped(session: Session, other: Se
     assert (stop.release, stop.pods, stop.gpus) == ("train", 2, 16)
     assert set(stop.goes) == {"JobSet train", "ConfigMap train-launchers", "Secret train-ssh"}
     await other.launch.stop(space.name, "train")
-    assert (await remembered(session, space, Outcome.STOPPED)).why == ""
+    assert (await run_that_became(session, space, Outcome.STOPPED)).why == ""
 
 
 async def trains(space: Space, session: Session) -> str:
@@ -124,7 +124,7 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     await eventually(rang, "the alarm rings", 60)
     for each in await space.pods("train", 2):
         await space.end(each["metadata"]["name"])
-    run = await remembered(session, space, Outcome.DIVERGED)
+    run = await run_that_became(session, space, Outcome.DIVERGED)
     assert run.why == "NaN since step 5 (last good 10.92 at 4)"
     assert (run.loss_step, run.step, run.nan_from) == (4, 9, 5)
     assert [each.words for each in run.alarms] == ["loss is NaN since step 5 (last good 10.92 at 4)"]
@@ -147,7 +147,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
     stop = await session.launch.job_stopper.plan_stop(space.name, "train")
     assert re.fullmatch(r"its log tells of no checkpoint in the last \d+ s: up to [\d.]+ GPU-minutes", stop.lost)
     await session.launch.stop(space.name, "train")
-    run = await remembered(session, space, Outcome.STOPPED)
+    run = await run_that_became(session, space, Outcome.STOPPED)
     assert run.why.startswith("stopped while it was late: no step for ")
     assert " after step 6, usually one takes" in run.why
 
@@ -160,9 +160,9 @@ async def is_late(session: Session, space: Space) -> bool:
 @pytest.mark.slow(reason="runs jobs on a whole cluster")
 async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
-    await remembered(session, space, Outcome.RUNNING)
+    await run_that_became(session, space, Outcome.RUNNING)
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
-    assert "deleted" in (await remembered(session, space, Outcome.STOPPED)).why
+    assert "deleted" in (await run_that_became(session, space, Outcome.STOPPED)).why
     left, _ = await session.launch.job_stopper.list_orphaned(space.name)
     assert [(each.kind, each.name) for each in left] == [("Release", "train")]
     assert (await session.launch.stop(space.name, "train")).release == "train"
@@ -274,7 +274,7 @@ async def test_a_job_that_went_while_no_console_looked(
     later = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
     try:
         await later.wait_until_listed()
-        lost = await remembered(later, space, Outcome.UNKNOWN)
+        lost = await run_that_became(later, space, Outcome.UNKNOWN)
         assert lost.why == "The job was deleted while the console was closed; its Helm release is still deployed."
     finally:
         await later.close()

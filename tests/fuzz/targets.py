@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from console.attach.files import scripts
 from console.attach.files.copies import EntryKind
-from console.attach.ssh.pod_facts import MAX_PROBE, parse_probe
+from console.attach.ssh.pod_keys import MAX_PROBE, parse_probe
 from console.checkpoints.judge import StoredFile, read_needed_sizes, survey_checkpoints
 from console.checkpoints.saved import SavedState, list_faults, starting_values
 from console.errors import ConsoleError

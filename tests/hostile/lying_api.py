@@ -21,7 +21,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from console.attach.ssh.pod_facts import PORT as SSHD
+from console.attach.ssh.pod_keys import PORT as SSHD
 from console.kube.exec import PROTOCOLS, STATUS, STDERR, STDOUT
 from console.kube.kubeconfig import load
 from console.kube.login import Login

@@ -12,7 +12,7 @@ from console.attach.ssh import paths
 from console.attach.ssh.config import SshHostEntry, ssh_options
 from console.attach.ssh.editors import EDITORS, SshHost, find_editor
 from console.attach.ssh.paths import SshPaths
-from console.attach.ssh.pod_facts import parse_probe, probe_pod
+from console.attach.ssh.pod_keys import parse_probe, probe_keys
 from console.errors import BadInput, Unreadable
 from tests.apiserver import ApiServer
 from tests.console.kube.kubelet import EXEC, Exec
@@ -59,7 +59,7 @@ async def test_a_pod_that_answers_without_end_is_ended_in_words() -> None:
     async with ApiServer() as server, server.client() as client, asyncio.timeout(30):
         server.handlers[EXEC] = Exec(behave)
         with pytest.raises(Unreadable, match="more than 256 KiB"):
-            await probe_pod(client, "default", "p")
+            await probe_keys(client, "default", "p")
     assert sent < 1000
 
 

@@ -23,8 +23,8 @@ from console.kube.rank_address import LivePod, PodAddress
 from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
-    from console.attach.ssh.identities import PodFacts
-    from console.attach.ssh.pod_facts import Probe
+    from console.attach.ssh.identities import PodIdentity
+    from console.attach.ssh.pod_keys import Probe
     from console.attach.tunnel.engine import PortForwarder
     from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster
@@ -37,7 +37,7 @@ class RankAccess:
         jobset: JobSet,
         rank: int,
         target: LivePod,
-        facts: PodFacts,
+        facts: PodIdentity,
         probed: Probe | None,
         named: Path | None,
     ) -> None:
@@ -230,14 +230,14 @@ class SshAccess:
         wait: float,
         say: Callable[[str], None] = lambda words: None,
     ) -> RankAccess:
-        from console.attach.ssh import pod_facts
+        from console.attach.ssh import pod_keys
 
         jobset = find_job(self._watched.fleet, namespace, job)
         client = self._watched.current_connection.client
         target = await self._port_forwarder.wait_for_pod(PodAddress(namespace, job, rank), limit=wait, say=say)
-        facts = await pod_facts.read_pod_facts(client, namespace, target.pod)
+        facts = await pod_keys.read_pod_identity(client, namespace, target.pod)
         try:
-            probed = await pod_facts.probe_pod(client, namespace, target.pod, container=target.container)
+            probed = await pod_keys.probe_keys(client, namespace, target.pod, container=target.container)
         except NotAllowed:
             if not facts.public_key:
                 raise

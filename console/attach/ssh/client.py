@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import paramiko
 
-from console.attach.ssh import identities, pod_facts
+from console.attach.ssh import identities, pod_keys
 from console.attach.ssh.identities import Identity, fingerprint
 from console.attach.ssh.paths import SshPaths
-from console.attach.ssh.pod_facts import Probe
+from console.attach.ssh.pod_keys import Probe
 from console.attach.tunnel.engine import PortForwarder
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.kube.rank_address import LivePod, PodAddress
@@ -55,7 +55,7 @@ def start_transport(sock: socket.socket, expected: Collection[str] = ()) -> para
     if not transport.initial_kex_done:  # start_client returns all the same when its time is up
         transport.close()
         raise Unreachable(
-            f"The SSH connection failed: what listens at port {pod_facts.PORT} does not speak SSH within"
+            f"The SSH connection failed: what listens at port {pod_keys.PORT} does not speak SSH within"
             f" {HANDSHAKE_TIMEOUT:g} s.",
             "Which program it is: a4 doctor JOB POD.",
         )
@@ -148,11 +148,11 @@ def count_home_entries(transport: paramiko.Transport) -> int:
 async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
     """A logged-in, verified SSH connection, within some ten seconds. Unreachable, HostKeyChanged, KeyRefused."""
     client = watched.current_connection.client
-    facts = await pod_facts.read_pod_facts(client, namespace, pod)
-    expected = await pod_facts.read_release_keys(client, namespace, facts.secret)
+    facts = await pod_keys.read_pod_identity(client, namespace, pod)
+    expected = await pod_keys.read_release_keys(client, namespace, facts.secret)
     probed: Probe | None = None
     try:
-        probed = await pod_facts.probe_pod(client, namespace, pod)
+        probed = await pod_keys.probe_keys(client, namespace, pod)
     except NotAllowed:
         if not expected:
             raise
@@ -171,7 +171,7 @@ async def open_connection(
     login: Login, where: PodAddress | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """An SSH connection to a rank with a verified host key, not yet logged in."""
-    async with PortForwarder(login).open_socket(where, pod_facts.PORT) as sock:
+    async with PortForwarder(login).open_socket(where, pod_keys.PORT) as sock:
         transport = await asyncio.to_thread(start_transport, sock, expected)
         try:
             check_host_key(transport, expected)

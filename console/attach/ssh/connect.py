@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from console.attach.ssh.config import SshHostEntry
-    from console.attach.ssh.identities import PodFacts
-    from console.attach.ssh.pod_facts import Probe
+    from console.attach.ssh.identities import PodIdentity
+    from console.attach.ssh.pod_keys import Probe
     from console.kube.client import Client
     from console.kube.login import Login
     from console.kube.rank_address import LivePod
@@ -55,22 +55,22 @@ def _read_known_uids(path: Path) -> dict[str, str] | None:
 
 
 async def prepare_entry(
-    client: Client, entry: SshHostEntry, target: LivePod, *, facts: PodFacts | None = None
+    client: Client, entry: SshHostEntry, target: LivePod, *, facts: PodIdentity | None = None
 ) -> SshHostEntry:
     """Verify the pod's host key, install the person's key if agreed, and return the updated entry."""
     import msgspec
 
-    from console.attach.ssh import config, pod_facts
+    from console.attach.ssh import config, pod_keys
     from console.attach.ssh.identities import ApiHostKeys, verify_host_keys
     from console.attach.ssh.paths import SshPaths
 
     rank = target.number
-    facts = facts or await pod_facts.read_pod_facts(client, target.namespace, target.pod)
-    release = await pod_facts.read_release_keys(client, target.namespace, facts.secret)
+    facts = facts or await pod_keys.read_pod_identity(client, target.namespace, target.pod)
+    release = await pod_keys.read_release_keys(client, target.namespace, facts.secret)
     probed: Probe | None = None
     if entry.install or not release:
         add = entry.public_key if entry.install else ""
-        probed = await pod_facts.probe_pod(client, target.namespace, target.pod, container=target.container, add=add)
+        probed = await pod_keys.probe_keys(client, target.namespace, target.pod, container=target.container, add=add)
     keys = ApiHostKeys(facts, release, *((probed.served, probed.kept) if probed else ()))
     places = SshPaths.locate()
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.attach.ssh import client as ssh
-from console.attach.ssh import identities, pod_facts, surroundings
+from console.attach.ssh import identities, pod_keys, surroundings
 from console.attach.ssh.config import SshHostEntry
 from console.attach.ssh.editors import STEPS, SetupStep, StepState
-from console.attach.ssh.identities import ApiHostKeys, PodFacts, fingerprint, verify_host_keys
+from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
 from console.attach.ssh.paths import SshPaths
-from console.attach.ssh.pod_facts import Probe
+from console.attach.ssh.pod_keys import Probe
 from console.attach.tunnel.engine import PortForwarder
 from console.attach.tunnel.published import list_tunnels
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
@@ -69,7 +69,7 @@ class DoctorRun:
         # Each is set by the step that finds it, and used by later ones only.
         self.target: LivePod
         self.transport: paramiko.Transport
-        self._facts: PodFacts
+        self._facts: PodIdentity
         self._probed: Probe
         self._first: asyncio.Task[bytes] | None = None
 
@@ -148,8 +148,8 @@ class DoctorRun:
 
     async def check_container(self) -> str | StepWarning:
         at = self.target
-        self._facts = await pod_facts.read_pod_facts(self.client, at.namespace, at.pod)
-        self._probed = await pod_facts.probe_pod(self.client, at.namespace, at.pod, container=at.container)
+        self._facts = await pod_keys.read_pod_identity(self.client, at.namespace, at.pod)
+        self._probed = await pod_keys.probe_keys(self.client, at.namespace, at.pod, container=at.container)
         text = f"{at.container or 'It'} runs as {self._probed.user}"
         if self._facts.restarts:
             return StepWarning(
@@ -158,7 +158,7 @@ class DoctorRun:
         return f"{text}."
 
     async def check_port(self) -> str:
-        pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_facts.PORT))
+        pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_keys.PORT))
         self._first = asyncio.create_task(pipe.receive())
         await _require_open(self._first)
         return "Open."
@@ -167,16 +167,16 @@ class DoctorRun:
         assert self._first is not None
         await asyncio.wait({self._first}, timeout=BANNER_TIMEOUT)
         if not self._first.done():
-            raise Unreachable(f"Port {pod_facts.PORT} is open, but sends no SSH banner within {BANNER_TIMEOUT:.0f} s.")
+            raise Unreachable(f"Port {pod_keys.PORT} is open, but sends no SSH banner within {BANNER_TIMEOUT:.0f} s.")
         banner = self._first.result()
         if not banner.startswith(b"SSH-2.0-"):
             shown = banner[:40].decode(errors="replace").strip() or "nothing"
-            raise Unreachable(f"What answers at port {pod_facts.PORT} is not an SSH server: it says {shown!r}.")
+            raise Unreachable(f"What answers at port {pod_keys.PORT} is not an SSH server: it says {shown!r}.")
         return banner[:MAX_BANNER].split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def check_host_key(self) -> str | StepWarning:
         """Check that its host key is the one in the API and in known_hosts."""
-        release = await pod_facts.read_release_keys(self.client, self.target.namespace, self._facts.secret)
+        release = await pod_keys.read_release_keys(self.client, self.target.namespace, self._facts.secret)
         expected = release or self._probed.served or self._probed.kept
         if not expected:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
@@ -241,7 +241,7 @@ async def _require_open(first: asyncio.Task[bytes]) -> None:
 
 async def require_server(reach: PortForwarder, target: LivePod) -> None:
     """Unreachable if nothing listens on port 2222 of a pod, with what mends it."""
-    async with reach.open_stream(target, pod_facts.PORT) as pipe:
+    async with reach.open_stream(target, pod_keys.PORT) as pipe:
         first = asyncio.create_task(pipe.receive())
         try:
             await _require_open(first)

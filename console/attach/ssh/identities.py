@@ -212,7 +212,7 @@ def public_key_of(encoded: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodIdentity:
     uid: str
     jobset_uid: str
     restarts: int
@@ -224,7 +224,7 @@ class PodFacts:
 class ApiHostKeys:
     """The expected host keys according to the API: of the whole release, or of this pod."""
 
-    facts: PodFacts
+    facts: PodIdentity
     release: tuple[str, ...] = ()
     served: tuple[str, ...] = ()  # shown by its sshd inside the pod
     kept: tuple[str, ...] = ()  # in its files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.attach.ssh.config import PodKeys, SshHostEntry
-from console.attach.ssh.identities import ApiHostKeys, PodFacts, fingerprint, verify_host_keys
+from console.attach.ssh.identities import ApiHostKeys, PodIdentity, fingerprint, verify_host_keys
 from console.errors import ConsoleError, HostKeyChanged, NotFound
 
 A, B, C = (
@@ -13,8 +13,8 @@ A, B, C = (
 )
 
 
-def facts(pod: str = "pod-1", jobset: str = "job-1", restarts: int = 0) -> PodFacts:
-    return PodFacts(pod, jobset, restarts, "", "")
+def facts(pod: str = "pod-1", jobset: str = "job-1", restarts: int = 0) -> PodIdentity:
+    return PodIdentity(pod, jobset, restarts, "", "")
 
 
 def known(*, release: tuple[str, ...] = (), pods: dict[str, PodKeys] | None = None) -> SshHostEntry:

@@ -1,4 +1,4 @@
-"""The facts about a pod that SSH needs: owner, its release's host key, and a probe by exec."""
+"""The keys in a pod: those that its sshd shows and keeps, its release's, and the person's, which is added by exec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.attach.ssh.identities import PodFacts, parse_public_key, public_key_of
+from console.attach.ssh.identities import PodIdentity, parse_public_key, public_key_of
 from console.decoding import UNREADABLE
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
@@ -100,15 +100,15 @@ class Probe:
     kept: tuple[str, ...]  # host keys in its files, looked for where none are shown
 
 
-async def read_pod_facts(client: Client, namespace: str, pod: str) -> PodFacts:
-    """Fetch the pod's facts; raises NotFound and what requests raise."""
+async def read_pod_identity(client: Client, namespace: str, pod: str) -> PodIdentity:
+    """Which pod it is, and whose keys it was launched with; raises NotFound and what requests raise."""
     body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
     found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
     spec = read_object(body, _PodSchema).spec or _Spec()
     secrets = [each.secret.get("secretName") for each in spec.volumes or () if each.secret and each.name == "ssh"]
     variables = (spec.containers[0].env if spec.containers else None) or ()
     given = next((each.get("value") for each in variables if each.get("name") == "SSH_PUBLIC_KEY"), None)
-    return PodFacts(
+    return PodIdentity(
         uid=found.uid,
         jobset_uid=found.jobset_uid,
         restarts=found.restarts,
@@ -134,7 +134,7 @@ async def read_release_keys(client: Client, namespace: str, secret: str) -> tupl
     return (public,) if public else ()
 
 
-async def probe_pod(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
+async def probe_keys(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
     """Inspect the pod by exec, and install the authorized_keys line `add`. ProgramFailed with the pod's words."""
     stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
     code, output, complaint = await executing.run_and_collect(
