@@ -182,6 +182,11 @@ class KeyOrderedApp(App[int]):
         return self.typing_waits or monotonic() < self._pressed_at + PAINTED_WITHIN
 
     @property
+    def since_key(self) -> float:
+        """Seconds since the last key."""
+        return monotonic() - self._pressed_at
+
+    @property
     def keys_likely(self) -> bool:
         """Whether a key is being answered, or another one is likely."""
         return self.answering or monotonic() < self._pressed_at + KEYS_REST

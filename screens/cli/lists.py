@@ -96,7 +96,7 @@ async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
         ]
         await read_diagnoses(session)
-        rows = [with_diagnoses(session, row) for row in rows]
+        rows = sorted((with_diagnoses(session, row) for row in rows), key=lambda line: line.place)
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
         rows = list(layout.of(fleet, namespace, session.watch.whose))

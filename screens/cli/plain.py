@@ -100,8 +100,8 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         yield ("queue", queue.name), _queue(queue_line(queue, fleet))
     jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
-    for jobset in sorted(jobsets, key=lambda each: each.place_in_lists):
-        yield ("job", "/".join(jobset.key)), _job(live_line(session, jobset, fleet), session.namespace)
+    for line in sorted((live_line(session, each, fleet) for each in jobsets), key=lambda each: each.place):
+        yield ("job", "/".join(line.jobset.key)), _job(line, session.namespace)
     for alarm in reversed(session.alarms.latest_alarms):
         name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"
         ended = f" ({alarm.ended_text})" if alarm.over else ""

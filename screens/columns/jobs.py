@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from rankscope import SlowReport
 
 
+LATELY = 86400.0  # seconds for which a job that has failed stands first
+
+
 @dataclass(frozen=True)
 class JobLine:
     """A JobSet in one snapshot; derived values are computed when it is drawn."""
@@ -78,10 +81,27 @@ class JobLine:
             verdict=self.verdict,
             slow=slow,
             is_slow_certain=found is not None and found.kind is DiagnosisKind.SLOW,
+            why=self.why,
         )
 
     @property
-            why=self.why,
+    def place(self) -> tuple[int, float, tuple[str, str]]:
+        """Sorts what hangs or has lately failed before what is late, then what runs, waits and has ended; newest first.
+
+        Of what waits, and of what has ended and no log was read, nothing is looked at but its JobSet: they are many.
+        """
+        job = self.jobset
+        if job.state is JobState.PENDING:
+            group = 4
+        elif job.finished:
+            bad = job.state is JobState.FAILED or (self.job_progress and self.health.level is HealthLevel.BAD)
+            group = 1 if bad and self.fleet.at - job.finished_at < LATELY else 5
+        else:
+            group = {HealthLevel.BAD: 0, HealthLevel.LATE: 2}.get(self.health.level, 3)
+            group = 2 if group == 3 and job.state is JobState.RESTARTING else group
+        return group, -job.created, job.key
+
+    @property
     def up(self) -> int:
         """Number of ranks whose pod is ready or has succeeded."""
         return sum(rank.ready or rank.phase == "Succeeded" for rank in self.ranks)

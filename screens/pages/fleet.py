@@ -119,14 +119,15 @@ class FleetScreen(PanedScreen, PoolsScreen):
                 else []
             )
         found.append([[Span("hosts to look at", "head")], *odd, []] if odd else [])
-        jobs = sorted((job for job in fleet.jobsets.values() if not job.finished), key=lambda job: job.place_in_lists)
-        for title, waits in (("jobs on these hosts", False), ("wait for GPUs", True)):
-            these = [job for job in jobs if (job.state is JobState.PENDING) is waits][:height]
-            lines = [
-                each
-                for job in these
-                for each in job_entry(line_of(self.app, job, fleet), self._mark_of(job), now, width)
-            ]
+        jobs = [job for job in fleet.jobsets.values() if not job.finished]
+        wait = sorted((job for job in jobs if job.state is JobState.PENDING), key=lambda job: (-job.created, job.key))
+        run = (line_of(self.app, job, fleet) for job in jobs if job.state is not JobState.PENDING)
+        waiting = [line_of(self.app, job, fleet) for job in wait[:height]]
+        for title, these in (
+            ("jobs on these hosts", sorted(run, key=lambda line: line.place)[:height]),
+            ("wait for GPUs", waiting),
+        ):
+            lines = [each for line in these for each in job_entry(line, self._mark_of(line.jobset), now, width)]
             found.append([[Span(title, "head")], *lines, []] if lines else [])
         return [line for lines in found for line in lines]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import ClassVar
 
@@ -31,6 +32,7 @@ from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import MINE, Span, runs_of
 
+SETTLED = 3.0  # seconds after the last key in which no row moves, whatever becomes of its job
 TABS = (
     ("b", "nccl", "NCCL"),
     ("t", "training", "Training"),
@@ -82,6 +84,7 @@ class JobsScreen(ReasonScreen):
     ]  # fmt: skip
 
     table = getters.query_one(JobTable)
+    _places: Mapping[RowKey, tuple[int, float, tuple[str, str]]] = {}  # by which its rows are sorted
 
     def body(self) -> ComposeResult:
         yield from self.with_reason(JobTable())
@@ -97,8 +100,11 @@ class JobsScreen(ReasonScreen):
 
     def _show_jobs(self, fleet: Fleet) -> None:
         jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
-        ordered = sorted(jobsets, key=lambda jobset: jobset.place_in_lists)
-        rows: dict[RowKey, JobLine] = {jobset.key: line_of(self.app, jobset, fleet) for jobset in ordered}
+        lines = [line_of(self.app, jobset, fleet) for jobset in jobsets]
+        stays = self._places if self.app.since_key < SETTLED else {}
+        self._places = {line.jobset.key: stays.get(line.jobset.key) or line.place for line in lines}
+        lines.sort(key=lambda line: self._places[line.jobset.key])
+        rows: dict[RowKey, JobLine] = {line.jobset.key: line for line in lines}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:
             self.table.move_to(self.app.launched)

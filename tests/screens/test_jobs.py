@@ -24,12 +24,12 @@ from console.scheduling.failure import FailureCard, PodFailure
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.columns.job_header import explanation, head
-from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, progress_words
+from screens.columns.jobs import JOBS, LATELY, JobLine, last_cell, progress_cell, progress_words
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS
 from screens.pages.job import JobScreen
-from screens.pages.jobs import TABS, JobsScreen, JobTable
+from screens.pages.jobs import SETTLED, TABS, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
 from screens.widgets.bars import KeyBar
 from screens.widgets.log.view import LogView
@@ -91,8 +91,7 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
         llama, sweep, old = (
             next(at for at, line in enumerate(lines) if f" {name} " in line) for name in ("llama", "sweep", "old")
         )
-        assert llama < sweep
-        assert llama < old
+        assert sweep < llama < old
 
 
 def test_the_filter_sees_the_state_that_is_shown() -> None:
@@ -105,14 +104,50 @@ def test_the_filter_sees_the_state_that_is_shown() -> None:
         assert table.listing.keys == [(shown,)]
 
 
-async def test_what_runs_stands_before_what_waits_and_what_has_ended_is_last() -> None:
+def test_what_hangs_or_has_lately_failed_comes_before_what_runs_waits_and_has_ended() -> None:
+    fleet = queue_scene()
+    llama, dpo, sweep, old, big = (JobLine(fleet.jobsets["default", name], fleet) for name in
+                                   ("llama", "dpo-b", "sweep", "old", "big"))  # fmt: skip
+
+    def named(job: JobLine, name: str, **more: Any) -> JobLine:
+        return replace(job, jobset=structs.replace(job.jobset, name=name, **more))
+
+    failed = Condition("Failed", "True", "FailedJobs", "jobset failed", fleet.at - 2 * LATELY)
+    rows = {
+        "stalled": replace(named(llama, "stalled"), alarms=(Alarm(AlarmKind.STALL, "no step", 1.0, "default", "x"),)),
+        "diverged": replace(named(llama, "diverged"), job_progress=JobProgress(nan=True, nan_words="loss is NaN")),
+        "sweep": sweep,
+        "slower": replace(named(llama, "slower"), job_progress=JobProgress(slower="slower", at=fleet.at)),
+        "again": replace(big, jobset=structs.replace(big.jobset, name="again")),
+        "newer": named(llama, "newer", created=llama.jobset.created + 5),
+        "llama": llama,
+        "dpo-b": dpo,
+        "long-ago": named(sweep, "long-ago", conditions=(failed,)),
+        "old": old,
+    }
+    assert big.jobset.state is JobState.RESTARTING
+    order = [line.jobset.name for line in sorted(rows.values(), key=lambda line: line.place)]
+    groups = [{*order[:2]}, {*order[2:3]}, {*order[3:5]}, {*order[5:7]}, {*order[7:8]}, {*order[8:]}]
+    assert groups == [{"stalled", "diverged"}, {"sweep"}, {"slower", "again"}, {"newer", "llama"}, {"dpo-b"},
+                      {"long-ago", "old"}]  # fmt: skip
+    assert order.index("newer") < order.index("llama"), "the newest first"
+
+
+async def test_a_job_in_trouble_comes_first_once_no_key_is_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         screen = await to_jobs(app, pilot)
-        jobsets = session.fleet.jobsets
-        groups = [2 if jobsets[key[0], key[1]].finished else jobsets[key[0], key[1]].suspended
-                  for key in screen.table.shown]  # fmt: skip
-        assert groups == sorted(groups)
-        assert set(groups) == {0, 1, 2}
+        before = screen.table.shown
+        llama = ("default", "llama")
+        assert before[0] == ("default", "sweep")
+        screen.table.move_to(llama)
+        session.measures.progress_reader.known["uid-llama"] = JobProgress(nan=True, nan_words="loss is NaN", at=1.0)
+        session.show(events={})
+        await until(pilot, lambda: "diverged" in screen_text(app))
+        assert screen.table.shown == before, "nothing moves under the keys"
+        monkeypatch.setattr(type(app), "since_key", SETTLED)
+        session.show(events=dict(session.fleet.events))
+        await until(pilot, lambda: screen.table.shown[0] == llama)
+        assert screen.table.cursor == llama
 
 
 async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:

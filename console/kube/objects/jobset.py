@@ -156,12 +156,6 @@ class JobSet(NamespacedObject, frozen=True):
         return kept.pop() if len(kept) == 1 else None if kept else False
 
     @property
-    def place_in_lists(self) -> tuple[int, float, tuple[str, str]]:
-        """Sorts what runs before what waits, and that before what has ended; the newest first in each."""
-        group = 2 if self.finished else 1 if self.state is JobState.PENDING else 0
-        return group, -self.created, self.key
-
-    @property
     def finished(self) -> bool:
         return self.state in {JobState.SUCCEEDED, JobState.FAILED}
 
