@@ -239,6 +239,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=AbstractWidgetM
             return
         start = thread_time()  # whatever else the machine does meanwhile
         self._show_title()
+        for table in self.query(ResourceTable):
+            table.show_namespaces(not self.app.only_namespace)
         self.show_fleet(self.app.fleet)
         stale = any(link.state is WatchState.STALE for link in self.links(self.app.fleet))
         for part in self.query(".of-snapshot").results(SnapshotText):

@@ -290,7 +290,8 @@ WORKLOADS: ListLayout[WorkloadLine] = ListLayout(
     (
         Column("#", _place, "position", "place in the queue, 1 is next; null: it waits in none",
                lambda line: line.position or None, width=3, right=True),
-        Column("NAMESPACE", lambda line: line.workload.namespace, "namespace", "its namespace", only=COMMAND),
+        Column("NAMESPACE", lambda line: line.workload.namespace, "namespace", "its namespace",
+               least=9, most=16, drop=9, style="dim"),
         Column("WORKLOAD", lambda line: name_of(line.workload), "job", "the job it belongs to", least=12, most=40,
                cut="middle"),
         fact("name", "its own name", lambda line: line.workload.name),

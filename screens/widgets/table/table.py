@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
+from msgspec.structs import replace
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
@@ -110,6 +111,7 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
         self._own = ListConfig()
         self._hidden: list[str] = []  # titles of chosen columns that had no room when it was reported
         self._declared: Sequence[Column[Any]] = ()
+        self._every_namespace = False
         self.set_columns(self.COLUMNS)
         if self.SORTED_BY:
             self.sort_by(self.SORTED_BY)
@@ -121,12 +123,20 @@ class ResourceTable(ScrollView, PaintedLines, Generic[RowT], can_focus=True, inh
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         self._declared = columns
         shown = [column for column in columns if column.only in {"", PAGE}]
+        if self._every_namespace:
+            shown = [replace(column, drop=0) if column.title == "NAMESPACE" else column for column in shown]
         titled = {column.title: column for column in shown}
         chosen = [titled[title] for title in self._own.columns if title in titled]
         self._painter.set_columns(chosen or shown)
         self._painter.measure(list(self.listing.rows.values()))
         self._report_hidden()
         self.refresh()
+
+    def show_namespaces(self, every: bool) -> None:
+        """With rows of every namespace each tells its own, however narrow the terminal is."""
+        if every != self._every_namespace:
+            self._every_namespace = every
+            self.set_columns(self._declared)
 
     def configure(self, own: ListConfig) -> None:
         """Apply the person's columns and sort order for this list."""
