@@ -67,6 +67,15 @@ def test_no_word_needs_another_text_to_be_understood() -> None:
     assert {path: found for path, words in said.items() for word in words for found in code.findall(word)} == {}
 
 
+def test_what_tells_recipes_apart_comes_first_in_their_titles() -> None:
+    """In a list of them the first words are read: what is done, and with which model."""
+    titles = [each.title for each in CATALOGUE.recipes()]
+    alike = [(one, other) for one in titles for other in titles if one < other and one[:24] == other[:24]]
+    assert alike == []
+    assert max(map(len, titles)) <= 40, "the list is so wide"
+    assert not [title for title in titles if title.startswith("Qwen3")], "the family of most models tells none apart"
+
+
 @pytest.mark.parametrize("path", LEAVES)
 def test_examples_and_defaults_fit(path: str) -> None:
     part = LEAVES[path]
