@@ -14,9 +14,11 @@ EXIT_CODES = (
     'with --json standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do '
     'next}, {"note": …}'
 )
+ALARM = 5
+"""What a command exits with for an alarm."""
 ALL_EXIT_CODES = (
     f"{EXIT_CODES}; of a4 why, a4 training, a4 wait, a4 alarms and a4 launch --wait: 1 too where the job failed, 5 an "
-    "alarm (a run that diverged or stalled, …), 6 timed out, 7 the job ended without it"
+    "alarm (a run that diverged or stalled, …), 6 timed out, 7 the job ended without it; of a4 nodes --faulty: 5 one is"
 )
 TEST_KEYS = (
     "program, version, ranks, rows: size, count, type, redop, root, out_of_place and in_place: time_us, algbw, busbw, "

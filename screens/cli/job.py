@@ -15,6 +15,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.health import Health, HealthLevel
 from console.scheduling.pod_slots import PodSlot, pod_slots
+from screens.cli.arguments import ALARM
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
@@ -107,8 +108,6 @@ def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
 
 
 LOOK_EVERY = 0.5
-ALARM = 5
-"""What a command exits with for an alarm."""
 
 
 def health_code(health: Health) -> int:

@@ -30,6 +30,7 @@ from console.scheduling.why_job import why_jobset
 from console.session import Session, load_catalog
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens.cli.arguments import (
+    ALARM,
     EXIT_CODES,
     Command,
     Commands,
@@ -43,7 +44,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
-from screens.cli.job import ALARM, LOOK_EVERY, alarm_json, print_alarms
+from screens.cli.job import LOOK_EVERY, alarm_json, print_alarms
 from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
 
 if TYPE_CHECKING:

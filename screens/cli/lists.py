@@ -14,7 +14,7 @@ from console.kube.gpu_pods import HOLDING, gpu_pods
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.settings import YOU
-from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, flag, json_flag
+from screens.cli.arguments import ALARM, EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_listing, warn
 from screens.columns.column import COMMAND, ListLayout, as_json
@@ -68,14 +68,17 @@ async def show_list(options: ListOptions) -> int:
             await list_pods_of(session, _shown_jobs(session, None if options.all_namespaces else session.namespace))
         fleet = session.fleet
         rows = await _rows(session, fleet, layout, options)
+    faulty = isinstance(options, NodesOptions) and options.faulty
+    rows = [row for row in rows if row.faults] if faulty else rows
+    code = ALARM if faulty and rows else 0
     missing = unread(kinds, fleet)
     if options.json:
         print_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": as_json(layout.columns, rows)})
-        return 0
+        return code
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
-    print_rows(layout, rows, options.command)
-    return 0
+    print_rows(layout, rows, f"{'faulty ' * faulty}{options.command}")
+    return code
 
 
 async def _rows(session: Session, fleet: Fleet, layout: ListLayout[Any], options: ListOptions) -> list[Any]:
@@ -216,6 +219,10 @@ class JobsOptions(ListOptions):
     mine: bool = flag("--mine", help="only those whose label says that you launched them")
 
 
+class NodesOptions(ListOptions):
+    faulty: bool = flag("--faulty", help="only those with something wrong; exit code 5 if there is one, else 0")
+
+
 def _keys(name: str) -> str:
     """The JSON keys of a list with their columns and meanings, as help text."""
     columns = [column for column in layout_of(name).columns if column.key]
@@ -229,7 +236,7 @@ def _keys(name: str) -> str:
     return f"{head}\ncolumn of the table that shows it:\n{lines}\n\n{EXIT_CODES}"
 
 
+OPTIONS: Mapping[str, type[ListOptions]] = {"jobs": JobsOptions, "nodes": NodesOptions}
 COMMANDS: Commands = {
-    name: Command(show_list, JobsOptions if name == "jobs" else ListOptions, epilog=partial(_keys, name))
-    for name in LISTS
+    name: Command(show_list, OPTIONS.get(name, ListOptions), epilog=partial(_keys, name)) for name in LISTS
 }

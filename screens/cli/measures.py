@@ -33,6 +33,7 @@ from console.metrics.nccl_history import (
 from console.metrics.training_run import TrainingRun
 from screens import wording
 from screens.cli.arguments import (
+    ALARM,
     STEP_KEYS,
     TEST_KEYS,
     Command,
@@ -45,7 +46,7 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.connect import Connect, open_session
-from screens.cli.job import ALARM, KINDS, health_code
+from screens.cli.job import KINDS, health_code
 from screens.cli.lists import read_diagnoses
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
 from screens.columns.jobs import JobLine, health_json

@@ -25,6 +25,7 @@ from console.metrics.alarm import Alarm, AlarmCoverage, AlarmKind, format_alarm
 from console.metrics.health import is_kept, job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import (
+    ALARM,
     Command,
     Commands,
     Options,
@@ -36,8 +37,8 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.connect import open_session
-from screens.cli.job import ALARM, alarm_json, alarm_line
 from screens.cli.job import KINDS as JOB_KINDS
+from screens.cli.job import alarm_json, alarm_line
 from screens.cli.lists import read_diagnoses, read_progress_of_jobs
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.alarms import ALARMS

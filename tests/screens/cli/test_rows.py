@@ -32,6 +32,7 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.step_cadence import StepCadence
 from console.scheduling.expected_starts import ExpectedStart
 from console.settings import YOU
+from screens.cli import lists
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, NAMED, ONLY, layout_of, list_pods_of, print_rows
 from screens.cli.why import _next_steps
@@ -42,6 +43,7 @@ from screens.columns.live import alarm_by_log, with_diagnoses
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of, monitor, present
 from tests.screens import scene
+from tests.screens.cli.commands import given, parse, perform
 from tests.screens.queue_scene import queue_scene
 
 
@@ -296,6 +298,24 @@ def test_sentences_come_last_and_whole(capsys: pytest.CaptureFixture[str]) -> No
     titles, row = capsys.readouterr().out.splitlines()
     assert titles.split()[-1] == "STATE"
     assert row.endswith(long)
+
+
+async def test_faulty_nodes_alone_are_listed_and_are_an_alarm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for nodes, code, names in (
+        ((Node("n1", gpus=8, not_ready_reason="KubeletNotReady"), Node("n2", gpus=8, ready=True)), 5, ["n1"]),
+        ((Node("n2", gpus=8, ready=True),), 0, []),
+    ):
+        monkeypatch.setattr(lists, "open_session", given(FakeSession(fleet_of(*nodes))))
+        assert await perform(parse(["nodes", "--faulty", "--json"])) == code
+        assert [each["name"] for each in json.loads(capsys.readouterr().out)["items"]] == names
+        assert await perform(parse(["nodes", "--faulty"])) == code
+        out = capsys.readouterr().out
+        assert [line.split()[0] for line in out.splitlines()[1:]] == names
+        assert names or out == "No faulty nodes.\n"
+        assert await perform(parse(["nodes"])) == 0
+        capsys.readouterr()
 
 
 def test_what_is_well_has_no_mark_in_a_command() -> None:
