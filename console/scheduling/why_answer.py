@@ -140,7 +140,8 @@ class Why(Struct, frozen=True):
         if not self.short_by or self.category is Category.EXCEEDS:
             return self.sentence
         short = f"{self.short_by:,} GPU{'s' if self.short_by > 1 else ''} short"
-        return f"{short} until {self.until}" if self.until else short
+        names = self.until.removesuffix("s").removesuffix(" end")
+        return f"{short} · {names}" if names else short
 
     def with_end(self, start: ExpectedStart | None) -> Why:
         """The explanation with the jobs whose end is awaited."""

@@ -90,15 +90,15 @@ class JobLine:
 
         Of what waits, and of what has ended and no log was read, nothing is looked at but its JobSet: they are many.
         """
-        job = self.jobset
-        if job.state is JobState.PENDING:
+        job, state = self.jobset, self.jobset.state
+        if state is JobState.PENDING:
             group = 4
-        elif job.finished:
-            bad = job.state is JobState.FAILED or (self.job_progress and self.health.level is HealthLevel.BAD)
+        elif state in {JobState.SUCCEEDED, JobState.FAILED}:
+            bad = state is JobState.FAILED or (self.job_progress and self.health.level is HealthLevel.BAD)
             group = 1 if bad and self.fleet.at - job.finished_at < LATELY else 5
         else:
             group = {HealthLevel.BAD: 0, HealthLevel.LATE: 2}.get(self.health.level, 3)
-            group = 2 if group == 3 and job.state is JobState.RESTARTING else group
+            group = 2 if group == 3 and state is JobState.RESTARTING else group
         return group, -job.created, job.key
 
     @property

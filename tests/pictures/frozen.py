@@ -33,7 +33,7 @@ LOOK = 0.1  # seconds between two looks at the screen
 SAME = 4  # looks that have to be alike until a screen is taken to be complete
 PATIENCE = 30.0
 OURS = {"console", "screens", "practice", "tests"}
-READ = ("stalled", "loss is NaN", "% longer since", "peak 657 GB/s", "peak 700 GB/s")
+READ = ("stalled", "loss is NaN", "% longer", "peak 657 GB/s", "peak 700 GB/s")
 """What the list of jobs says once the logs of all jobs have been read."""
 TOLD = "|".join(READ)
 LAST_STEP = "4113/"

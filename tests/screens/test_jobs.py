@@ -80,7 +80,7 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
             "● running",
             "6/6",
             "○ pending",
-            "16 GPUs short until llama ends",
+            "16 GPUs short · llama",
             "✗ failed",
             "pod 1: OOMKilled (137)",
             "done after",
