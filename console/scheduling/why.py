@@ -332,4 +332,4 @@ def _preempting(workload: Workload, fleet: Fleet, message: KueueMessage, draft: 
     whom = f"{' and '.join(sorted(leaving)[:2])} to leave" if leaving else "the jobs it preempts to leave"
     answer = explain_quota(workload, fleet, message, draft)
     need = f"; {answer.sentence}" if answer.short_by else ""
-    return replace(answer, sentence=f"waits for {whom}{need}", category=Category.PREEMPTING)
+    return replace(answer, sentence=f"waits for {whom}{need}", category=Category.PREEMPTING, unblocks=())

@@ -145,7 +145,8 @@ class Why(Struct, frozen=True):
 
     def with_end(self, start: ExpectedStart | None) -> Why:
         """The explanation with the jobs whose end is awaited."""
-        until = awaited_ends(self.unblocks, start) if self.short_by or self.unblocks else ""
+        waits = self.category is not Category.PREEMPTING and (self.short_by or self.unblocks)
+        until = awaited_ends(self.unblocks, start) if waits else ""
         if not until:
             return self
         names = {*start_after(start)} or {each.name for each in self.unblocks}

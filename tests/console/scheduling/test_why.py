@@ -180,9 +180,8 @@ def test_victims_are_named_while_they_leave() -> None:
     victim = structs.replace(victim, conditions=(*victim.conditions, told, Condition("Evicted", "True", "Preempted")))
     fleet = fleet_of(DOOR, queue(64, 40), victim, mine)
     assert why(mine, fleet).category is Category.PREEMPTING
-    assert why(mine, fleet).sentence.startswith(
-        "waits for victim to leave; needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free"
-    )
+    words = "waits for victim to leave; needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed"
+    assert why(mine, fleet).sentence == words, "nobody else is named"
     assert why(victim, fleet).category is Category.EVICTED
 
 
