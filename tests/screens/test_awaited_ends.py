@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -49,7 +50,8 @@ def starts(fleet: Fleet, **left: float) -> dict[str, ExpectedStart]:
 
 def named(words: str) -> set[str]:
     """Jobs whose end is awaited by these words; a column only has their names."""
-    return {each for each in (FRONT, BEHIND) if f"{each} ends" in words or words.endswith(f"short · {each}")}
+    ends = re.findall(r"(\w+) (?:or|ends|end)\b", words) + re.split(r" or | and |$", words.partition("short · ")[2])
+    return {FRONT, BEHIND} & {*ends}
 
 
 def places(fleet: Fleet, name: str, start: ExpectedStart | None) -> dict[str, str]:

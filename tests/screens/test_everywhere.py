@@ -294,13 +294,13 @@ async def test_names_from_right_to_left_move_nothing_after_them() -> None:
     fleet = queue_scene()
     owners = dict(zip(fleet.jobsets, ["שירה כהן", "محمد"] * len(fleet.jobsets), strict=False))
     jobsets = {key: structs.replace(each, owner=owners[key]) for key, each in fleet.jobsets.items()}
-    async with console(FakeSession(replace(fleet, jobsets=jobsets)), size=(140, 40)) as (app, pilot, _):
+    async with console(FakeSession(replace(fleet, jobsets=jobsets)), size=(180, 40)) as (app, pilot, _):
         await pilot.press("3")
         await until(
             pilot, lambda: "\u200eשירה כהן\u200e" in screen_text(app) and "\u200eمحمد\u200e" in screen_text(app)
         )
         lines = screen_text(app).split("\n")
-        assert {cell_len(line) for line in lines} == {140}
+        assert {cell_len(line) for line in lines} == {180}
         state = cell_len(next(line for line in lines if " STATE" in line).partition("STATE")[0])
         names = {name for _, name in jobsets}
         rows = [line for line in lines if "\u200e" in line and line[2:].split(" ")[0] in names]
