@@ -177,7 +177,7 @@ async def test_the_filter_line_hides_no_row() -> None:
         await pilot.press("4", "slash", "enter", "slash", *"e", "enter", "end")
         screen = screen_of(app, PodsScreen)
         await until(pilot, lambda: screen.table.cursor == screen.table.shown[-1])
-        await until(pilot, lambda: f"▸ {screen.table.shown[-1][1]}" in screen_text(app))
+        await until(pilot, lambda: f"▸ {'  '.join(screen.table.shown[-1])}" in screen_text(app))
 
 
 def test_the_tally_follows_changes() -> None:

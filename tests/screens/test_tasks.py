@@ -47,9 +47,9 @@ TASKS = (
     Task("export a curve", ("A", "enter", "S", "enter"),
          ("loss is NaN since step 118", "NaN: loss is NaN at 118", "dpo-a3b-training.csv", "dpo-a3b-training.csv"),
          lambda _: Path("dpo-a3b-training.csv").exists()),
-    Task("a shell", ("3", "s"), ("▸ nccl-0412", "a4 shell pod/nccl-0412-workload-0-0-")),
-    Task("VS Code", ("3", "v"), ("▸ nccl-0412", "Set up SSH to nccl-0412?")),
-    Task("a command of one's own", ("3", "ctrl+y"), ("▸ nccl-0412", "kubectl -n default top pod -l job=nccl-0412")),
+    Task("a shell", ("3", "s"), ("▸ rag-eval", "a4 shell pod/rag-eval-workload-0-0-")),
+    Task("VS Code", ("3", "v"), ("▸ rag-eval", "Set up SSH to rag-eval?")),
+    Task("a command of one's own", ("3", "ctrl+y"), ("▸ rag-eval", "kubectl -n team-b top pod -l job=rag-eval")),
     Task("another theme", ("t",), ("",), lambda still: still.app.theme == LIGHT.name),
     Task(LAUNCH, ("5", "enter", "8", "ctrl+s", "enter"),
          ("▸ NCCL all-reduce", "▸  GPUs", "1 node of 8", "The API server accepts it", "3 Jobs › you-nccl-test "),
@@ -58,7 +58,7 @@ TASKS = (
          ("▸ nccl-all-reduce", "The API server accepts it", "3 Jobs › you-nccl-test-2 "),
          lambda still: still.app.fleet.jobsets["default", "you-nccl-test-2"].gpus == 8, after=LAUNCH),
     Task("only mine", ("m",), ("eval-32",), lambda still: "dpo-b" not in still.text()),
-    Task("stop a job", ("3", "x", "y"), ("▸ you-nccl-test ", "Stop you-nccl-test?", ""),
+    Task("stop a job", ("m", "x", "y"), ("▸ you-nccl-test ", "Stop you-nccl-test?", ""),
          lambda still: ("default", "you-nccl-test") not in still.app.fleet.jobsets, after=LAUNCH),
 )  # fmt: skip
 
