@@ -88,11 +88,11 @@ class Api:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, kubeconfig: Path) -> AsyncIterator[Api]:
+    async def open(cls, kubeconfig: Path, limits: aiohttp.ClientTimeout = TIMEOUT) -> AsyncIterator[Api]:
         login = Login.read(kubeconfig)
         headers = {"Authorization": f"Bearer {login.token}"} if login.token else {}
         connector = aiohttp.TCPConnector(ssl=login.trust)
-        async with aiohttp.ClientSession(login.server, connector=connector, headers=headers, timeout=TIMEOUT) as http:
+        async with aiohttp.ClientSession(login.server, connector=connector, headers=headers, timeout=limits) as http:
             yield cls(http, login)
 
     async def send(

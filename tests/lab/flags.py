@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+LEFT_ALONE = {"a4-lab/kubelet": "stopped"}
+"""The annotation of a node whose state kwok writes no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -73,9 +76,11 @@ def scheduler(ports: Ports) -> list[str]:
 
 
 def kwok(ports: Ports, pki: Path, manifests: Path) -> list[str]:
+    (stopped,) = (f"{key}={value}" for key, value in LEFT_ALONE.items())
     kinds = "Logs,ClusterLogs,Exec,ClusterExec,Attach,ClusterAttach,PortForward,ClusterPortForward"
     return [
         f"--config={manifests}/stages.yaml", f"--enable-crds={kinds}", "--manage-all-nodes=true",
+        f"--disregard-status-with-annotation-selector={stopped}",
         "--node-ip=127.0.0.1", "--node-name=localhost", f"--node-port={ports.kubelet}",
         f"--server-address=127.0.0.1:{ports.kubelet}", "--node-lease-duration-seconds=200",
         f"--tls-cert-file={pki}/kwok.crt", f"--tls-private-key-file={pki}/kwok.key",

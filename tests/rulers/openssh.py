@@ -99,21 +99,24 @@ async def _play(scripts: Path, place: Path, kubeconfig: Path) -> list[dict[str, 
             return bool((await api.get(f"{pods}/far")).made["status"].get("phase") == "Running")
 
         await eventually(runs, "the pod runs")
-        a4, begun = place / "a4", place / "begun"
+        a4, begun, refused = place / "a4", place / "begun", place / "refused"
         program = f"{Path(sys.executable).with_name('a4')} proxy --kubeconfig {kubeconfig}"
-        a4.write_text(f'#!/bin/sh\necho >>{begun}\nexec {program} "$@" pod/far\n')
+        a4.write_text(f'#!/bin/sh\necho >>{begun}\nexec {program} "$@" pod/far 2>>{refused}\n')
         a4.chmod(0o700)
         over = f"ProxyCommand {a4} --port %p"
         made = over.replace("%p", str(_MADE))
         found = []
         for name in SCRIPTS:
             begun.write_text("")
+            refused.write_text("")
             why = ""
             said = await _run(scripts, objects, name, over, made)
             if not said and not begun.read_text():
                 said = why = "it connects nowhere"
             elif said and await _run(scripts, objects, name):
                 said = why = f"fails on this machine without a4 too: {said}"
+            elif said:
+                said = "; ".join((said, *refused.read_text().splitlines()[-1:]))
             sys.stderr.write(f"rulers: OpenSSH {name}: {said or 'ok'}\n")
             found.append({"suite": "regress", "name": name, "case": {}, "said": said, "why": why})
         return found

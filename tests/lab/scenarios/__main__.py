@@ -14,7 +14,7 @@ from tests.lab.scenarios.draw import draw
 from tests.lab.scenarios.real import RealKueue, Record
 from tests.lab.scenarios.replay import Comparison, compare, load, save
 
-BESIDE = 8  # scenarios that run at the same time
+BESIDE = 8
 MAX_TRIES = 3
 
 
@@ -22,6 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.scenarios", description=__doc__)
     parser.add_argument("count", type=int, help="how many scenarios")
     parser.add_argument("--seed", type=int, default=1, help="of the first; the others follow")
+    parser.add_argument("--beside", type=int, default=BESIDE, help="how many at the same time (default: %(default)s)")
     parser.add_argument("--records", type=Path, help="a folder to keep what Kueue did, or to read it from")
     parser.add_argument("--replay", action="store_true", help="only compare what is in that folder already")
     options = parser.parse_args()
@@ -33,13 +34,13 @@ def main() -> int:
         found = [compare(load(options.records / f"{seed}.json")) for seed in seeds]
     else:
         with Lab() as lab:
-            records = asyncio.run(record_all(lab, seeds, options.records))
+            records = asyncio.run(record_all(lab, seeds, options.records, options.beside))
         found = [compare(each) for each in records]
     sys.stdout.write(table(found, sorted({*seeds} - {each.seed for each in found})) + "\n")
     return 0
 
 
-async def record_all(lab: Lab, seeds: Sequence[int], folder: Path | None = None) -> list[Record]:
+async def record_all(lab: Lab, seeds: Sequence[int], folder: Path | None, beside: int) -> list[Record]:
     """What the real Kueue did in each scenario; those that were disturbed or did not come to rest are played again.
 
     Those that are in the folder already are read from there.
@@ -48,18 +49,21 @@ async def record_all(lab: Lab, seeds: Sequence[int], folder: Path | None = None)
     records = list(kept.values())
     left = [draw(seed) for seed in seeds if seed not in kept]
     tries: Counter[int] = Counter()
+
+    def settled(record: Record) -> bool:
+        return not record.restless or tries[record.seed] == MAX_TRIES
+
+    def keep(record: Record) -> None:
+        if folder is not None and settled(record):
+            save(record, folder / f"{record.seed}.json")
+
     async with RealKueue.open(lab.kubeconfig, lab.processes.logs / "kueue.log") as kueue:
         while left:
-            now, left = left[:BESIDE], left[BESIDE:]
+            now, left = left[:beside], left[beside:]
             tries.update(each.seed for each in now)
-            played = await kueue.run(now)
-            found = {scenario: record for scenario, record in played.items()
-                     if not record.restless or tries[scenario.seed] == MAX_TRIES}  # fmt: skip
+            found = {each.seed: each for each in await kueue.run(now, keep) if settled(each)}
             records += found.values()
-            if folder is not None:
-                for scenario, record in found.items():
-                    save(record, folder / f"{scenario.seed}.json")
-            left += [each for each in now if each not in found and tries[each.seed] < MAX_TRIES]
+            left += [each for each in now if each.seed not in found and tries[each.seed] < MAX_TRIES]
     return sorted(records, key=lambda each: each.seed)
 
 
@@ -67,14 +71,19 @@ def table(found: Sequence[Comparison], missing: Sequence[int]) -> str:
     """Agreement, and every difference; of `missing` there is no record."""
     totals: Counter[str] = Counter()
     for each in found:
-        totals.update(admitted=each.admitted, evicted=each.evicted, placed=each.placed)
+        totals.update(admitted=each.admitted, evicted=each.evicted, placed=each.placed,
+                      replaced=each.replaced, lost=each.lost)  # fmt: skip
     lines = [
         f"{len(found)} scenarios: {totals['admitted']} admissions, {totals['evicted']} evictions, "
-        f"{totals['placed']} pod sets placed; in {sum(each.endless for each in found)} both evict in turn for ever"
+        f"{totals['placed']} pod sets placed, {totals['replaced']} workloads with another node for one that failed and "
+        f"{totals['lost']} without; in {sum(each.endless for each in found)} both evict in turn for ever"
     ]
     for what in ("order", "victims", "domains"):
-        same = sum(each.same(what) for each in found)
-        lines.append(f"same {what}: {same} of {len(found)} ({same / max(1, len(found)):.1%})")
+        same, else_same = (sum(each.same(what, whatever_the_clock=by) for each in found) for by in (False, True))
+        share, at_any = (each / max(1, len(found)) for each in (same, else_same))
+        lines.append(
+            f"same {what}: {same} of {len(found)} ({share:.1%}); but for Kueue's clock {else_same} ({at_any:.1%})"
+        )
     if missing:
         lines.append(f"not recorded, each time disturbed by something else than their events: {missing}")
     lines += [

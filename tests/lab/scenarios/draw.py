@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -16,6 +17,8 @@ BLOCK, SUBBLOCK, HOST = f"{GKE}/gce-topology-block", f"{GKE}/gce-topology-subblo
 LEVELS = (BLOCK, SUBBLOCK, HOST)
 NODE_GPUS = 8
 KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
+FAILURES = ("gone", "not ready", "tainted")
+"""How a node fails. Kueue's rule is the same: a workload that has it gets another in its place, or loses its quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class Scenario:
     objects: list[Object] = field(default_factory=list)
     """Topology, flavors, cohorts, ClusterQueues and LocalQueues, in the order of their creation."""
     jobs: list[Job] = field(default_factory=list)
+    failure: str = ""  # of a node, one of FAILURES; empty: none fails
+    fails_after: int = 0  # so many steps
+    choice: int = 0  # which of the nodes that are in use then
 
     @property
     def name(self) -> str:
@@ -43,6 +49,14 @@ class Scenario:
 
     def of_kind(self, kind: str) -> list[Object]:
         return [each for each in self.objects if each["kind"] == kind]
+
+    def failing_node(self, used: Collection[str]) -> str:
+        """The node to fail: of those with a topology one that is used, if any is; empty: there is none."""
+        pools = {each["spec"]["nodeLabels"][POOL] for each in self.of_kind("ResourceFlavor")
+                 if "topologyName" in each["spec"]}  # fmt: skip
+        nodes = [each["metadata"]["name"] for each in self.nodes if each["metadata"]["labels"][POOL] in pools]
+        found = [each for each in nodes if each in used] or nodes
+        return found[self.choice % len(found)] if found and self.failure else ""
 
     def root_cohort(self, queue: str) -> str:
         """The cohort at the top of a queue's tree."""
@@ -78,6 +92,9 @@ class _Draft:
             self._add("AdmissionCheck", "check", {"controllerName": "a4-lab/checks"})
         self._queues()
         self._jobs()
+        self._scenario.fails_after = self._dice.randint(3, len(self._scenario.jobs) - 1)
+        self._scenario.failure = self._dice.choice(FAILURES) if self._dice.random() < 0.6 else ""
+        self._scenario.choice = self._dice.randrange(1000)
         return self._scenario
 
     def _weighted(self, choices: dict[Any, int]) -> Any:

@@ -10,15 +10,18 @@ import asyncio
 import datetime
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.contract.client import MERGE_PATCH, Api
+from practice.controllers.kueue.info import read_workload
+from tests.contract.client import FOREVER, MERGE_PATCH, Api
 from tests.contract.cluster import CORE, KUEUE, eventually
 from tests.lab.build import LabError
+from tests.lab.flags import LEFT_ALONE
 from tests.lab.machines import Object
 from tests.lab.scenarios.draw import KUEUE_VERSION, NAMESPACE, SCENARIO, Job, Scenario
 
@@ -31,7 +34,7 @@ SETTLED_AFTER = 4
 """Cycles in a row with the same heads: one of them may have begun before the last change, and a head is tried once for
 each of its flavors.
 """
-SETTLE_LIMIT = 120.0
+SETTLE_LIMIT = 300.0
 CALM_AFTER = 40
 """Cycles without a retry: Kueue collects events of nodes for a second or two."""
 MOST_CYCLES = 8  # that are told of one that did not come to rest
@@ -40,6 +43,7 @@ ENDLESS = 40
 FENCE = "fence"
 _FOLLOWED = re.compile(
     rb'"msg":"(Scheduling cycle (starts|complete)|Attempting to (move workloads|schedule workload)|Preempted"'
+    rb"|Evicting workload after failed try"
     rb"|Workload (create event|update event|assumed in the cache)|Cohort is being created or updated)"
 )
 """The few lines of Kueue's log that are read."""
@@ -49,11 +53,13 @@ _FOLLOWED = re.compile(
 class Step:
     """What Kueue did after one event."""
 
-    event: str  # arrives or ends
-    job: str
+    event: str  # arrives or ends; one of FAILURES, or "elsewhere" where a node of another scenario failed
+    job: str  # or node
     at: float
     moves: list[list[str]] = field(default_factory=list)
-    """In the order of decisions: a workload that is admitted, or a victim and for whom."""
+    """In the order of decisions: a workload that is admitted, or that gets another node for one that failed; or a
+    victim, and for whom or for which node.
+    """
     holding: dict[str, Object] = field(default_factory=dict)
     """Afterwards: the Workload objects of all that hold quota."""
     cycles: list[list[Any]] = field(default_factory=list)
@@ -108,6 +114,26 @@ class Follower:
 
 class NotAtRestError(LabError):
     """Kueue goes on trying for longer than anybody waits for it."""
+
+
+class Meeting:
+    """Where all scenarios beside each other wait, once, until a node of some fails.
+
+    A node that changes makes Kueue try all again, in the queues of the other scenarios too.
+    """
+
+    def __init__(self, scenarios: Iterable[Scenario]) -> None:
+        self.roots = {each.name: {each.root_cohort(queue["metadata"]["name"]) for queue in each.of_kind("ClusterQueue")}
+                      for each in scenarios}  # fmt: skip
+        self._coming = set(self.roots)
+        self.failing: dict[str, tuple[str, str]] = {}  # by scenario, how a node fails, and which
+        self.all_there = asyncio.Event()
+        self.one_by_one = asyncio.Lock()
+
+    def expect_no_more(self, name: str) -> None:
+        self._coming.discard(name)
+        if not self._coming:
+            self.all_there.set()
 
 
 class KueueLog:
@@ -183,16 +209,20 @@ class KueueLog:
 
     def _on_move(self, cohort: str) -> None:
         if follower := self._changed(cohort):
-            follower.note(["move"], 0)
+            follower.note(["move", cohort], 0)
             follower.disturbed |= follower.busy and f"move {cohort}" not in follower.awaited
             follower.awaited.discard(f"move {cohort}")
+
+    def await_calm(self) -> None:
+        self._still = 0
+        self.calm.clear()
 
     def _on_cohort(self, cohort: str) -> None:
         """A Cohort is looked at anew when the status of a queue in it changes; a second later all are tried again."""
         if follower := self._changed(cohort):
             follower.awaited.add(f"move {self.roots[cohort]}")
 
-    def _on_preempted(self, victim: str, by: str) -> None:
+    def _on_evicted(self, victim: str, by: str) -> None:
         if follower := self._changed(victim):
             follower.moves.append([victim, by])
             follower.note([victim, by], 0)
@@ -213,12 +243,21 @@ class KueueLog:
             self._changed(name)
             follower.moves.append([name])
             follower.note([name], 0)
-            follower.awaited.add(f"admit {name}")
+            if f"replace {name}" not in follower.awaited:
+                follower.awaited.add(f"admit {name}")
+        elif what == "Workload update event" and {f"fail {name}", f"replace {name}"} & follower.awaited:
+            self._changed(name)
+            failed = "unhealthyNodes" in line
+            follower.awaited -= {f"fail {name}" if failed else f"replace {name}"}
+            follower.awaited |= {f"replace {name}"} if failed else set()
         elif what == "Workload update event" and line.get("prevStatus", line["status"]) != line["status"]:
             self._changed(name)
             self._on_status(follower, name, str(line["status"]))
         elif what == "Preempted":
-            self._on_preempted(str(line["targetWorkload"]["name"]), name)
+            self._on_evicted(str(line["targetWorkload"]["name"]), name)
+        elif what.startswith("Evicting workload after failed try"):
+            follower.awaited.discard(f"replace {name}")
+            self._on_evicted(name, ",".join(line["unhealthyNodes"]))
 
     def _on_status(self, follower: Follower, name: str, status: str) -> None:
         follower.note([name, status], 0)
@@ -240,7 +279,7 @@ class RealKueue:
     @classmethod
     @asynccontextmanager
     async def open(cls, kubeconfig: Path, log: Path) -> AsyncIterator[RealKueue]:
-        async with Api.open(kubeconfig) as api, asyncio.TaskGroup() as tasks:
+        async with Api.open(kubeconfig, FOREVER) as api, asyncio.TaskGroup() as tasks:
             kueue = cls(api, KueueLog(log))
             running = [tasks.create_task(kueue.log.run()), tasks.create_task(kueue._release_evicted())]
             await kueue._create(f"{CORE}/namespaces", {"kind": "Namespace", "apiVersion": "v1",
@@ -313,9 +352,9 @@ class RealKueue:
             kept = {each["type"]: each for each in status["conditions"]}
             if kept.get("Evicted", {}).get("status") != "True":
                 return False
-            words = kept["Evicted"]["message"]
+            words, why = kept["Evicted"]["message"], kept["Evicted"]["reason"]
             for kind, state, reason in (("QuotaReserved", "False", "Pending"), ("Admitted", "False", "NoReservation"),
-                                        ("Requeued", "True", "Preempted")):  # fmt: skip
+                                        ("Requeued", "True", why)):  # fmt: skip
                 kept[kind] = {"type": kind, "status": state, "reason": reason, "message": words,
                               "lastTransitionTime": now}  # fmt: skip
             status["conditions"] = list(kept.values())
@@ -338,22 +377,24 @@ class RealKueue:
 
         await eventually(changed, f"the status of {name} is written")
 
-    async def run(self, scenarios: Sequence[Scenario]) -> dict[Scenario, Record]:
+    async def run(self, scenarios: Sequence[Scenario], keep: Callable[[Record], None]) -> list[Record]:
         """Play some beside each other; without those in which something else than their events made Kueue try again.
 
-        A new node or flavor does, in all queues there are: that is why all are prepared first, and removed at the end.
+        `keep` gets each when it is over. A new node or flavor makes it try all again in all queues there are: that is
+        why all are prepared first, and removed at the end.
         """
         self.log.followers = {each.name: Follower() for each in scenarios}
         try:
             objects = [await self._prepare(each) for each in scenarios]
             async with asyncio.timeout(SETTLE_LIMIT):
                 await self.log.calm.wait()
-            played = await asyncio.gather(*map(self._play, scenarios, objects))
+            meeting = Meeting(scenarios)
+            both = zip(scenarios, objects, strict=True)
+            played = await asyncio.gather(*(self._play(each, made, meeting, keep) for each, made in both))
         finally:
-            followers, self.log.followers = self.log.followers, {}
+            self.log.followers = {}
             await asyncio.gather(*map(self._remove, scenarios))
-        records = zip(scenarios, played, strict=True)
-        return {scenario: record for scenario, record in records if not followers[scenario.name].disturbed}
+        return [record for record in played if record is not None]
 
     async def _prepare(self, scenario: Scenario) -> list[Object]:
         for node in scenario.nodes:
@@ -373,8 +414,7 @@ class RealKueue:
                 words = {"type": "Active", "status": "True", "reason": "Active", "message": "",
                          "lastTransitionTime": _now()}  # fmt: skip
                 path = f"{_path(made)}/{made['metadata']['name']}/status"
-                answer = await self.api.send("PATCH", path, {"status": {"conditions": [words]}}, MERGE_PATCH)
-                assert answer.status == 200, answer.body
+                await self._patch(path, {"status": {"conditions": [words]}})
 
         async def active() -> bool:
             found = (await self.api.get(f"{KUEUE}/clusterqueues", labelSelector=picked)).made["items"]
@@ -385,15 +425,25 @@ class RealKueue:
         stored = [(await self.api.get(f"{_path(each)}/{each['metadata']['name']}")).made for each in scenario.objects]
         return [{"apiVersion": "v1", "kind": "Node", **each} for each in nodes] + stored
 
-    async def _play(self, scenario: Scenario, objects: list[Object]) -> Record:
+    async def _play(
+        self, scenario: Scenario, objects: list[Object], meeting: Meeting, keep: Callable[[Record], None]
+    ) -> Record | None:
         record = Record(scenario.seed, objects, [], [])
         try:
-            await self._play_steps(scenario, record)
+            await self._play_steps(scenario, record, meeting)
         except NotAtRestError as error:
             record.restless = str(error)
+        except AssertionError as error:  # the others go on
+            sys.stderr.write(f"{scenario.name}: {error}\n")
+            return None
+        finally:
+            meeting.expect_no_more(scenario.name)
+        if self.log.followers[scenario.name].disturbed:
+            return None
+        keep(record)
         return record
 
-    async def _play_steps(self, scenario: Scenario, record: Record) -> None:
+    async def _play_steps(self, scenario: Scenario, record: Record, meeting: Meeting) -> None:
         follower = self.log.followers[scenario.name]
         coming, ends, jobs = list(scenario.jobs), dict[str, float](), {each.name: each for each in scenario.jobs}
         while coming or ends:
@@ -401,17 +451,19 @@ class RealKueue:
                 created = datetime.datetime.fromisoformat(record.jobs[-1]["metadata"]["creationTimestamp"])
                 until = created + datetime.timedelta(seconds=1.05) - datetime.datetime.now(datetime.UTC)
                 await asyncio.sleep(max(0.0, until.total_seconds()))
-            await self._settled(scenario)
-            follower.busy = True
+            await self._settled(scenario.name)
             ending = min(ends, key=lambda name: ends[name], default=None)
-            if ending is None or (coming and coming[0].arrives <= ends[ending]):
-                job = coming.pop(0)
+            if len(record.steps) == scenario.fails_after:
+                step = await self._fail_beside(scenario, record.steps[-1], meeting)
+            elif ending is None or (coming and coming[0].arrives <= ends[ending]):
+                job, follower.busy = coming.pop(0), True
                 step = Step("arrives", job.name, job.arrives)
                 await self._arrive(scenario, job, follower, record)
             else:
+                follower.busy = True
                 step = Step("ends", ending, ends.pop(ending))
                 await self._end(jobs[ending], follower)
-            await self._settled(scenario)
+            await self._settled(scenario.name)
             follower.busy = False
             step.moves, follower.moves = follower.moves, []
             step.cycles, follower.cycles = follower.cycles, []
@@ -422,8 +474,8 @@ class RealKueue:
             for name, *by in step.moves:
                 if by:
                     del ends[name]
-                else:
-                    ends[name] = step.at + jobs[name].runs
+                else:  # what gets another node runs on
+                    ends.setdefault(name, step.at + jobs[name].runs)
             found = (await self.api.get(WORKLOADS, labelSelector=f"{SCENARIO}={scenario.name}")).made["items"]
             step.holding = {
                 each["metadata"]["name"]: _kept(each)
@@ -433,8 +485,8 @@ class RealKueue:
             assert step.holding.keys() == ends.keys(), (scenario.name, step.job, step.holding.keys(), ends.keys())
             record.steps.append(step)
 
-    async def _settled(self, scenario: Scenario) -> None:
-        follower = self.log.followers[scenario.name]
+    async def _settled(self, name: str) -> None:
+        follower = self.log.followers[name]
         try:
             async with asyncio.timeout(SETTLE_LIMIT):
                 await follower.settled.wait()
@@ -460,6 +512,55 @@ class RealKueue:
             return True
 
         await self._change_status(job.name, finish)
+
+    async def _fail_beside(self, scenario: Scenario, before: Step, meeting: Meeting) -> Step:
+        """Wait for the others; then the first for which it is time lets all nodes fail."""
+        placed = {name: {values[-1] for one in read_workload(stored).pod_sets for values, _ in one.places}
+                  for name, stored in before.holding.items() if _is(stored, "Admitted")}  # fmt: skip
+        node = scenario.failing_node(set().union(*placed.values()))
+        if node:
+            meeting.failing[scenario.name] = scenario.failure, node
+            follower = self.log.followers[scenario.name]
+            for name in (name for name, nodes in placed.items() if node in nodes):
+                follower.wait_for(f"fail {name}")
+        meeting.expect_no_more(scenario.name)
+        await meeting.all_there.wait()
+        async with meeting.one_by_one:
+            failing, meeting.failing = meeting.failing, {}
+            if failing:
+                await asyncio.gather(*(self._fail(*each) for each in failing.values()))
+                for name, roots in meeting.roots.items():
+                    for root in roots:
+                        self.log.followers[name].wait_for(f"move {root}")
+                await asyncio.gather(*map(self._settled, meeting.roots))
+                self.log.await_calm()
+                with suppress(TimeoutError):  # then those that wait say for what
+                    async with asyncio.timeout(SETTLE_LIMIT):
+                        await self.log.calm.wait()
+        return Step(scenario.failure if node else "elsewhere", node, before.at)
+
+    async def _fail(self, failure: str, node: str) -> None:
+        path = f"{CORE}/nodes/{node}"
+        if failure == "gone":
+            await self._delete(path)
+        elif failure == "tainted":
+            await self._patch(path, {"spec": {"taints": [{"key": "a4-lab/broken", "effect": "NoExecute"}]}})
+        else:
+            await self._patch(path, {"metadata": {"annotations": LEFT_ALONE}})
+            listed = (await self.api.get(path)).made["status"]["conditions"]
+            unready = {"status": "False", "reason": "KubeletNotReady", "lastTransitionTime": _now()}
+            conditions = [each | unready if each["type"] == "Ready" else each for each in listed]
+            await self._patch(f"{path}/status", {"status": {"conditions": conditions}})
+
+            async def given_up() -> bool:  # the last changes that follow, within half a minute
+                taints = (await self.api.get(path)).made["spec"].get("taints") or ()
+                return {"NoSchedule", "NoExecute"} <= {each["effect"] for each in taints}
+
+            await eventually(given_up, f"node {node} is given up by its controller", SETTLE_LIMIT)
+
+    async def _patch(self, path: str, change: Object) -> None:
+        answer = await self.api.send("PATCH", path, change, MERGE_PATCH)
+        assert answer.status in (200, 504), answer.body
 
     async def _remove(self, scenario: Scenario) -> None:
         picked = f"{SCENARIO}={scenario.name}"
