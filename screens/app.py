@@ -7,11 +7,14 @@ asks for goes to the session, and what comes of it returns with the next snapsho
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import structs
@@ -24,8 +27,9 @@ from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config
 from console.errors import BadInput, ConsoleError
 from console.kube.snapshot import Fleet, WatchState
 from console.settings import Settings
+from screens import pages
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
-from screens.app_base import COLLECT_EVERY, terminal_has_hung_up
+from screens.app_base import COLLECT_EVERY, KEYS_REST, terminal_has_hung_up
 from screens.base import LiveScreen
 from screens.columns.tunnels import ports_cell
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
@@ -84,6 +88,8 @@ def _session_class() -> type[Session]:
     from console.session import Session
 
     Session.prepare()
+    for needed_at_once in ("console.launch.service", "console.attach.ssh.access"):
+        import_module(needed_at_once)
     return Session
 
 
@@ -132,6 +138,7 @@ class ConsoleApp(SessionApp):
     ) -> None:
         loaded = load_config()
         self.DEFAULT_MODE = loaded.config.start  # type: ignore[misc]  # each console has its own, from its beginning
+        import_module(f"{pages.__name__}.{self.DEFAULT_MODE}")  # before the event loop runs
         super().__init__(settings, loaded.config.panes.size)
         self._connect = connect or self._open_session
         self._practice = practice
@@ -179,8 +186,20 @@ class ConsoleApp(SessionApp):
     async def _open_session(self) -> Session:
         """Open a session; imports run in threads, so that keys work meanwhile."""
         importing = asyncio.create_task(asyncio.to_thread(_session_class))
-        place = await asyncio.to_thread(self._practice.kubeconfig) if self._practice else self.settings.kubeconfig
-        return await (await importing).open(self.settings._replace(kubeconfig=place))
+        try:
+            place = await asyncio.to_thread(self._practice.kubeconfig) if self._practice else self.settings.kubeconfig
+            return await (await importing).open(self.settings._replace(kubeconfig=place))
+        finally:
+            self._import_pages()
+
+    @work(group="imports", exclusive=True)
+    async def _import_pages(self) -> None:
+        """Import each page before it is opened for the first time, in a thread and between keys."""
+        for module in iter_modules(pages.__path__, f"{pages.__name__}."):
+            while self.keys_likely:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(KEYS_REST)
+            await asyncio.to_thread(import_module, module.name)
+        gc.freeze()  # modules stay
 
     async def on_event(self, event: events.Event) -> None:
         """Handle a key before data from the cluster."""

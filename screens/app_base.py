@@ -54,7 +54,7 @@ _LOOK = 0.01  # seconds between two looks whether it is there
 SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
-COLLECT_EVERY, COLLECT_ALL = 60.0, 10  # seconds between two collections, and of how many one looks through all objects
+COLLECT_EVERY, COLLECT_ALL = 10.0, 60  # seconds between two collections, and of how many one looks through all objects
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
 
 
@@ -192,12 +192,13 @@ class KeyOrderedApp(App[int]):
         return self.answering or monotonic() < self._pressed_at + KEYS_REST
 
     def collect_garbage(self) -> None:
-        """Collect reference cycles: of objects made since the last time, and of all of them every COLLECT_ALL times.
+        """Collect reference cycles: of objects made since the last time, and of all of them while nobody is there.
 
         By itself Python looks so seldom here (COLLECTIONS of __main__) that a console open all day would grow.
         """
         self._looks += 1
-        if self._looks % COLLECT_ALL == 0:
+        if self._looks >= COLLECT_ALL and monotonic() - self._pressed_at > COLLECT_EVERY:
+            self._looks = 0
             gc.unfreeze()
         gc.collect()
         gc.freeze()

@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 from textual.command import Hit
-from textual.pilot import Pilot
 from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
@@ -325,13 +324,9 @@ async def test_before_the_session_is_open_actions_say_so() -> None:
     app = ConsoleApp(Settings(), connect=connect)
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.trouble is not None)
-        await _asks_namespace(pilot)
+        await pilot.press("N")
         await until(pilot, lambda: len(app._notifications) > 0)
         assert started == [True]
-
-
-async def _asks_namespace(pilot: Pilot[Any]) -> None:
-    await pilot.press("N")
 
 
 @pytest.mark.slow(reason="many keys in a whole app", fast_rows=3)

@@ -13,7 +13,7 @@ print([name for name in sys.modules if name.startswith(("google.cloud", "google.
 """
 MAIN = "from screens.__main__ import main\ntry:\n    main({argv!r})\nexcept SystemExit:\n    pass\n"
 SCREENS = """
-import asyncio
+import asyncio, sys
 from practice.child import PracticeProcess
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -22,7 +22,7 @@ async def look():
     try:
         app = ConsoleApp(Settings(practice=True), practice)
         async with app.run_test(size=(120, 30)) as pilot:
-            while not (app.connected and app.fleet.nodes):
+            while not (app.connected and app.fleet.nodes and "screens.pages.what_if" in sys.modules):  # the last page
                 await pilot.pause(0.05)
             for key in "1234567":
                 await pilot.press(key)
